@@ -1,0 +1,20 @@
+/* Types and helpers of all host kernels. A host kernel takes the parameters of the device kernel of its name, by address, as for
+   cuLaunchKernel(); of the launch geometry it uses what the format's layout needs, such as block[0] = slice height. */
+#pragma once
+#include <petscsystypes.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef PetscScalar scalar_t;
+typedef PetscInt    index_t;
+typedef long long   offset_t; /* positions in stored arrays: padding may pass 2^31 where the nonzeros do not */
+
+#define HOST_KERNEL(name) __attribute__((visibility("default"))) void gpufmt_host_##name(const uint32_t grid[3], const uint32_t block[3], void **params)
+#define PARAM(type, i) (*(type *)params[i])
+
+/* One binary for all x86-64 machines: the loader picks the widest vectors that the processor has. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+  #define VECTOR_CLONES __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+  #define VECTOR_CLONES
+#endif

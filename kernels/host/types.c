@@ -1,0 +1,12 @@
+/* What the host kernels were compiled for. */
+#include "host.h"
+
+__attribute__((visibility("default"))) int gpufmt_host_scalar_bytes(void)
+{
+  return (int)sizeof(scalar_t);
+}
+
+__attribute__((visibility("default"))) int gpufmt_host_index_bytes(void)
+{
+  return (int)sizeof(index_t);
+}

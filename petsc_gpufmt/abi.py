@@ -1,0 +1,102 @@
+"""The structures of native/gpufmt_plan.h, field by field."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Sequence
+from typing import Any
+
+from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
+
+ABI_VERSION = 1
+BACKENDS = ("host", "cuda")
+
+
+class LaunchStruct(c.Structure):
+    _fields_ = [
+        ("function", c.c_void_p),
+        ("grid", c.c_uint32 * 3),
+        ("block", c.c_uint32 * 3),
+        ("shared_bytes", c.c_uint32),
+        ("nargs", c.c_int32),
+        ("words", c.POINTER(c.c_uint64)),
+        ("slots", c.POINTER(c.c_int32)),
+        ("params", c.POINTER(c.c_void_p)),
+    ]
+
+
+class PlanStruct(c.Structure):
+    _fields_ = [("nlaunches", c.c_int64), ("launches", c.POINTER(LaunchStruct))]
+
+
+class RequestStruct(c.Structure):
+    _fields_ = [
+        ("format", c.c_char_p),
+        ("options", c.c_char_p),
+        ("option_prefix", c.c_char_p),
+        ("backend", c.c_int32),
+        ("transposed", c.c_int32),
+        ("device", c.c_int32),
+        ("index_bytes", c.c_int32),
+        ("scalar_bytes", c.c_int32),
+        ("stream", c.c_void_p),
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+    ]
+
+
+class AnswerStruct(c.Structure):
+    _fields_ = [
+        ("token", c.c_int64),
+        ("plans", PlanStruct * len(Operation)),
+        ("nonempty_rows", c.c_int64),
+        ("nstored", c.c_int64),
+        ("bytes_held", c.c_int64),
+        ("bytes_uploaded", c.c_int64),
+        ("error", c.c_int32),
+        ("message", c.c_char * 1024),
+        ("summary", c.c_char * 256),
+    ]
+
+
+PLAN_FUNCTION = c.CFUNCTYPE(None, c.POINTER(RequestStruct), c.POINTER(AnswerStruct))
+RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
+FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
+
+
+class PlannerStruct(c.Structure):
+    _fields_ = [
+        ("abi_version", c.c_int32),
+        ("plan", PLAN_FUNCTION),
+        ("release", RELEASE_FUNCTION),
+        ("free_pool", FREE_POOL_FUNCTION),
+    ]
+
+
+def export_launch(launch: Launch, struct: LaunchStruct) -> list[Any]:
+    """Fill `struct` from `launch`; the objects returned must live as long as the struct is used."""
+    nargs = len(launch.arguments)
+    words = (c.c_uint64 * nargs)(*(argument_word(a) for a in launch.arguments))
+    slots = (c.c_int32 * nargs)(*(int(a) if isinstance(a, Slot) else -1 for a in launch.arguments))
+    params = (c.c_void_p * nargs)(*(c.addressof(words) + 8 * i for i in range(nargs)))
+    struct.function = launch.function
+    struct.grid[:] = launch.grid
+    struct.block[:] = launch.block
+    struct.shared_bytes = launch.shared_bytes
+    struct.nargs = nargs
+    struct.words, struct.slots, struct.params = words, slots, params
+    return [launch, words, slots, params]
+
+
+def export_plan(launches: Sequence[Launch], struct: PlanStruct) -> list[Any]:
+    """Fill `struct` with `launches`; the objects returned must live as long as the struct is used."""
+    array = (LaunchStruct * len(launches))()
+    kept: list[Any] = [array]
+    for launch, item in zip(launches, array):
+        kept += export_launch(launch, item)
+    struct.nlaunches = len(launches)
+    struct.launches = array
+    return kept

@@ -1,0 +1,114 @@
+"""Where a format lives and runs: on the host, or on a CUDA device."""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt import abi, native_library
+from petsc_gpufmt.compile import device_function
+from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.plan import Launch, Slot, argument_word
+
+
+class Backend(ABC):
+    """What a format may ask for.
+
+    Attributes
+    ----------
+    name : "host", "cuda", ...
+    xp : numpy or cupy
+    scalar, index : NumPy dtypes of values and indices
+    resident_threads : threads that run at once, the size of a launch that fills the device
+    """
+
+    name: str
+    xp: Any
+    resident_threads: int
+
+    def __init__(self, scalar: Any, index: Any):
+        self.scalar, self.index = np.dtype(scalar), np.dtype(index)
+
+    @abstractmethod
+    def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
+        """What to launch: a kernel of ``kernels/<stem>.cu`` with its template arguments, or its host counterpart."""
+
+    @abstractmethod
+    def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
+        """Carry out launches now; `slots` holds the arrays that fill their slots."""
+
+    @abstractmethod
+    def to_host(self, array: Any) -> np.ndarray:
+        """The array as a NumPy array."""
+
+
+def fill_slots(launch: Launch, slots: dict[Slot, Any] | None) -> list[int]:
+    """The argument words of a launch with its slots filled from arrays."""
+    return [argument_word((slots or {})[a] if isinstance(a, Slot) else a) for a in launch.arguments]
+
+
+class HostBackend(Backend):
+    """C functions of the native library, compiled from ``kernels/host/``; template arguments do not apply to them."""
+
+    name = "host"
+    xp = np
+    resident_threads = 0
+
+    def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
+        return native_library.host_function(kernel)
+
+    def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
+        native_library.check_types(self.scalar, self.index)
+        for launch in launches:
+            words = fill_slots(launch, slots)
+            struct = abi.LaunchStruct()
+            kept = abi.export_launch(launch, struct)
+            for i, word in enumerate(words):
+                struct.words[i] = word
+            HOST_FUNCTION(launch.function)(struct.grid, struct.block, struct.params)
+            del kept
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return np.asarray(array)
+
+
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_void_p))
+
+
+class CudaBackend(Backend):
+    """Kernels compiled by CuPy for one device, launched on the stream that is current in CuPy."""
+
+    name = "cuda"
+
+    def __init__(self, scalar: Any, index: Any, device: int):
+        super().__init__(scalar, index)
+        try:
+            import cupy
+        except ImportError as e:
+            raise UnsupportedError(
+                f"storing a matrix on the GPU needs CuPy, and importing it failed ({e}): pip install petsc_gpufmt[cuda13] (or [cuda12]), "
+                "or keep matrix and vectors on the host with -device_enable none"
+            ) from e
+        self.xp = cupy
+        self.device = device
+        properties = cupy.cuda.runtime.getDeviceProperties(device)
+        self.resident_threads = properties["multiProcessorCount"] * properties["maxThreadsPerMultiProcessor"]
+
+    def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
+        return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
+
+    def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
+        from cupy.cuda import driver
+
+        for launch in launches:
+            words = np.array(fill_slots(launch, slots), dtype=np.uint64)
+            params = words.ctypes.data + 8 * np.arange(words.size, dtype=np.uint64)
+            stream = self.xp.cuda.get_current_stream().ptr
+            driver.launchKernel(launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params.ctypes.data, 0)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return self.xp.asnumpy(array)

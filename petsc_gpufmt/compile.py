@@ -1,0 +1,48 @@
+"""Compilation of the device kernels: flags, architecture and cache are decided here and nowhere else."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+C_NAMES = {np.dtype(np.float64): "double", np.dtype(np.float32): "float", np.dtype(np.int32): "int", np.dtype(np.int64): "long long"}
+
+
+def kernel_directory() -> Path:
+    """Where the .cu files are: inside the installed package, or beside it in a source tree."""
+    package = Path(__file__).resolve().parent
+    installed = package / "kernels"
+    return installed if installed.is_dir() else package.parent / "kernels"
+
+
+def compile_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
+    """Compiler options of every kernel; NVRTC and the emulation of the tests share them."""
+    return ("-std=c++17", f"-DSCALAR={C_NAMES[scalar]}", f"-DINDEX={C_NAMES[index]}")
+
+
+def instance_name(kernel: str, template_arguments: tuple[int, ...]) -> str:
+    """The C++ name of a kernel instance, such as ``pjds_spmv<32,1,4>``."""
+    return f"{kernel}<{','.join(map(str, template_arguments))}>" if template_arguments else kernel
+
+
+@functools.lru_cache(maxsize=None)
+def device_function(stem: str, kernel: str, template_arguments: tuple[int, ...], scalar: np.dtype, index: np.dtype, device: int) -> int:
+    """CUfunction handle of a kernel of ``kernels/<stem>.cu`` on `device`, which must be current. CuPy keeps the compiled code on disk."""
+    import cupy
+
+    name = instance_name(kernel, template_arguments)
+    directory = kernel_directory()
+    module = cupy.RawModule(
+        code=(directory / f"{stem}.cu").read_text(),
+        options=(*compile_flags(scalar, index), f"-I{directory}"),
+        name_expressions=(name,),
+    )
+    function = module.get_function(name)
+    LOADED_MODULES.append(module)
+    return function.kernel.ptr
+
+
+LOADED_MODULES: list[object] = []
+"""Modules stay loaded for the life of the process: plans hold bare handles into them."""

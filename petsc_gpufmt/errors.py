@@ -1,0 +1,37 @@
+"""Exceptions of the package. Each knows the PETSc error code that the library raises for it."""
+
+
+class GpufmtError(Exception):
+    """A plan could not be made. The text says what was asked, what was found and what to change."""
+
+    petsc_code = 76  # PETSC_ERR_LIB
+
+
+class UnsupportedError(GpufmtError):
+    """The request cannot be served with the software or hardware at hand."""
+
+    petsc_code = 56  # PETSC_ERR_SUP
+
+
+class OptionError(GpufmtError):
+    """An option has a value that the format does not take."""
+
+    petsc_code = 95  # PETSC_ERR_USER_INPUT
+
+
+class PatternError(GpufmtError):
+    """The sparsity pattern is not a valid CSR pattern."""
+
+    petsc_code = 64  # PETSC_ERR_ARG_CORRUPT
+
+
+class IndexOverflowError(GpufmtError):
+    """A count does not fit the index type."""
+
+    petsc_code = 84  # PETSC_ERR_INT_OVERFLOW
+
+
+class OutOfMemoryError(GpufmtError):
+    """Memory ran out, on the host or on the device."""
+
+    petsc_code = 55  # PETSC_ERR_MEM

@@ -1,0 +1,1 @@
+"""Storage formats, one module each."""

@@ -1,0 +1,146 @@
+/* The stores of one sequential block: made on first use, refreshed when the values changed, replanned when the pattern changed. */
+#include "gpufmt_impl.h"
+#include <inttypes.h>
+
+static GpufmtBlock *blocks = NULL; /* all blocks alive */
+
+PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *format, GpufmtBlock **out)
+{
+  GpufmtBlock *block;
+
+  PetscFunctionBegin;
+  PetscCall(PetscNew(&block));
+  block->format = format;
+  block->next   = blocks;
+  if (blocks) blocks->previous = block;
+  blocks = block;
+  *out   = block;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode StoreDrop(GpufmtStore *store)
+{
+  int64_t token = store->valid ? store->answer.token : 0;
+
+  PetscFunctionBegin;
+  store->valid = store->fresh = PETSC_FALSE;
+  if (token) PetscCall(GpufmtPlannerRelease(token));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
+{
+  GpufmtBlock *block = *pblock;
+
+  PetscFunctionBegin;
+  if (!block) PetscFunctionReturn(PETSC_SUCCESS);
+  for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
+    for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
+  for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
+  if (block->previous) block->previous->next = block->next;
+  else blocks = block->next;
+  if (block->next) block->next->previous = block->previous;
+  PetscCall(PetscFree(block->option_prefix));
+  PetscCall(PetscFree(*pblock));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* drops every store: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
+PetscErrorCode GpufmtBlocksForget(PetscBool release)
+{
+  PetscFunctionBegin;
+  for (GpufmtBlock *block = blocks; block; block = block->next)
+    for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
+      for (int t = 0; t < 2; t++) {
+        if (release) PetscCall(StoreDrop(&block->stores[b][t]));
+        else block->stores[b][t].valid = block->stores[b][t].fresh = PETSC_FALSE;
+      }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
+{
+  const GpufmtPlanner *planner;
+  const PetscInt      *rowptr, *colidx;
+  GpufmtRequest        request = {0};
+  GpufmtAnswer        *answer  = &store->answer;
+  char                 options[512];
+  int                  device = 0;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPlannerGet(&planner));
+  PetscCall(StoreDrop(store));
+  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0));
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
+  PetscCall(GpufmtOptionsCollect(A, block, sizeof(options), options));
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
+  request.format        = block->format->name;
+  request.options       = options;
+  request.option_prefix = block->option_prefix ? block->option_prefix : "";
+  request.backend       = backend;
+  request.transposed    = transposed;
+  request.device        = device;
+  request.index_bytes   = sizeof(PetscInt);
+  request.scalar_bytes  = sizeof(PetscScalar);
+  request.nrows         = A->rmap->n;
+  request.ncols         = A->cmap->n;
+  request.nnz           = rowptr[A->rmap->n];
+  request.rowptr        = rowptr;
+  request.colidx        = colidx;
+  PetscCall(PetscMemzero(answer, sizeof(*answer)));
+  planner->plan(&request, answer);
+  if (answer->bytes_uploaded) PetscCall(PetscLogCpuToGpu((PetscLogDouble)answer->bytes_uploaded));
+  PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
+  PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
+  PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", block->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
+                      request.nnz, answer->nstored, answer->bytes_held));
+  store->valid         = PETSC_TRUE;
+  store->pattern_state = pattern;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode StoreRefresh(Mat A, int backend, GpufmtStore *store)
+{
+  const PetscScalar *values;
+  const PetscInt    *rowptr;
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL, *dev_values = NULL;
+  size_t             bytes, capacity = 0;
+
+  PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(GPUFMT_Refresh, A, 0, 0, 0));
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+  PetscCall(MatSeqAIJGetArrayRead(A, &values));
+  if (backend == GPUFMT_BACKEND_CUDA) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    bytes = (size_t)rowptr[A->rmap->n] * sizeof(PetscScalar);
+    PetscCall(GpufmtDeviceReserve(bytes, &dev_values, &capacity));
+    PetscCall(GpufmtDeviceUpload(dev_values, values, bytes, stream));
+    slots[GPUFMT_SLOT_VALUES] = dev_values;
+  } else slots[GPUFMT_SLOT_VALUES] = (void *)values;
+  PetscCall(PetscLogGpuTimeBegin());
+  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], backend, slots, stream));
+  PetscCall(PetscLogGpuTimeEnd());
+  PetscCall(GpufmtDeviceFree(&dev_values, &capacity)); /* synchronize! the upload buffer is as large as the values, so it is not kept */
+  PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
+  PetscCall(PetscLogEventEnd(GPUFMT_Refresh, A, 0, 0, 0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* a store whose pattern and values are those of A */
+PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
+{
+  GpufmtStore     *store = &block->stores[backend][transposed];
+  PetscObjectState pattern, value;
+
+  PetscFunctionBegin;
+  *out = store;
+  PetscCall(PetscObjectStateGet((PetscObject)A, &value));
+  if (PetscLikely(store->fresh && store->value_state == value)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatGetNonzeroState(A, &pattern));
+  if (!store->valid || store->pattern_state != pattern) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
+  store->fresh = PETSC_FALSE;
+  PetscCall(StoreRefresh(A, backend, store));
+  PetscCall(PetscObjectStateGet((PetscObject)A, &store->value_state));
+  store->fresh = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,84 @@
+/* Internal declarations of libpetscgpufmt. */
+#pragma once
+#include <petsc/private/matimpl.h>
+#include <petsc/private/vecimpl.h>
+#include "gpufmt_plan.h"
+#include "petsc_gpufmt.h"
+
+#if PETSC_VERSION_LT(3, 24, 0)
+  #error "petsc_gpufmt needs PETSc 3.24 or newer"
+#endif
+
+#define GPUFMT_HIDDEN PETSC_VISIBILITY_INTERNAL
+
+typedef struct {
+  const char *name, *seq_type, *mpi_type, *root_type;
+} GpufmtFormat;
+
+/* one stored form of a block: (backend) x (direct or transposed) */
+typedef struct {
+  PetscBool        valid, fresh; /* plans exist; they hold values at all */
+  GpufmtAnswer     answer;
+  PetscObjectState pattern_state, value_state;
+} GpufmtStore;
+
+/* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
+typedef struct _GpufmtBlock {
+  const GpufmtFormat  *format;
+  PetscBool            offdiag;       /* off-diagonal block of a parallel matrix: its x is the ghost vector */
+  char                *option_prefix; /* of the matrix that the user sees */
+  GpufmtStore          stores[GPUFMT_NUM_BACKENDS][2];
+  void                *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
+  size_t               scratch_bytes[GPUFMT_NUM_SLOTS];
+  struct _GpufmtBlock *previous, *next; /* all blocks alive, so that a planner that ends can be forgotten everywhere */
+} GpufmtBlock;
+
+/* formats.c */
+GPUFMT_HIDDEN const GpufmtFormat *GpufmtFormatFind(const char type_name[]);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsDeclare(const GpufmtFormat *, PetscOptionItems);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(Mat, const GpufmtBlock *, size_t, char[]);
+
+/* block.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBlockGetStore(Mat, GpufmtBlock *, int backend, PetscBool transposed, GpufmtStore **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
+
+/* planner.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
+GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
+PETSC_EXTERN int             GpufmtSetPlanner(const GpufmtPlanner *);
+PETSC_EXTERN void            GpufmtForgetPlanner(void);
+
+/* python.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);
+
+/* device.c */
+GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream);
+
+/* replay.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);
+
+/* view.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);
+
+/* seqaij.c, mpiaij.c, product.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtParentOps(Mat, struct _MatOps *seq, struct _MatOps *mpi);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParentOpsReset(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVecTypeOn(Mat, PetscBool);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCheckScalars(Mat, MatType);
+GPUFMT_HIDDEN PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode MatSetFromOptions_Gpufmt(Mat, PetscOptionItems);
+GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
+
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan, GPUFMT_Refresh;

@@ -1,0 +1,60 @@
+/* The interface between the library and the planner: what is asked, and the plans that come back.
+   Plain C, no PETSc types; mirrored field by field in petsc_gpufmt/abi.py. */
+#pragma once
+#include <stdint.h>
+
+#define GPUFMT_ABI_VERSION 1
+
+enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
+
+/* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern */
+enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_NUM_SLOTS };
+
+enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_NUM_PLANS };
+
+/* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
+typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
+
+typedef struct {
+  void          *function; /* CUfunction, or GpufmtHostFunction */
+  uint32_t       grid[3], block[3];
+  uint32_t       shared_bytes;
+  int32_t        nargs;
+  uint64_t      *words;  /* [nargs] one 8-byte word an argument */
+  const int32_t *slots;  /* [nargs] slot that fills the word before each replay, or -1 */
+  void         **params; /* [nargs] params[i] = &words[i] */
+} GpufmtLaunch;
+
+typedef struct {
+  int64_t       nlaunches;
+  GpufmtLaunch *launches;
+} GpufmtPlan;
+
+typedef struct {
+  const char *format;
+  const char *options; /* "name=value;..." of the options that were set */
+  const char *option_prefix;
+  int32_t     backend, transposed;
+  int32_t     device; /* CUDA device ordinal */
+  int32_t     index_bytes, scalar_bytes;
+  void       *stream;
+  int64_t     nrows, ncols, nnz; /* of the CSR block, not of its transpose */
+  const void *rowptr, *colidx;   /* host CSR pattern: [nrows + 1], [nnz] */
+} GpufmtRequest;
+
+typedef struct {
+  int64_t    token; /* owner of all that the plans point to; 0: none */
+  GpufmtPlan plans[GPUFMT_NUM_PLANS];
+  int64_t    nonempty_rows, nstored, bytes_held, bytes_uploaded;
+  int32_t    error; /* a PETSc error code, 0: success */
+  char       message[1024];
+  char       summary[256]; /* parameters in words, for MatView() */
+} GpufmtAnswer;
+
+/* The planner: callbacks into Python. None of them raises; `plan` reports by answer->error. */
+typedef struct {
+  int32_t abi_version;
+  void (*plan)(const GpufmtRequest *, GpufmtAnswer *);
+  void (*release)(int64_t token);
+  void (*free_pool)(void); /* returns cached device memory to the driver */
+} GpufmtPlanner;

@@ -1,0 +1,161 @@
+/* The parallel type: MPIAIJ whose diagonal and off-diagonal blocks are of the sequential type. */
+#include "gpufmt_impl.h"
+
+static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat, MatType, MatReuse, Mat *);
+
+static PetscErrorCode ParentOps(struct _MatOps *ops)
+{
+  return GpufmtParentOps(NULL, NULL, ops);
+}
+
+/* The blocks must know where vectors live before the parent's assembly makes the ghost vector from them. */
+static PetscErrorCode BlocksVecType(Mat A)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  if (!GpufmtDeviceUsable()) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++)
+    if (blocks[k]) PetscCall(GpufmtVecTypeOn(blocks[k], PETSC_TRUE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode BlocksConvert(Mat A)
+{
+  const GpufmtFormat *format = ((GpufmtBlock *)A->spptr)->format;
+  Mat                 blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) {
+    GpufmtBlock *block;
+
+    if (!blocks[k] || !blocks[k]->assembled) continue;
+    PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(blocks[k], format->seq_type, MAT_INPLACE_MATRIX, &blocks[k]));
+    block          = (GpufmtBlock *)blocks[k]->spptr;
+    block->offdiag = (PetscBool)(k == 1);
+    PetscCall(PetscFree(block->option_prefix));
+    PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->option_prefix));
+    PetscCall(PetscObjectSetOptions((PetscObject)blocks[k], ((PetscObject)A)->options));
+#if PetscDefined(HAVE_DEVICE)
+    PetscCall(MatBindToCPU(blocks[k], A->boundtocpu));
+#endif
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* one hook for all the ways in which blocks come to be: preallocation, hash, COO, WithSeqAIJ, submatrices, products */
+static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
+{
+  struct _MatOps parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall(BlocksVecType(A));
+  PetscCall((*parent.assemblyend)(A, mode));
+  if (mode == MAT_FINAL_ASSEMBLY) PetscCall(BlocksConvert(A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatView_MPIAIJGpufmt(Mat A, PetscViewer viewer)
+{
+  struct _MatOps parent;
+  Mat            blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall((*parent.view)(A, viewer));
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  PetscCall(GpufmtViewStorage(A, blocks[0], blocks[1], viewer));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
+{
+  char name[128];
+
+  PetscFunctionBegin;
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_mpiaij_%s_C", format->mpi_type));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_mpiaij_C", format->mpi_type));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJGpufmt_MPIAIJ : NULL));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
+{
+  const GpufmtFormat *format = A->spptr ? ((GpufmtBlock *)A->spptr)->format : NULL;
+  struct _MatOps      parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions */
+    PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&A->spptr));
+    PetscCall(Compose(A, format, PETSC_FALSE));
+  }
+  PetscCall((*parent.destroy)(A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
+{
+  const GpufmtFormat *format = GpufmtFormatFind(type);
+  GpufmtBlock        *block;
+  PetscBool           done;
+  Mat                 B;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtCheckScalars(A, type));
+  PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
+  B = *newmat;
+  if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->mpi_type, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtBlockCreate(format, &block));
+  B->spptr               = block;
+  B->ops->assemblyend    = MatAssemblyEnd_MPIAIJGpufmt;
+  B->ops->destroy        = MatDestroy_MPIAIJGpufmt;
+  B->ops->setfromoptions = MatSetFromOptions_Gpufmt;
+  B->ops->view           = MatView_MPIAIJGpufmt;
+  PetscCall(Compose(B, format, PETSC_TRUE));
+  PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
+  if (GpufmtDeviceUsable()) {
+    PetscCall(GpufmtVecTypeOn(B, PETSC_TRUE));
+#if PetscDefined(HAVE_DEVICE)
+    B->boundtocpu = PETSC_FALSE;
+#endif
+  }
+  if (B->assembled) PetscCall(BlocksConvert(B));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reuse, Mat *newmat)
+{
+  const GpufmtFormat *format;
+  struct _MatOps      parent;
+  PetscBool           done;
+  Mat                 B, blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
+  B = *newmat;
+  if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
+  format = ((GpufmtBlock *)B->spptr)->format;
+  PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&B->spptr));
+  B->ops->assemblyend    = parent.assemblyend;
+  B->ops->destroy        = parent.destroy;
+  B->ops->setfromoptions = parent.setfromoptions;
+  B->ops->view           = parent.view;
+  PetscCall(Compose(B, format, PETSC_FALSE));
+  PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));
+  PetscCall(PetscObjectChangeTypeName((PetscObject)B, MATMPIAIJ));
+  PetscCall(MatMPIAIJGetSeqAIJ(B, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++)
+    if (blocks[k] && blocks[k]->spptr) PetscCall(MatConvert_SeqAIJGpufmt_SeqAIJ(blocks[k], MATSEQAIJ, MAT_INPLACE_MATRIX, &blocks[k]));
+#if PetscDefined(HAVE_DEVICE)
+  B->boundtocpu = PETSC_TRUE;
+#endif
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,46 @@
+/* The planner at work, and who ends first: Python (it tells us to forget) or PETSc (we give everything back). */
+#include "gpufmt_impl.h"
+
+static GpufmtPlanner planner;
+static PetscBool     planner_set = PETSC_FALSE, python_ended = PETSC_FALSE;
+
+/* called by petsc_gpufmt.planner; returns the version that this library speaks, the caller compares */
+int GpufmtSetPlanner(const GpufmtPlanner *p)
+{
+  if (p->abi_version == GPUFMT_ABI_VERSION) {
+    planner      = *p;
+    planner_set  = PETSC_TRUE;
+    python_ended = PETSC_FALSE;
+  }
+  return GPUFMT_ABI_VERSION;
+}
+
+/* called when Python ends: it frees all its arrays, so nothing of a plan may be touched from now on */
+void GpufmtForgetPlanner(void)
+{
+  planner_set  = PETSC_FALSE;
+  python_ended = PETSC_TRUE;
+  (void)GpufmtBlocksForget(PETSC_FALSE);
+}
+
+PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **out)
+{
+  PetscFunctionBegin;
+  PetscCheck(!python_ended, PETSC_COMM_SELF, PETSC_ERR_ORDER, "This product needs a plan, but Python, which makes the plans, has ended in this process: multiply before the interpreter exits");
+  if (!planner_set) PetscCall(GpufmtPythonStart());
+  PetscCheck(planner_set, PETSC_COMM_SELF, PETSC_ERR_SUP, "Python imported petsc_gpufmt, but it uses another copy of libpetscgpufmt.so than this program: load the one that `python -m petsc_gpufmt options` names");
+  *out = &planner;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtPlannerRelease(int64_t token)
+{
+  PetscFunctionBegin;
+  if (planner_set) planner.release(token);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+void GpufmtPlannerFreePool(void)
+{
+  if (planner_set) planner.free_pool();
+}

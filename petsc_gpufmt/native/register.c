@@ -1,0 +1,79 @@
+/* Registration: by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran. */
+#include "gpufmt_impl.h"
+
+PetscLogEvent GPUFMT_Plan = 0, GPUFMT_Refresh = 0;
+
+static PetscBool registered = PETSC_FALSE;
+
+#define GPUFMT_FORMAT(name) \
+  static PetscErrorCode MatCreate_Seq_##name(Mat A) \
+  { \
+    PetscFunctionBegin; \
+    PetscCall(GpufmtCheckScalars(A, "seqaij" #name)); \
+    PetscCall(MatSetType(A, MATSEQAIJ)); \
+    PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(A, "seqaij" #name, MAT_INPLACE_MATRIX, &A)); \
+    PetscFunctionReturn(PETSC_SUCCESS); \
+  } \
+  static PetscErrorCode MatCreate_MPI_##name(Mat A) \
+  { \
+    PetscFunctionBegin; \
+    PetscCall(GpufmtCheckScalars(A, "mpiaij" #name)); \
+    PetscCall(MatSetType(A, MATMPIAIJ)); \
+    PetscCall(MatConvert_MPIAIJ_MPIAIJGpufmt(A, "mpiaij" #name, MAT_INPLACE_MATRIX, &A)); \
+    PetscFunctionReturn(PETSC_SUCCESS); \
+  }
+#include "formats.def"
+
+static PetscErrorCode Finalize(void)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtBlocksForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
+  GpufmtPlannerFreePool();
+  PetscCall(GpufmtParentOpsReset());
+  registered = PETSC_FALSE; /* PETSc has dropped its list of types: a later PetscInitialize() needs a new registration */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode PetscGpuFmtInitialize(void)
+{
+  PetscClassId class_id;
+
+  PetscFunctionBegin;
+  if (registered) PetscFunctionReturn(PETSC_SUCCESS);
+  registered = PETSC_TRUE;
+#define GPUFMT_FORMAT(name) \
+  PetscCall(MatRegister("seqaij" #name, MatCreate_Seq_##name)); \
+  PetscCall(MatRegister("mpiaij" #name, MatCreate_MPI_##name)); \
+  PetscCall(MatRegisterRootName("aij" #name, "seqaij" #name, "mpiaij" #name)); /* the first root name is the one PETSc answers with */ \
+  PetscCall(MatRegisterRootName(#name, "seqaij" #name, "mpiaij" #name)); \
+  PetscCall(MatSeqAIJRegister("seqaij" #name, MatConvert_SeqAIJ_SeqAIJGpufmt));
+#include "formats.def"
+  PetscCall(PetscClassIdRegister("Storage formats", &class_id));
+  PetscCall(PetscLogEventRegister("GpufmtPlan", class_id, &GPUFMT_Plan));
+  PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
+  PetscCall(PetscRegisterFinalize(Finalize));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what -dll_append calls; the name follows from the file name libpetscgpufmt.so */
+PETSC_EXTERN PetscErrorCode PetscDLLibraryRegister_petscgpufmt(void)
+{
+  return PetscGpuFmtInitialize();
+}
+
+/* Fortran, with the usual name manglings */
+#if PetscDefined(HAVE_FORTRAN_CAPS)
+  #define petscgpufmtinitialize_ PETSCGPUFMTINITIALIZE
+#elif !PetscDefined(HAVE_FORTRAN_UNDERSCORE) && PetscDefined(HAVE_FORTRAN)
+  #define petscgpufmtinitialize_ petscgpufmtinitialize
+#endif
+PETSC_EXTERN void petscgpufmtinitialize_(PetscErrorCode *ierr)
+{
+  *ierr = PetscGpuFmtInitialize();
+}
+
+/* for petsc_gpufmt/__init__.py: a program that loaded this library by -dll_append has the types already */
+PETSC_EXTERN int GpufmtIsRegistered(void)
+{
+  return registered;
+}

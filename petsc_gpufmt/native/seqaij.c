@@ -1,0 +1,359 @@
+/* The sequential type: SEQAIJ with its products replaced. */
+#include "gpufmt_impl.h"
+
+static struct _MatOps seq_parent, mpi_parent;
+static PetscBool      have_parents = PETSC_FALSE;
+
+/* MatMult_SeqAIJ() and the like are hidden in libpetsc: take them from a pristine matrix. Under -mat_seqaij_type seqaij<fmt> the
+   converter runs inside MatCreate_SeqAIJ(); then B is the pristine one, and creating another would recurse for ever. */
+PetscErrorCode GpufmtParentOps(Mat B, struct _MatOps *seq, struct _MatOps *mpi)
+{
+  PetscFunctionBegin;
+  if (!have_parents) {
+    PetscBool is_seq = PETSC_FALSE;
+    Mat       T;
+
+    if (B) PetscCall(PetscObjectTypeCompare((PetscObject)B, MATSEQAIJ, &is_seq));
+    if (is_seq) seq_parent = B->ops[0];
+    else {
+      PetscCall(MatCreate(PETSC_COMM_SELF, &T));
+      PetscCall(MatSetType(T, MATSEQAIJ));
+      if (!have_parents) seq_parent = T->ops[0]; /* else a nested call has found them */
+      PetscCall(MatDestroy(&T));
+    }
+    PetscCall(MatCreate(PETSC_COMM_SELF, &T));
+    PetscCall(MatSetType(T, MATMPIAIJ));
+    mpi_parent   = T->ops[0];
+    have_parents = PETSC_TRUE;
+    PetscCall(MatDestroy(&T));
+  }
+  if (seq) *seq = seq_parent;
+  if (mpi) *mpi = mpi_parent;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtParentOpsReset(void)
+{
+  PetscFunctionBegin;
+  have_parents = PETSC_FALSE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtCheckScalars(Mat A, MatType type)
+{
+  PetscFunctionBegin;
+  PetscCheck(!PetscDefined(USE_COMPLEX) && !PetscDefined(USE_REAL___FLOAT128) && !PetscDefined(USE_REAL___FP16), PetscObjectComm((PetscObject)A), PETSC_ERR_SUP,
+             "Matrix type %s needs a PETSc with real scalars in single or double precision: this one was configured otherwise; use -mat_type aij or another PETSC_ARCH", type);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* vectors made from the matrix live on the device, unless the user chose a type */
+PetscErrorCode GpufmtVecTypeOn(Mat A, PetscBool on)
+{
+  PetscFunctionBegin;
+#if PetscDefined(HAVE_CUDA)
+  {
+    VecType   type;
+    PetscBool same;
+
+    PetscCall(MatGetVecType(A, &type));
+    PetscCall(PetscStrcmp(type, on ? VECSTANDARD : VECCUDA, &same));
+    if (same) PetscCall(MatSetVecType(A, on ? VECCUDA : VECSTANDARD));
+  }
+#endif
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ------------------------------------------------ products ------------------------------------------------ */
+
+typedef struct {
+  Vec          vec;
+  PetscScalar *array;
+  PetscMemType memtype;
+  PetscInt     size;
+} Operand;
+
+/* array access in the place where the vector is; x and y are read, z is written, or both where z is y */
+static PetscErrorCode OperandGet(Operand *o, int slot, PetscBool read_write, PetscBool on_host)
+{
+  const PetscScalar *a = NULL;
+
+  PetscFunctionBegin;
+  if (on_host) {
+    o->memtype = PETSC_MEMTYPE_HOST;
+    if (slot != GPUFMT_SLOT_Z) {
+      PetscCall(VecGetArrayRead(o->vec, &a));
+      o->array = (PetscScalar *)a;
+    } else if (read_write) PetscCall(VecGetArray(o->vec, &o->array));
+    else PetscCall(VecGetArrayWrite(o->vec, &o->array));
+  } else {
+    if (slot != GPUFMT_SLOT_Z) {
+      PetscCall(VecGetArrayReadAndMemType(o->vec, &a, &o->memtype));
+      o->array = (PetscScalar *)a;
+    } else if (read_write) PetscCall(VecGetArrayAndMemType(o->vec, &o->array, &o->memtype));
+    else PetscCall(VecGetArrayWriteAndMemType(o->vec, &o->array, &o->memtype));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode OperandRestore(Operand *o, int slot, PetscBool read_write, PetscBool on_host)
+{
+  const PetscScalar *a = o->array;
+
+  PetscFunctionBegin;
+  if (on_host) {
+    if (slot != GPUFMT_SLOT_Z) PetscCall(VecRestoreArrayRead(o->vec, &a));
+    else if (read_write) PetscCall(VecRestoreArray(o->vec, &o->array));
+    else PetscCall(VecRestoreArrayWrite(o->vec, &o->array));
+  } else {
+    if (slot != GPUFMT_SLOT_Z) PetscCall(VecRestoreArrayReadAndMemType(o->vec, &a));
+    else if (read_write) PetscCall(VecRestoreArrayAndMemType(o->vec, &o->array));
+    else PetscCall(VecRestoreArrayWriteAndMemType(o->vec, &o->array));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
+static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
+{
+  GpufmtBlock *block   = (GpufmtBlock *)A->spptr;
+  int          backend = GPUFMT_BACKEND_HOST;
+  GpufmtStore *store;
+  void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+
+  PetscFunctionBegin;
+  for (int s = 0; s < 3; s++)
+    if (ops[s].vec && PetscMemTypeDevice(ops[s].memtype)) backend = GPUFMT_BACKEND_CUDA;
+  PetscCall(GpufmtBlockGetStore(A, block, backend, transposed, &store));
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  for (int s = 0; s < 3; s++) {
+    const size_t bytes = (size_t)ops[s].size * sizeof(PetscScalar);
+
+    if (!ops[s].vec) continue; /* no y, or y is z */
+    slots[s] = ops[s].array;
+    if (backend == GPUFMT_BACKEND_CUDA && PetscMemTypeHost(ops[s].memtype)) { /* vectors of both kinds: stage the host ones */
+      PetscCall(GpufmtDeviceReserve(bytes, &block->scratch[s], &block->scratch_bytes[s]));
+      if (s != GPUFMT_SLOT_Z || (add && !ops[GPUFMT_SLOT_Y].vec)) PetscCall(GpufmtDeviceUpload(block->scratch[s], ops[s].array, bytes, stream));
+      slots[s] = block->scratch[s];
+    }
+  }
+  if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
+  PetscCall(PetscLogGpuTimeBegin());
+  PetscCall(GpufmtReplay(&store->answer.plans[add ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_MULT], backend, slots, stream));
+  PetscCall(PetscLogGpuTimeEnd());
+  {
+    const PetscInt      *rowptr;
+    const PetscLogDouble removed = add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows; /* a row of k entries takes k - 1 additions */
+
+    PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+    if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
+    else PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
+  }
+  if (slots[GPUFMT_SLOT_Z] != ops[GPUFMT_SLOT_Z].array) PetscCall(GpufmtDeviceDownload(ops[GPUFMT_SLOT_Z].array, slots[GPUFMT_SLOT_Z], (size_t)ops[GPUFMT_SLOT_Z].size * sizeof(PetscScalar), stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The ghost vector of a parallel matrix belongs to PETSc and comes out on the host in some creation paths; an off-diagonal block
+   that meets it beside device vectors moves it to the device for good. */
+#if PetscDefined(HAVE_CUDA)
+static PetscErrorCode GhostToDevice(Vec ghost, Vec other, PetscBool keep)
+{
+  PetscBool on_host, on_device;
+  Vec       copy;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectTypeCompare((PetscObject)ghost, VECSEQ, &on_host));
+  if (!on_host) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscObjectTypeCompareAny((PetscObject)other, &on_device, VECSEQCUDA, VECMPICUDA, ""));
+  if (!on_device || other->boundtocpu) PetscFunctionReturn(PETSC_SUCCESS);
+  if (keep) {
+    PetscCall(VecDuplicate(ghost, &copy));
+    PetscCall(VecCopy(ghost, copy));
+  }
+  PetscCall(VecSetType(ghost, VECSEQCUDA));
+  if (keep) {
+    PetscCall(VecCopy(copy, ghost));
+    PetscCall(VecDestroy(&copy));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+#endif
+
+static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+{
+  const PetscBool add = (PetscBool)(y != NULL), in_place = (PetscBool)(y == z);
+  PetscBool       on_host = PETSC_TRUE;
+  Operand         ops[3]  = {{.vec = x, .size = x->map->n}, {.vec = in_place ? NULL : y, .size = z->map->n}, {.vec = z, .size = z->map->n}};
+  PetscErrorCode  ierr;
+
+  PetscFunctionBegin;
+#if PetscDefined(HAVE_CUDA)
+  on_host = (PetscBool)(A->boundtocpu || !GpufmtDeviceUsable());
+  if (!on_host && ((GpufmtBlock *)A->spptr)->offdiag) PetscCall(transposed ? GhostToDevice(z, x, add) : GhostToDevice(x, z, PETSC_TRUE));
+#endif
+  for (int s = 0; s < 3; s++)
+    if (ops[s].vec) PetscCall(OperandGet(&ops[s], s, (PetscBool)(add && in_place), on_host));
+  ierr = ProductRun(A, transposed, add, ops); /* a failure leaves the vectors usable */
+  for (int s = 2; s >= 0; s--)
+    if (ops[s].vec) PetscCall(OperandRestore(&ops[s], s, (PetscBool)(add && in_place), on_host));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatMult_SeqAIJGpufmt(Mat A, Vec x, Vec z)
+{
+  return Product(A, x, NULL, z, PETSC_FALSE);
+}
+
+static PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
+{
+  return Product(A, x, y, z, PETSC_FALSE);
+}
+
+static PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat A, Vec x, Vec z)
+{
+  return Product(A, x, NULL, z, PETSC_TRUE);
+}
+
+static PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
+{
+  return Product(A, x, y, z, PETSC_TRUE);
+}
+
+/* -------------------------------------------- everything else --------------------------------------------- */
+
+static PetscErrorCode MatBindToCPU_SeqAIJGpufmt(Mat A, PetscBool flg)
+{
+  PetscFunctionBegin;
+#if PetscDefined(HAVE_DEVICE)
+  A->boundtocpu = flg; /* Product() looks at it; the host values are always current */
+#endif
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatSetFromOptions_Gpufmt(Mat A, PetscOptionItems PetscOptionsObject)
+{
+  const GpufmtFormat *format = GpufmtFormatFind(((PetscObject)A)->type_name);
+  struct _MatOps      seq, mpi;
+  PetscBool           is_seq;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtOptionsDeclare(format, PetscOptionsObject));
+  PetscCall(GpufmtParentOps(NULL, &seq, &mpi));
+  PetscCall(PetscObjectTypeCompare((PetscObject)A, format->seq_type, &is_seq));
+  if (is_seq && seq.setfromoptions) PetscCall((*seq.setfromoptions)(A, PetscOptionsObject));
+  if (!is_seq && mpi.setfromoptions) PetscCall((*mpi.setfromoptions)(A, PetscOptionsObject));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatView_SeqAIJGpufmt(Mat A, PetscViewer viewer)
+{
+  PetscFunctionBegin;
+  PetscCall((*seq_parent.view)(A, viewer));
+  PetscCall(GpufmtViewStorage(A, A, NULL, viewer));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
+{
+  char name[128];
+
+  PetscFunctionBegin;
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_seqaij_%s_C", format->seq_type));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_seqaij_C", format->seq_type));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
+{
+  const GpufmtFormat *format = A->spptr ? ((GpufmtBlock *)A->spptr)->format : NULL;
+
+  PetscFunctionBegin;
+  if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions */
+    PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&A->spptr));
+    PetscCall(Compose(A, format, PETSC_FALSE));
+  }
+  PetscCall((*seq_parent.destroy)(A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MAT_INITIAL and MAT_REUSE as every converter needs them; *done: nothing is left to do in place */
+PetscErrorCode GpufmtConvertPrepare(Mat A, MatReuse reuse, Mat *B, PetscBool *done)
+{
+  PetscFunctionBegin;
+  *done = PETSC_FALSE;
+  if (reuse == MAT_INITIAL_MATRIX) PetscCall(MatDuplicate(A, MAT_COPY_VALUES, B));
+  else if (reuse == MAT_REUSE_MATRIX) {
+    PetscCall(MatCopy(A, *B, SAME_NONZERO_PATTERN));
+    *done = PETSC_TRUE;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
+{
+  const GpufmtFormat *format = GpufmtFormatFind(type);
+  GpufmtBlock        *block;
+  PetscBool           done;
+  Mat                 B;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtCheckScalars(A, type));
+  PetscCall(GpufmtParentOps(reuse == MAT_INPLACE_MATRIX ? *newmat : NULL, NULL, NULL));
+  PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
+  B = *newmat;
+  if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->seq_type, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtBlockCreate(format, &block));
+  PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->option_prefix));
+  B->spptr                 = block;
+  B->ops->mult             = MatMult_SeqAIJGpufmt;
+  B->ops->multadd          = MatMultAdd_SeqAIJGpufmt;
+  B->ops->multtranspose    = MatMultTranspose_SeqAIJGpufmt;
+  B->ops->multtransposeadd = MatMultTransposeAdd_SeqAIJGpufmt;
+  B->ops->destroy          = MatDestroy_SeqAIJGpufmt;
+  B->ops->bindtocpu        = MatBindToCPU_SeqAIJGpufmt;
+  B->ops->setfromoptions   = MatSetFromOptions_Gpufmt;
+  B->ops->view             = MatView_SeqAIJGpufmt;
+  PetscCall(Compose(B, format, PETSC_TRUE));
+  PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
+  if (GpufmtDeviceUsable()) {
+    PetscCall(GpufmtVecTypeOn(B, PETSC_TRUE));
+#if PetscDefined(HAVE_DEVICE)
+    B->boundtocpu = PETSC_FALSE;
+#endif
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reuse, Mat *newmat)
+{
+  const GpufmtFormat *format;
+  PetscBool           done;
+  Mat                 B;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
+  B = *newmat;
+  if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
+  format = ((GpufmtBlock *)B->spptr)->format;
+  PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&B->spptr));
+  B->ops->mult             = seq_parent.mult;
+  B->ops->multadd          = seq_parent.multadd;
+  B->ops->multtranspose    = seq_parent.multtranspose;
+  B->ops->multtransposeadd = seq_parent.multtransposeadd;
+  B->ops->destroy          = seq_parent.destroy;
+  B->ops->bindtocpu        = seq_parent.bindtocpu;
+  B->ops->setfromoptions   = seq_parent.setfromoptions;
+  B->ops->view             = seq_parent.view;
+  PetscCall(Compose(B, format, PETSC_FALSE));
+  PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));
+#if PetscDefined(HAVE_DEVICE)
+  B->boundtocpu = PETSC_TRUE;
+#endif
+  PetscCall(PetscObjectChangeTypeName((PetscObject)B, MATSEQAIJ));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,47 @@
+/* One line about the stored format under MatView ::ascii_info and ::ascii_info_detail. */
+#include "gpufmt_impl.h"
+
+/* A is the matrix that the user sees; its blocks are `diag` and, in parallel, `offdiag` */
+PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewer)
+{
+  const GpufmtFormat *format = ((GpufmtBlock *)A->spptr)->format;
+  const char         *summary = NULL;
+  PetscLogDouble      sums[5] = {0}; /* nonzeros, stored, bytes, blocks stored on the host, on the device */
+  PetscBool           ascii;
+  PetscViewerFormat   viewer_format;
+  Mat                 blocks[2] = {diag, offdiag};
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectTypeCompare((PetscObject)viewer, PETSCVIEWERASCII, &ascii));
+  if (!ascii) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscViewerGetFormat(viewer, &viewer_format));
+  if (viewer_format != PETSC_VIEWER_ASCII_INFO && viewer_format != PETSC_VIEWER_ASCII_INFO_DETAIL) PetscFunctionReturn(PETSC_SUCCESS);
+  for (int k = 0; k < 2; k++) {
+    GpufmtBlock *block   = blocks[k] ? (GpufmtBlock *)blocks[k]->spptr : NULL;
+    PetscBool    counted = PETSC_FALSE; /* further stores of a block hold the same entries again */
+
+    if (!block) continue; /* not assembled yet */
+    for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
+      for (int t = 0; t < 2; t++) {
+        const GpufmtStore *store = &block->stores[b][t];
+        MatInfo            info;
+
+        if (!store->valid) continue;
+        PetscCall(MatGetInfo(blocks[k], MAT_LOCAL, &info));
+        if (!summary) summary = store->answer.summary;
+        if (!counted) {
+          sums[0] += info.nz_used;
+          sums[1] += (PetscLogDouble)store->answer.nstored;
+          counted = PETSC_TRUE;
+        }
+        sums[2] += (PetscLogDouble)store->answer.bytes_held;
+        sums[3 + b] += 1;
+      }
+  }
+  PetscCallMPI(MPIU_Allreduce(MPI_IN_PLACE, sums, 5, MPI_DOUBLE, MPI_SUM, PetscObjectComm((PetscObject)A)));
+  if (sums[3] + sums[4] == 0) PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s, not built yet (no product so far)\n", format->name));
+  else
+    PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s on %s, %s, nonzeros=%.0f, stored=%.0f, fill ratio=%.4f, %.3f MB\n", format->name, sums[4] > 0 ? (sums[3] > 0 ? "device and host" : "device") : "host", summary ? summary : "empty on rank 0", sums[0],
+                                     sums[1], sums[1] > 0 ? 1 - sums[0] / sums[1] : 0.0, sums[2] / 1e6));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

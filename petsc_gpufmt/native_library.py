@@ -1,0 +1,73 @@
+"""The native library: where it is, and what Python calls in it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from pathlib import Path
+
+import numpy as np
+
+from petsc_gpufmt.errors import UnsupportedError
+
+SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
+
+
+def library_path() -> Path:
+    """Absolute path of libpetscgpufmt.so, for ``-dll_append`` and for linking."""
+    return Path(__file__).resolve().parent / "native" / "libpetscgpufmt.so"
+
+
+@functools.lru_cache(maxsize=None)
+def load() -> ctypes.CDLL:
+    """The library, loaded once a process; UnsupportedError if it is not there or does not load."""
+    path = library_path()
+    if not path.exists():
+        raise UnsupportedError(f"{path} is missing: build it with `pip install --no-build-isolation .` (or `make setup` in a source tree) against your PETSc")
+    try:
+        return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as e:
+        raise UnsupportedError(f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses") from e
+
+
+def host_function(kernel: str) -> int:
+    """Address of the host counterpart of a kernel."""
+    return ctypes.cast(getattr(load(), SYMBOL_OF_HOST_KERNEL.format(kernel=kernel)), ctypes.c_void_p).value or 0
+
+
+def petsc_types() -> tuple[np.dtype, np.dtype]:
+    """(scalar, index) dtypes of the PETSc that the library was built for."""
+    library = load()
+    scalar = {4: np.float32, 8: np.float64}[library.gpufmt_host_scalar_bytes()]
+    index = {4: np.int32, 8: np.int64}[library.gpufmt_host_index_bytes()]
+    return np.dtype(scalar), np.dtype(index)
+
+
+def check_types(scalar: np.dtype, index: np.dtype) -> None:
+    """Raise UnsupportedError unless the host functions were compiled for these dtypes."""
+    if (scalar, index) != petsc_types():
+        built = petsc_types()
+        raise UnsupportedError(f"host kernels for {scalar} values and {index} indices were asked for, the library has them for {built[0]} and {built[1]}")
+
+
+def option_table() -> dict[str, dict[str, int]]:
+    """Options of each format with their defaults, as the library announces them under -help."""
+    table: dict[str, dict[str, int]] = {}
+    library = load()
+    library.GpufmtOptionTable.restype = ctypes.c_char_p
+    for line in library.GpufmtOptionTable().decode().splitlines():
+        format_name, option, default = line.split()
+        table.setdefault(format_name, {})[option] = int(default)
+    return table
+
+
+def is_registered() -> bool:
+    """Whether the types are known to the PETSc of this process."""
+    return bool(load().GpufmtIsRegistered())
+
+
+def register() -> None:
+    """Register the types with PETSc, which must be initialised."""
+    code = load().PetscGpuFmtInitialize()
+    if code:
+        raise UnsupportedError(f"PETSc error {code} while registering the matrix types: its message is above")
