@@ -10,18 +10,42 @@
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
 #include "common.cuh"
 
-// sum of one row's products over every THREADS_PER_ROW-th entry
+// Sum of one row's products over every THREADS_PER_ROW-th entry. Four entries are loaded before the first is used, the rest in one
+// predicated batch: a row of seven takes two waits for memory, not four, and the kernel keeps to 32 registers.
 template <int SLICE_HEIGHT, int THREADS_PER_ROW>
 __device__ __forceinline__ scalar_t partial_product(offset_t begin, offset_t end, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x)
 {
-  scalar_t sum = 0;
+  constexpr int BATCH = 4, STRIDE = SLICE_HEIGHT * THREADS_PER_ROW;
+  const int     width = (int)((end - begin) / SLICE_HEIGHT);
+  const int     count = (width - (int)threadIdx.y + THREADS_PER_ROW - 1) / THREADS_PER_ROW;
+  scalar_t      sum   = 0;
+  int           j     = 0;
 
-#pragma unroll 4
-  for (offset_t p = begin + threadIdx.x + threadIdx.y * SLICE_HEIGHT; p < end; p += SLICE_HEIGHT * THREADS_PER_ROW) {
-    const index_t  c = load_once(col + p);
-    const scalar_t v = load_once(val + p);
+  col += begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
+  val += begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
+  for (; j + BATCH <= count; j += BATCH) {
+    index_t  c[BATCH];
+    scalar_t v[BATCH];
 
-    sum += v * (c >= 0 ? x[c] : scalar_t(0));
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      c[k] = load_once(col + (offset_t)(j + k) * STRIDE);
+      v[k] = load_once(val + (offset_t)(j + k) * STRIDE);
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) sum += v[k] * (c[k] >= 0 ? __ldg(x + c[k]) : scalar_t(0));
+  }
+  if (j < count) {
+    index_t  c[BATCH - 1];
+    scalar_t v[BATCH - 1];
+
+#pragma unroll
+    for (int k = 0; k < BATCH - 1; k++) {
+      c[k] = j + k < count ? load_once(col + (offset_t)(j + k) * STRIDE) : index_t(-1);
+      v[k] = j + k < count ? load_once(val + (offset_t)(j + k) * STRIDE) : scalar_t(0);
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH - 1; k++) sum += v[k] * (c[k] >= 0 ? __ldg(x + c[k]) : scalar_t(0));
   }
   return sum;
 }
@@ -77,22 +101,22 @@ __global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BL
 }
 
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if
-// source is null. One thread a row: its lane writes coalesced, the reads of a row stay in cache from one column to the next.
+// source is null. blockDim.y threads share a row: lanes write coalesced, and what they read of a row lies in few cache lines.
 template <int SLICE_HEIGHT, class Entry>
 __device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   const offset_t slice    = (offset_t)blockIdx.x * blockDim.z + threadIdx.z;
   const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
-  index_t        k = 0, k_end = 0;
+  offset_t       k = 0, k_end = 0;
 
   if (slice * SLICE_HEIGHT >= nrows) return;
   if (position < nrows) {
     const offset_t row = row_perm ? row_perm[position] : position;
 
-    k     = rowptr[row];
+    k     = rowptr[row] + threadIdx.y;
     k_end = rowptr[row + 1];
   }
-  for (offset_t p = slice_offsets[slice] + threadIdx.x; p < slice_offsets[slice + 1]; p += SLICE_HEIGHT, k++) stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
+  for (offset_t p = slice_offsets[slice] + threadIdx.y * SLICE_HEIGHT + threadIdx.x; p < slice_offsets[slice + 1]; p += SLICE_HEIGHT * blockDim.y, k += blockDim.y) stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
 }
 
 // structure pass: columns into the slices

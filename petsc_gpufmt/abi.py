@@ -95,7 +95,7 @@ def export_plan(launches: Sequence[Launch], struct: PlanStruct) -> list[Any]:
     """Fill `struct` with `launches`; the objects returned must live as long as the struct is used."""
     array = (LaunchStruct * len(launches))()
     kept: list[Any] = [array]
-    for launch, item in zip(launches, array):
+    for launch, item in zip(launches, array, strict=True):
         kept += export_launch(launch, item)
     struct.nlaunches = len(launches)
     struct.launches = array

@@ -76,7 +76,9 @@ class HostBackend(Backend):
         return np.asarray(array)
 
 
-HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_void_p))
+HOST_FUNCTION = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_void_p)
+)
 
 
 class CudaBackend(Backend):
@@ -90,8 +92,8 @@ class CudaBackend(Backend):
             import cupy
         except ImportError as e:
             raise UnsupportedError(
-                f"storing a matrix on the GPU needs CuPy, and importing it failed ({e}): pip install petsc_gpufmt[cuda13] (or [cuda12]), "
-                "or keep matrix and vectors on the host with -device_enable none"
+                f"storing a matrix on the GPU needs CuPy, and importing it failed ({e}): "
+                "pip install petsc_gpufmt[cuda13] (or [cuda12]), or stay on the host with -device_enable none"
             ) from e
         self.xp = cupy
         self.device = device
@@ -108,7 +110,9 @@ class CudaBackend(Backend):
             words = np.array(fill_slots(launch, slots), dtype=np.uint64)
             params = words.ctypes.data + 8 * np.arange(words.size, dtype=np.uint64)
             stream = self.xp.cuda.get_current_stream().ptr
-            driver.launchKernel(launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params.ctypes.data, 0)
+            driver.launchKernel(
+                launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params.ctypes.data, 0
+            )
 
     def to_host(self, array: Any) -> np.ndarray:
         return self.xp.asnumpy(array)

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-C_NAMES = {np.dtype(np.float64): "double", np.dtype(np.float32): "float", np.dtype(np.int32): "int", np.dtype(np.int64): "long long"}
+C_NAMES = {
+    np.dtype(np.float64): "double",
+    np.dtype(np.float32): "float",
+    np.dtype(np.int32): "int",
+    np.dtype(np.int64): "long long",
+}
 
 
 def kernel_directory() -> Path:
@@ -27,9 +32,14 @@ def instance_name(kernel: str, template_arguments: tuple[int, ...]) -> str:
     return f"{kernel}<{','.join(map(str, template_arguments))}>" if template_arguments else kernel
 
 
-@functools.lru_cache(maxsize=None)
-def device_function(stem: str, kernel: str, template_arguments: tuple[int, ...], scalar: np.dtype, index: np.dtype, device: int) -> int:
-    """CUfunction handle of a kernel of ``kernels/<stem>.cu`` on `device`, which must be current. CuPy keeps the compiled code on disk."""
+@functools.cache
+def device_function(
+    stem: str, kernel: str, template_arguments: tuple[int, ...], scalar: np.dtype, index: np.dtype, device: int
+) -> int:
+    """CUfunction handle of a kernel of ``kernels/<stem>.cu`` on `device`, which must be current.
+
+    CuPy keeps the compiled code on disk.
+    """
     import cupy
 
     name = instance_name(kernel, template_arguments)

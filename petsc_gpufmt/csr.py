@@ -33,14 +33,20 @@ class CsrPattern:
     def validate(self) -> None:
         """Raise PatternError if the row pointer decreases or a column lies outside the matrix."""
         if self.rowptr.size != self.nrows + 1 or int(self.rowptr[0]) != 0 or int(self.rowptr[-1]) != self.nnz:
-            raise PatternError(f"row pointer of a {self.nrows} x {self.ncols} matrix must run from 0 to {self.nnz} in {self.nrows + 1} entries")
+            raise PatternError(
+                f"row pointer of a {self.nrows} x {self.ncols} matrix "
+                f"must run from 0 to {self.nnz} in {self.nrows + 1} entries"
+            )
         if bool((self.rowptr[1:] < self.rowptr[:-1]).any()):
             raise PatternError("row pointer decreases: assemble the matrix before multiplying")
         if self.nnz and (int(self.colidx.min()) < 0 or int(self.colidx.max()) >= self.ncols):
-            raise PatternError(f"column indices lie in [{int(self.colidx.min())}, {int(self.colidx.max())}], the matrix has {self.ncols} columns")
+            raise PatternError(
+                f"column indices lie in [{int(self.colidx.min())}, {int(self.colidx.max())}], the "
+                f"matrix has {self.ncols} columns"
+            )
 
     def transposed(self, xp: Any) -> CsrPattern:
-        """Pattern of the transpose; its ``source`` points back into the values of this pattern. `xp` is numpy or cupy."""
+        """Pattern of the transpose, its ``source`` pointing back into the values of this one. `xp` is numpy or cupy."""
         index = self.colidx.dtype
         entries = xp.arange(self.nnz, dtype=xp.int64)
         rows = xp.searchsorted(self.rowptr[1:], entries, side="right").astype(index)

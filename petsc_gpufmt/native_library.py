@@ -18,12 +18,15 @@ def library_path() -> Path:
     return Path(__file__).resolve().parent / "native" / "libpetscgpufmt.so"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def load() -> ctypes.CDLL:
     """The library, loaded once a process; UnsupportedError if it is not there or does not load."""
     path = library_path()
     if not path.exists():
-        raise UnsupportedError(f"{path} is missing: build it with `pip install --no-build-isolation .` (or `make setup` in a source tree) against your PETSc")
+        raise UnsupportedError(
+            f"{path} is missing: "
+            "build it against your PETSc with `pip install --no-build-isolation .`, or `make setup` in a source tree"
+        )
     try:
         return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
@@ -47,7 +50,10 @@ def check_types(scalar: np.dtype, index: np.dtype) -> None:
     """Raise UnsupportedError unless the host functions were compiled for these dtypes."""
     if (scalar, index) != petsc_types():
         built = petsc_types()
-        raise UnsupportedError(f"host kernels for {scalar} values and {index} indices were asked for, the library has them for {built[0]} and {built[1]}")
+        raise UnsupportedError(
+            f"host kernels for {scalar} values and {index} indices were asked for, "
+            f"the library has them for {built[0]} and {built[1]}"
+        )
 
 
 def option_table() -> dict[str, dict[str, int]]:

@@ -33,10 +33,15 @@ def install() -> None:
     global _planner
     if _planner is not None:
         return
-    planner = abi.PlannerStruct(abi.ABI_VERSION, abi.PLAN_FUNCTION(_plan), abi.RELEASE_FUNCTION(_release), abi.FREE_POOL_FUNCTION(_free_pool))
+    planner = abi.PlannerStruct(
+        abi.ABI_VERSION, abi.PLAN_FUNCTION(_plan), abi.RELEASE_FUNCTION(_release), abi.FREE_POOL_FUNCTION(_free_pool)
+    )
     version = native_library.load().GpufmtSetPlanner(ctypes.byref(planner))
     if version != abi.ABI_VERSION:
-        raise UnsupportedError(f"{native_library.library_path()} speaks plan interface {version}, the Python package {abi.ABI_VERSION}: reinstall petsc_gpufmt")
+        raise UnsupportedError(
+            f"{native_library.library_path()} speaks plan interface {version}, "
+            f"the Python package {abi.ABI_VERSION}: reinstall petsc_gpufmt"
+        )
     _planner = planner
     atexit.register(_shutdown)
 
@@ -68,7 +73,12 @@ def _plan(request: Any, answer: Any) -> None:
         _fail(request, answer, e.petsc_code, str(e))
     except Exception as e:
         if _out_of_memory(e):
-            _fail(request, answer, OutOfMemoryError.petsc_code, f"out of memory ({e}): use more ranks, or keep small matrices on the host with -mat_bind_below")
+            _fail(
+                request,
+                answer,
+                OutOfMemoryError.petsc_code,
+                f"out of memory ({e}): use more ranks, or keep small matrices on the host with -mat_bind_below",
+            )
         else:
             _fail(request, answer, GpufmtError.petsc_code, f"{type(e).__name__}: {e}")
 
@@ -78,7 +88,8 @@ def _out_of_memory(e: Exception) -> bool:
 
 
 def _fail(request: Any, answer: Any, code: int, text: str) -> None:
-    what = f"{request.format.decode()} of a {request.nrows} x {request.ncols} block with {request.nnz} nonzeros on {abi.BACKENDS[request.backend]}"
+    block = f"a {request.nrows} x {request.ncols} block with {request.nnz} nonzeros"
+    what = f"{request.format.decode()} of {block} on {abi.BACKENDS[request.backend]}"
     answer.token = 0
     answer.error = code
     answer.message = f"{what}: {text}".encode()[:1023]
@@ -117,7 +128,7 @@ def _place(request: Any) -> Iterator[Backend]:
 
 
 def _pattern(request: Any, backend: Backend) -> CsrPattern:
-    """The pattern of a request on its backend. Formats keep the row pointer, so it is copied; the columns are read while building only."""
+    """The pattern of a request on its backend. Formats keep the row pointer, so it is copied; columns are only read."""
     rowptr = _view(request.rowptr, request.nrows + 1, backend.index)
     colidx = _view(request.colidx, request.nnz, backend.index)
     csr = CsrPattern(request.nrows, request.ncols, backend.xp.array(rowptr), backend.xp.asarray(colidx))

@@ -71,7 +71,7 @@ HOST_KERNEL(pjds_spmv_add)
 }
 
 /* where a row of the sorted order begins and ends in the CSR arrays; empty beyond the last row */
-static inline void row_range(offset_t position, index_t nrows, const index_t *rowptr, const index_t *row_perm, index_t *begin, index_t *end)
+static inline void row_range(offset_t position, index_t nrows, const index_t *rowptr, const index_t *row_perm, offset_t *begin, offset_t *end)
 {
   *begin = *end = 0;
   if (position < nrows) {
@@ -90,7 +90,7 @@ static inline void row_range(offset_t position, index_t nrows, const index_t *ro
   Entry           *stored        = PARAM(Entry *, 6); \
   for (offset_t first = 0, slice = 0; first < nrows; first += height, slice++) \
     for (int lane = 0; lane < height; lane++) { \
-      index_t k, end; \
+      offset_t k, end; \
       row_range(first + lane, nrows, PARAM(const index_t *, 2), row_perm, &k, &end); \
       for (offset_t p = slice_offsets[slice] + lane; p < slice_offsets[slice + 1]; p += height, k++) stored[p] = k < end ? entries[source ? source[k] : k] : (padding); \
     }

@@ -47,7 +47,7 @@ class Format(ABC):
     @classmethod
     @abstractmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Format:
-        """Store the pattern `csr`, whose arrays live on `backend`; `options` has every key of `default_options`."""
+        """Store the pattern `csr`, whose arrays live on `backend`; `options` has all keys of `default_options`."""
 
     @abstractmethod
     def plan(self, operation: Operation) -> list[Launch]:
@@ -63,7 +63,7 @@ class Format(ABC):
 
     @abstractmethod
     def reference(self, x: Any, y: Any = None) -> Any:
-        """A x, or y + A x: slow and readable, over the stored arrays; NumPy arrays in and out. The oracle of the tests."""
+        """A x, or y + A x: slow and readable, over the stored arrays; NumPy in and out. The oracle of the tests."""
 
 
 def parse_options(cls: type[Format], text: str) -> dict[str, int]:
@@ -72,6 +72,9 @@ def parse_options(cls: type[Format], text: str) -> dict[str, int]:
     for item in filter(None, text.split(";")):
         key, _, value = item.partition("=")
         if key not in options:
-            raise OptionError(f"-mat_{cls.name}_{key} is not an option: there are {', '.join(f'-mat_{cls.name}_{k}' for k in options)}")
+            raise OptionError(
+                f"-mat_{cls.name}_{key} is not an option: "
+                f"there are {', '.join(f'-mat_{cls.name}_{k}' for k in options)}"
+            )
         options[key] = int(value)
     return options

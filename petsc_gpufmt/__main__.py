@@ -1,0 +1,7 @@
+"""``python -m petsc_gpufmt``."""
+
+import sys
+
+from petsc_gpufmt.cli.main import main
+
+sys.exit(main())

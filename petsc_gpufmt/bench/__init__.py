@@ -1,0 +1,1 @@
+"""Benchmarks of the matrix types: ``python -m petsc_gpufmt bench``."""

@@ -1,0 +1,78 @@
+"""The 3-D Bratu problem, PETSc's SNES tutorial ex14, unmodified: CG with Jacobi, -log_view read back."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt import library_path
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.log_view import read_csv_events, read_gpu_columns
+from petsc_gpufmt.bench.programs import launcher, run_program
+
+EVENTS = ("SNESSolve", "SNESJacobianEval", "SNESFunctionEval", "KSPSolve", "PCSetUp", "MatMult", "MatMultAdd", "GpufmtPlan", "GpufmtRefresh")
+SOLVER = ("-ksp_type", "cg", "-pc_type", "jacobi")
+
+
+def vector_type(matrix_type: str) -> str:
+    """The vectors that belong to a type: on the host for AIJ; elsewhere on the device if PETSc has one."""
+    from petsc4py import PETSc
+
+    return "standard" if matrix_type == "aij" or not PETSc.Sys.hasExternalPackage("cuda") else "cuda"
+
+
+def run_bratu(program: Path, grid: int, ranks: int, matrix_type: str, mpiexec: str | None, seconds: float) -> dict[str, Any]:
+    """Two runs: one as a user would, for the solver's time; one with -log_view_gpu_time, which waits for the device after each event
+    and so gives the products' time."""
+    entry: dict[str, Any] = {"mat_type": matrix_type, "vec_type": vector_type(matrix_type)}
+    for name, gpu_time in (("asynchronous", False), ("synchronous", True)):
+        with tempfile.TemporaryDirectory() as folder:
+            table, text = Path(folder, "log.csv"), Path(folder, "log.txt")
+            command = launcher(ranks, mpiexec) + [str(program), "-dll_append", str(library_path())]
+            for axis in "xyz":
+                command += [f"-da_grid_{axis}", str(grid)]
+            command += ["-mat_type", matrix_type, "-dm_vec_type", entry["vec_type"], *SOLVER, "-ksp_converged_reason"]
+            command += ["-log_view", f":{table}:ascii_csv,:{text}", *(["-log_view_gpu_time"] if gpu_time else [])]
+            output = run_program(command, seconds)
+            entry |= read_iterations(output)
+            entry[name] = {"events": read_csv_events(table, EVENTS), "gpu": read_gpu_columns(text, EVENTS)}
+    return entry
+
+
+def read_iterations(output: str) -> dict[str, int]:
+    """Newton and Krylov iterations from what ex14 and -ksp_converged_reason print."""
+    newton = re.search(r"Number of SNES iterations = (\d+)", output)
+    krylov = [int(count) for count in re.findall(r"Linear solve converged due to \w+ iterations (\d+)", output)]
+    if newton is None or not krylov:
+        raise BenchError(f"ex14 did not print its iterations; it printed:\n{output}")
+    return {"newton_iterations": int(newton[1]), "krylov_iterations": sum(krylov)}
+
+
+def matmult_seconds(entry: dict[str, Any]) -> dict[str, float]:
+    """Total of MatMult with -log_view_gpu_time, its parts that come once (storing the matrix, new values), and the rest."""
+    events = entry["synchronous"]["events"]
+    total, plan, refresh = (events.get(name, {"seconds": 0.0})["seconds"] for name in ("MatMult", "GpufmtPlan", "GpufmtRefresh"))
+    return {"total": total, "plan": plan, "refresh": refresh, "products": total - plan - refresh}
+
+
+def agreement(entries: list[dict[str, Any]]) -> list[str]:
+    """What differs from the first type: Newton iterations, or Krylov iterations by more than rounding explains (1 in 100)."""
+    first, *others = entries
+    complaints = []
+    for entry in others:
+        same = entry["newton_iterations"] == first["newton_iterations"]
+        if not same or abs(entry["krylov_iterations"] - first["krylov_iterations"]) > 0.01 * first["krylov_iterations"]:
+            counts = [f"{e['mat_type']} {e['newton_iterations']} Newton, {e['krylov_iterations']} Krylov" for e in (first, entry)]
+            complaints.append(f"iterations differ: {' against '.join(counts)}")
+    return complaints
+
+
+def entry_line(entry: dict[str, Any]) -> str:
+    events, mult = entry["asynchronous"]["events"], matmult_seconds(entry)
+    solves = ", ".join(f"{name} {events[name]['seconds']:.3f} s" for name in ("SNESSolve", "KSPSolve"))
+    gpu = entry["synchronous"]["gpu"].get("KSPSolve")
+    copies = f", KSPSolve copies to GPU {gpu['to_gpu_count']:.0f}, flops on GPU {gpu['gpu_flop_percent']:.0f} %" if gpu else ""
+    iterations = f"{entry['newton_iterations']}/{entry['krylov_iterations']} iterations"
+    return f"  {entry['mat_type']:14}{iterations}, {solves}, MatMult {mult['total']:.4f} s of which plan {mult['plan']:.4f}, refresh {mult['refresh']:.4f}{copies}"

@@ -1,0 +1,104 @@
+"""Where products run in this process: the host, and PETSc's device and stream if there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt import native_library
+from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.timing import DeviceTimer, HostTimer, Timer
+
+COPY_BYTES = {"host": 1 << 27, "cuda": 1 << 30}
+
+
+class Place:
+    """One place: its timer, its backend for building formats, and the type of its vectors."""
+
+    def __init__(self, timer: Timer, backend: Backend, vector_type: str):
+        self.name, self.timer, self.backend, self.vector_type = timer.place, timer, backend, vector_type
+
+    def copy_bandwidth(self) -> float:
+        """Bytes per second of a large copy, bytes read and bytes written both counted: the ceiling of every product."""
+        xp, count = self.backend.xp, COPY_BYTES[self.name] // 8
+        source, target = xp.ones(count), xp.zeros(count)
+        seconds = self.timer.times(lambda: xp.copyto(target, source)).median
+        return 2 * source.nbytes / seconds
+
+
+def device_reason() -> str | None:
+    """Why no device can be measured, None if one can."""
+    from petsc4py import PETSc
+
+    if not PETSc.Sys.hasExternalPackage("cuda"):
+        return "this PETSc was configured without CUDA"
+    try:
+        import cupy
+    except ImportError as e:
+        return f"CuPy cannot be imported ({e})"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as e:
+        return f"no GPU answers ({e})"
+    return None if count else "there is no GPU"
+
+
+def petsc_stream() -> int:
+    """Address of the CUDA stream that PETSc uses now; its device must have been started."""
+    stream = ctypes.c_void_p()
+    code = native_library.load().PetscGetCurrentCUDAStream(ctypes.byref(stream))
+    if code:
+        raise BenchError(f"PETSc error {code} on asking for its CUDA stream: its message is above")
+    return stream.value or 0
+
+
+def host_place() -> Place:
+    scalar, index = native_library.petsc_types()
+    return Place(HostTimer(), HostBackend(scalar, index), "seq")
+
+
+@contextlib.contextmanager
+def device_place() -> Iterator[Place]:
+    """PETSc's device, with its stream current in CuPy."""
+    import cupy
+    from petsc4py import PETSc
+
+    scalar, index = native_library.petsc_types()
+    vector = PETSc.Vec().create(PETSc.COMM_SELF)
+    vector.setSizes(1)
+    vector.setType("seqcuda")
+    vector.set(0.0)  # starts PETSc's device
+    vector.destroy()
+    device = cupy.cuda.Device()
+    with cupy.cuda.ExternalStream(petsc_stream(), device.id) as stream:
+        yield Place(DeviceTimer(stream), CudaBackend(scalar, index, device.id), "seqcuda")
+
+
+@contextlib.contextmanager
+def available_places(host_only: bool) -> Iterator[dict[str, Place]]:
+    """Name -> place: the host always, the device if there is one and it was not excluded."""
+    places = {"host": host_place()}
+    if host_only or device_reason():
+        yield places
+        return
+    with device_place() as device:
+        places["cuda"] = device
+        yield places
+
+
+def random_vector(size: int, scalar: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Entries in [-0.5, 0.5)."""
+    return rng.random(size, dtype=scalar) - scalar.type(0.5)
+
+
+def synchronised(place: Place, call: Any) -> Any:
+    """The value of `call`, after all that it queued has ended."""
+    value = call()
+    if place.name == "cuda":
+        place.backend.xp.cuda.get_current_stream().synchronize()
+    return value

@@ -1,0 +1,72 @@
+"""Compiled PETSc programs: build them, run them to their end or to a time limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
+
+import petsc4py
+
+from petsc_gpufmt.bench.errors import BenchError
+
+COMPILE_SECONDS = 120
+OUTPUT_SHOWN = 3000
+
+
+@cache
+def petsc_variables() -> dict[str, str]:
+    """The assignments of PETSc's petscvariables file, with PETSC_DIR and PETSC_ARCH filled in."""
+    config = petsc4py.get_config()
+    text = Path(config["PETSC_DIR"], config["PETSC_ARCH"], "lib/petsc/conf/petscvariables").read_text()
+    pairs = re.findall(r"^(\w+) *=[ \t]*(.*)$", text, re.MULTILINE)
+    return {name: Template(value).safe_substitute(config).strip() for name, value in pairs}
+
+
+def compile_program(source: Path, folder: Path) -> Path:
+    """Compile one C file against the PETSc of petsc4py; the environment variable MPICC names another compiler than PETSc's own."""
+    if not source.is_file():
+        raise BenchError(f"{source}: there is no such file; name the C source to compile")
+    config = petsc4py.get_config()
+    root = Path(config["PETSC_DIR"], config["PETSC_ARCH"])
+    program = folder / source.stem
+    command = [
+        *shlex.split(os.environ.get("MPICC") or petsc_variables()["CC"]),
+        *("-O3", str(source), "-o", str(program)),
+        *(f"-I{path}" for path in dict.fromkeys((Path(config["PETSC_DIR"]) / "include", root / "include"))),
+        *shlex.split(petsc_variables().get("PETSC_CC_INCLUDES", "")),
+        *(f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-lpetsc", "-lm"),
+    ]
+    run_program(command, COMPILE_SECONDS)
+    return program
+
+
+def launcher(ranks: int, mpiexec: str | None) -> list[str]:
+    """The words before a program that start it on `ranks` MPI ranks; nothing for one rank."""
+    return [] if ranks == 1 else [*shlex.split(mpiexec or petsc_variables()["MPIEXEC"]), "-n", str(ranks)]
+
+
+def run_program(command: Sequence[str], seconds: float) -> str:
+    """Output of a program; BenchError if it fails or is not done after `seconds`, when it and its children are ended."""
+    line = shlex.join(command)
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    except OSError as e:
+        raise BenchError(f"{line}: cannot be started: {e}") from e
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{line}: no end after {seconds:.0f} s") from None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.returncode != 0:
+        raise BenchError(f"{line}: status {process.returncode}\n{output[-OUTPUT_SHOWN:]}")
+    return output

@@ -1,0 +1,33 @@
+"""The JSON files with the results: {"schema": 1, "runs": [one for each benchmark]}."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt.bench.errors import BenchError
+
+SCHEMA = 1
+
+
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """The runs of a file of results."""
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError) as e:
+        raise BenchError(f"{path} is not a file of results: {e}") from e
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else type(document).__name__
+        raise BenchError(f"{path} has schema {found}, this version reads {SCHEMA}: measure again with `python -m petsc_gpufmt bench`")
+    return document["runs"]
+
+
+def save_run(path: Path, run: dict[str, Any]) -> None:
+    """Write `run` to a file, in place of an earlier run of the same name; other runs in the file stay."""
+    others = [r for r in read_runs(path) if r["name"] != run["name"]] if path.exists() else []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps({"schema": SCHEMA, "runs": [*others, run]}, indent=1) + "\n")
+    os.replace(new, path)

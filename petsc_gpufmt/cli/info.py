@@ -1,0 +1,51 @@
+"""``python -m petsc_gpufmt info``."""
+
+from __future__ import annotations
+
+import argparse
+
+import petsc4py
+from petsc4py import PETSc
+
+import petsc_gpufmt
+from petsc_gpufmt import native_library
+from petsc_gpufmt.registry import FORMATS
+
+
+def show_info(arguments: argparse.Namespace) -> int:
+    config = petsc4py.get_config()
+    cuda = "with CUDA" if PETSc.Sys.hasExternalPackage("cuda") else "without CUDA"
+    scalar, index = native_library.petsc_types()
+    rows = [
+        ("petsc_gpufmt", petsc_gpufmt.__version__),
+        ("library", petsc_gpufmt.library_path()),
+        ("PETSc", f"{'.'.join(map(str, PETSc.Sys.getVersion()))} {cuda}, {scalar} values, {index} indices, in {config['PETSC_DIR']} {config['PETSC_ARCH']}"),
+        ("petsc4py", petsc4py.__version__),
+        *gpu_rows(),
+        *(row for name, cls in FORMATS.items() for row in format_rows(name, cls.default_options)),
+    ]
+    for label, text in rows:
+        print(f"{label:14}{str(text).rstrip()}")
+    return 0
+
+
+def gpu_rows() -> list[tuple[str, str]]:
+    """CuPy and the GPUs that it sees."""
+    try:
+        import cupy
+    except ImportError as e:
+        return [("CuPy", f"not usable ({e}): matrices are stored on the host")]
+    rows = [("CuPy", cupy.__version__)]
+    runtime = cupy.cuda.runtime
+    try:
+        for device in range(runtime.getDeviceCount()):
+            properties = runtime.getDeviceProperties(device)
+            rows.append((f"GPU {device}", f"{properties['name'].decode()}, {properties['totalGlobalMem'] / 2**30:.0f} GiB, compute capability {properties['major']}.{properties['minor']}"))
+    except runtime.CUDARuntimeError as e:
+        rows.append(("GPU", f"none ({e})"))
+    return rows
+
+
+def format_rows(name: str, defaults: dict[str, int]) -> list[tuple[str, str]]:
+    rows = [("format", f"{name}: -mat_type {name}")]
+    return rows + [("", f"-mat_{name}_{option} <{default}>") for option, default in defaults.items()]

@@ -1,0 +1,39 @@
+"""Commands and their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from petsc_gpufmt import library_path
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.cli import bench, info
+from petsc_gpufmt.errors import GpufmtError
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m petsc_gpufmt", description="Sparse-matrix formats for GPUs as PETSc matrix types.")
+    commands = parser.add_subparsers(title="commands", required=True)
+    options = commands.add_parser("options", help="print the PETSc options that give a compiled application the matrix types")
+    options.set_defaults(run=show_options)
+    about = commands.add_parser("info", help="print versions, library, GPU, formats and their options")
+    about.set_defaults(run=info.show_info)
+    bench.add_commands(commands.add_parser("bench", help="measure products, show results"))
+    return parser
+
+
+def show_options(arguments: argparse.Namespace) -> int:
+    """For ``PETSC_OPTIONS="$(python -m petsc_gpufmt options) -mat_type pjds"``."""
+    print(f"-dll_append {library_path()}")
+    return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command in `words` (default: of this process); the exit status."""
+    arguments = make_parser().parse_args(words)
+    try:
+        return arguments.run(arguments)
+    except (GpufmtError, BenchError) as e:
+        print(f"petsc_gpufmt: {e}", file=sys.stderr)
+        return 1
