@@ -24,11 +24,13 @@ class Backend(ABC):
     xp : numpy or cupy
     scalar, index : NumPy dtypes of values and indices
     resident_threads : threads that run at once, the size of a launch that fills the device
+    simd_width : rows that run in lockstep: the threads of a warp; on the host, the values of a cache line
     """
 
     name: str
     xp: Any
     resident_threads: int
+    simd_width: int = 32
 
     def __init__(self, scalar: Any, index: Any):
         self.scalar, self.index = np.dtype(scalar), np.dtype(index)
@@ -57,6 +59,7 @@ class HostBackend(Backend):
     name = "host"
     xp = np
     resident_threads = 0
+    simd_width = 8
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         return native_library.host_function(kernel)

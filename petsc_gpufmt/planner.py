@@ -123,8 +123,24 @@ def _place(request: Any) -> Iterator[Backend]:
         return
     backend = CudaBackend(scalar, index, request.device)
     cuda = backend.xp.cuda
-    with cuda.Device(request.device), cuda.ExternalStream(request.stream or 0, request.device):
+    with cuda.Device(request.device), _stream(cuda, request.stream or 0, request.device):
         yield backend
+
+
+class _PetscStream:
+    """A stream of PETSc in the form that CuPy adopts."""
+
+    def __init__(self, pointer: int):
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+def _stream(cuda: Any, pointer: int, device: int) -> Any:
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_PetscStream(pointer))
+    return cuda.ExternalStream(pointer, device)  # CuPy 13
 
 
 def _pattern(request: Any, backend: Backend) -> CsrPattern:
@@ -149,5 +165,7 @@ def _release(token: int) -> None:
 
 def _free_pool() -> None:
     cupy = sys.modules.get("cupy")
-    if cupy is not None:
+    if cupy is None:
+        return
+    with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):  # imported where there is no driver: nothing to free
         cupy.get_default_memory_pool().free_all_blocks()

@@ -12,9 +12,10 @@ typedef long long   offset_t; /* positions in stored arrays: padding may pass 2^
 #define HOST_KERNEL(name) __attribute__((visibility("default"))) void gpufmt_host_##name(const uint32_t grid[3], const uint32_t block[3], void **params)
 #define PARAM(type, i) (*(type *)params[i])
 
-/* One binary for all x86-64 machines: the loader picks the widest vectors that the processor has. */
+/* One binary for all x86-64 machines: the loader picks the version for the processor. Wider vectors than those of AVX2 do not pay:
+   they come with gather instructions, which are slower than single loads on many processors. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-  #define VECTOR_CLONES __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+  #define VECTOR_CLONES __attribute__((target_clones("arch=haswell", "default")))
 #else
   #define VECTOR_CLONES
 #endif

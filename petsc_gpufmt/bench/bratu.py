@@ -12,7 +12,17 @@ from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import read_csv_events, read_gpu_columns
 from petsc_gpufmt.bench.programs import launcher, run_program
 
-EVENTS = ("SNESSolve", "SNESJacobianEval", "SNESFunctionEval", "KSPSolve", "PCSetUp", "MatMult", "MatMultAdd", "GpufmtPlan", "GpufmtRefresh")
+EVENTS = (
+    "SNESSolve",
+    "SNESJacobianEval",
+    "SNESFunctionEval",
+    "KSPSolve",
+    "PCSetUp",
+    "MatMult",
+    "MatMultAdd",
+    "GpufmtPlan",
+    "GpufmtRefresh",
+)
 SOLVER = ("-ksp_type", "cg", "-pc_type", "jacobi")
 
 
@@ -23,9 +33,13 @@ def vector_type(matrix_type: str) -> str:
     return "standard" if matrix_type == "aij" or not PETSc.Sys.hasExternalPackage("cuda") else "cuda"
 
 
-def run_bratu(program: Path, grid: int, ranks: int, matrix_type: str, mpiexec: str | None, seconds: float) -> dict[str, Any]:
-    """Two runs: one as a user would, for the solver's time; one with -log_view_gpu_time, which waits for the device after each event
-    and so gives the products' time."""
+def run_bratu(
+    program: Path, grid: int, ranks: int, matrix_type: str, mpiexec: str | None, seconds: float
+) -> dict[str, Any]:
+    """Two runs: one as a user would, for the solver's time; one with -log_view_gpu_time, for the products' time.
+
+    That option makes PETSc wait for the device after each event.
+    """
     entry: dict[str, Any] = {"mat_type": matrix_type, "vec_type": vector_type(matrix_type)}
     for name, gpu_time in (("asynchronous", False), ("synchronous", True)):
         with tempfile.TemporaryDirectory() as folder:
@@ -51,20 +65,25 @@ def read_iterations(output: str) -> dict[str, int]:
 
 
 def matmult_seconds(entry: dict[str, Any]) -> dict[str, float]:
-    """Total of MatMult with -log_view_gpu_time, its parts that come once (storing the matrix, new values), and the rest."""
+    """Total of MatMult with -log_view_gpu_time, and the parts of it that only some calls have: storage, new values."""
     events = entry["synchronous"]["events"]
-    total, plan, refresh = (events.get(name, {"seconds": 0.0})["seconds"] for name in ("MatMult", "GpufmtPlan", "GpufmtRefresh"))
-    return {"total": total, "plan": plan, "refresh": refresh, "products": total - plan - refresh}
+    total, plan, refresh = (
+        events.get(name, {"seconds": 0.0})["seconds"] for name in ("MatMult", "GpufmtPlan", "GpufmtRefresh")
+    )
+    return {"total": total, "plan": plan, "refresh": refresh}
 
 
 def agreement(entries: list[dict[str, Any]]) -> list[str]:
-    """What differs from the first type: Newton iterations, or Krylov iterations by more than rounding explains (1 in 100)."""
+    """What differs from the first type: Newton iterations, or Krylov iterations by more than 1 in 100."""
     first, *others = entries
     complaints = []
     for entry in others:
         same = entry["newton_iterations"] == first["newton_iterations"]
         if not same or abs(entry["krylov_iterations"] - first["krylov_iterations"]) > 0.01 * first["krylov_iterations"]:
-            counts = [f"{e['mat_type']} {e['newton_iterations']} Newton, {e['krylov_iterations']} Krylov" for e in (first, entry)]
+            counts = [
+                f"{e['mat_type']} {e['newton_iterations']} Newton, {e['krylov_iterations']} Krylov"
+                for e in (first, entry)
+            ]
             complaints.append(f"iterations differ: {' against '.join(counts)}")
     return complaints
 
@@ -73,6 +92,11 @@ def entry_line(entry: dict[str, Any]) -> str:
     events, mult = entry["asynchronous"]["events"], matmult_seconds(entry)
     solves = ", ".join(f"{name} {events[name]['seconds']:.3f} s" for name in ("SNESSolve", "KSPSolve"))
     gpu = entry["synchronous"]["gpu"].get("KSPSolve")
-    copies = f", KSPSolve copies to GPU {gpu['to_gpu_count']:.0f}, flops on GPU {gpu['gpu_flop_percent']:.0f} %" if gpu else ""
+    copies = (
+        f", KSPSolve copies to GPU {gpu['to_gpu_count']:.0f}, flops on GPU {gpu['gpu_flop_percent']:.0f} %"
+        if gpu
+        else ""
+    )
     iterations = f"{entry['newton_iterations']}/{entry['krylov_iterations']} iterations"
-    return f"  {entry['mat_type']:14}{iterations}, {solves}, MatMult {mult['total']:.4f} s of which plan {mult['plan']:.4f}, refresh {mult['refresh']:.4f}{copies}"
+    parts = f"plan {mult['plan']:.4f}, refresh {mult['refresh']:.4f}"
+    return f"  {entry['mat_type']:14}{iterations}, {solves}, MatMult {mult['total']:.4f} s of which {parts}{copies}"

@@ -14,9 +14,6 @@ from petsc_gpufmt.bench.places import Place
 from petsc_gpufmt.formats.base import parse_options
 from petsc_gpufmt.registry import FORMATS
 
-SELLCUDA_LIMIT = 10_000_000
-"""Nonzeros up to which AIJ is converted to sellcuda; PETSc inserts them one row at a time on one core."""
-
 
 class Product(ABC):
     """One prepared product z = A x."""
@@ -36,16 +33,19 @@ class Product(ABC):
 
 @dataclass(frozen=True)
 class Contender(ABC):
-    """Attributes: `name` for tables, `place` where the product runs, `ours` whether a wrong result is this package's fault."""
+    """Someone who computes A x.
+
+    Attributes
+    ----------
+    name : for tables
+    place : where the product runs, "host" or "cuda"
+    ours : whether this package provides it, and so whether it has to run
+    """
 
     name: str
     place: str
 
     ours = False
-
-    def reason_to_skip(self, matrix: scipy.sparse.csr_matrix) -> str | None:
-        """Why this matrix is left out, None if it is not."""
-        return None
 
     @abstractmethod
     def prepare(self, matrix: scipy.sparse.csr_matrix, x: np.ndarray, place: Place) -> Product:
@@ -54,18 +54,19 @@ class Contender(ABC):
 
 @dataclass(frozen=True)
 class PetscContender(Contender):
-    """A PETSc matrix type, reached from AIJ through the types of `conversions`; `options` are PETSc options without the dash."""
+    """A PETSc matrix type.
+
+    Attributes
+    ----------
+    matrix_type : the type that is assembled
+    options : PETSc options without the dash
+    conversions : types that the matrix goes through after the assembly
+    """
 
     matrix_type: str = "seqaij"
     options: dict[str, str] = field(default_factory=dict)
     conversions: tuple[str, ...] = ()
     ours: bool = False
-    limit: int | None = None
-
-    def reason_to_skip(self, matrix: scipy.sparse.csr_matrix) -> str | None:
-        if self.limit is not None and matrix.nnz > self.limit:
-            return f"converting AIJ to {self.name} takes minutes above {self.limit} nonzeros"
-        return None
 
     def prepare(self, matrix: scipy.sparse.csr_matrix, x: np.ndarray, place: Place) -> Product:
         return PetscProduct(self, matrix, x, place.vector_type)
@@ -89,9 +90,11 @@ class PetscProduct(Product):
         self.x, self.z = (self._vector(size, vector_type) for size in (matrix.shape[1], matrix.shape[0]))
         self.x.setArray(x)
         self.z.set(np.nan)
-        self.A.mult(self.x, self.z)  # formats read their options here
-        for name in contender.options:
-            database.delValue(name)
+        try:
+            self.A.mult(self.x, self.z)  # formats read their options here
+        finally:
+            for name in contender.options:
+                database.delValue(name)
 
     @staticmethod
     def _vector(size: int, vector_type: str) -> Any:
@@ -157,19 +160,24 @@ def format_options(variant: str) -> tuple[str, dict[str, int]]:
 def format_contender(variant: str, place: str) -> PetscContender:
     """One of this package's formats."""
     name, options = format_options(variant)
-    chosen = {f"mat_{name}_{key}": str(value) for key, value in options.items() if value != FORMATS[name].default_options[key]}
+    chosen = {
+        f"mat_{name}_{key}": str(value) for key, value in options.items() if value != FORMATS[name].default_options[key]
+    }
     return PetscContender(variant, place, matrix_type=f"seqaij{name}", options=chosen, ours=True)
 
 
-def all_contenders(variants: list[str], places: list[str], sellcuda_limit: int = SELLCUDA_LIMIT) -> list[Contender]:
+def all_contenders(variants: list[str], places: list[str]) -> list[Contender]:
     """Every contender that can run in `places`, this package's `variants` first."""
     contenders: list[Contender] = []
     if "cuda" in places:
         contenders += [format_contender(variant, "cuda") for variant in variants]
         for number in (1, 2):
             algorithm = {"mat_cusparse_spmv_alg": f"CSRMV_ALG{number}"}
-            contenders.append(PetscContender(f"aijcusparse ALG{number}", "cuda", matrix_type="seqaijcusparse", options=algorithm))
-        contenders.append(PetscContender("sellcuda", "cuda", conversions=("seqsell", "seqsellcuda"), limit=sellcuda_limit))
+            contenders.append(
+                PetscContender(f"aijcusparse ALG{number}", "cuda", matrix_type="seqaijcusparse", options=algorithm)
+            )
+        # by way of seqsell: from AIJ at once, PETSc inserts without preallocation, for minutes
+        contenders.append(PetscContender("sellcuda", "cuda", conversions=("seqsell", "seqsellcuda")))
         contenders.append(CupyContender("CuPy csr", "cuda"))
     contenders += [format_contender(variant, "host") for variant in variants]
     contenders.append(PetscContender("aij", "host"))

@@ -57,10 +57,14 @@ def gpu_environment() -> dict[str, Any]:
 
 
 def describe(commit: str | None = None) -> dict[str, Any]:
-    """Versions, hardware, commit and date; `commit` or the variable PETSC_GPUFMT_COMMIT where there is no git repository."""
+    """Versions, hardware, commit and date; the commit is `commit`, or PETSC_GPUFMT_COMMIT, or what git says."""
     from petsc4py import PETSc
 
-    commit = commit or os.environ.get(COMMIT_VARIABLE) or _first_line("git", "describe", "--always", "--dirty", "--abbrev=12")
+    commit = (
+        commit
+        or os.environ.get(COMMIT_VARIABLE)
+        or _first_line("git", "describe", "--always", "--dirty", "--abbrev=12")
+    )
     return {
         "package": petsc_gpufmt.__version__,
         "commit": commit or "unknown",

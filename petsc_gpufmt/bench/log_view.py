@@ -8,11 +8,18 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-GPU_COLUMNS = ("gpu_mflop_per_second", "to_gpu_count", "to_gpu_megabytes", "from_gpu_count", "from_gpu_megabytes", "gpu_flop_percent")
+GPU_COLUMNS = (
+    "gpu_mflop_per_second",
+    "to_gpu_count",
+    "to_gpu_megabytes",
+    "from_gpu_count",
+    "from_gpu_megabytes",
+    "gpu_flop_percent",
+)
 
 
 def read_csv_events(path: Path, names: Collection[str]) -> dict[str, dict[str, float]]:
-    """Events of ``:file:ascii_csv`` that happened: calls and seconds of the slowest rank, stages added up; one line a rank and stage."""
+    """Calls and seconds, of the slowest rank and over all stages, of events in the form ``:file:ascii_csv``."""
     count: dict[tuple[str, str], int] = defaultdict(int)
     seconds: dict[tuple[str, str], float] = defaultdict(float)
     with path.open(newline="") as lines:
@@ -29,7 +36,7 @@ def read_csv_events(path: Path, names: Collection[str]) -> dict[str, dict[str, f
 
 
 def read_gpu_columns(path: Path, names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The GPU columns of the text form of a PETSc with CUDA, of the stage in which an event comes first; None stands for n/a."""
+    """The GPU columns of the text form, of the stage in which an event comes first; None stands for n/a."""
     lines = path.read_text().splitlines()
     if not any("CpuToGpu" in line for line in lines):
         return {}
@@ -38,5 +45,7 @@ def read_gpu_columns(path: Path, names: Collection[str]) -> dict[str, dict[str, 
         words = line.split()
         if len(words) > len(GPU_COLUMNS) and words[0] in names and words[0] not in columns:
             values = words[-len(GPU_COLUMNS) :]
-            columns[words[0]] = {name: None if value == "n/a" else float(value) for name, value in zip(GPU_COLUMNS, values, strict=True)}
+            columns[words[0]] = {
+                name: None if value == "n/a" else float(value) for name, value in zip(GPU_COLUMNS, values, strict=True)
+            }
     return columns

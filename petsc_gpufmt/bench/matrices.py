@@ -21,11 +21,14 @@ DEFAULT_MATRICES = {
 
 
 def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Row pointer and column indices of a stencil on n^3 grid points, sorted within rows; neighbours outside the grid are left out."""
+    """Row pointer and column indices, sorted within rows, of a stencil on n^3 grid points, cut off at the boundary."""
     differing = STENCILS[stencil]
     steps = [step for step in itertools.product((-1, 0, 1), repeat=3) if np.count_nonzero(step) <= differing]
     if n**3 * len(steps) > np.iinfo(index).max:
-        raise BenchError(f"{stencil}:{n} has up to {n**3 * len(steps)} nonzeros, too many for the {index} of this PETSc: choose a smaller grid or a PETSc with 64-bit indices")
+        raise BenchError(
+            f"{stencil}:{n} has up to {n**3 * len(steps)} nonzeros, too many for the {index} of this PETSc: "
+            "choose a smaller grid or a PETSc with 64-bit indices"
+        )
     points = np.arange(n)
     inside = {step: (points + step >= 0) & (points + step < n) for step in (-1, 0, 1)}
     exists = np.empty((n, n, n, len(steps)), dtype=bool)
@@ -39,7 +42,9 @@ def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, 
     return rowptr, columns[exists]
 
 
-def stencil_matrix(stencil: str, n: int, scalar: np.dtype, index: np.dtype, rng: np.random.Generator) -> scipy.sparse.csr_matrix:
+def stencil_matrix(
+    stencil: str, n: int, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+) -> scipy.sparse.csr_matrix:
     """A stencil on n^3 grid points with random values, so that a misplaced value shows."""
     rowptr, columns = stencil_pattern(stencil, n, index)
     values = rng.random(columns.size, dtype=scalar) - scalar.type(0.5)
@@ -56,13 +61,19 @@ def _csr(values: np.ndarray, columns: np.ndarray, rowptr: np.ndarray, ncols: int
 def read_matrix(path: Path, scalar: np.dtype, index: np.dtype) -> scipy.sparse.csr_matrix:
     """A matrix from a Matrix Market file (.mtx, .mtx.gz) or from scipy.sparse.save_npz() (.npz)."""
     if not path.is_file():
-        raise BenchError(f"--matrix {path}: there is no such file, and it is not STENCIL:POINTS with one of {', '.join(STENCILS)}")
+        raise BenchError(
+            f"--matrix {path}: there is no such file, and it is not STENCIL:POINTS with one of {', '.join(STENCILS)}"
+        )
     try:
         matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
     except (ValueError, OSError, KeyError) as e:
-        raise BenchError(f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}") from e
+        raise BenchError(
+            f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
+        ) from e
     if np.iscomplexobj(matrix):
-        raise BenchError(f"--matrix {path}: its values are complex, the matrix types are for real PETSc: choose another file")
+        raise BenchError(
+            f"--matrix {path}: its values are complex, the matrix types are for real PETSc: choose another file"
+        )
     matrix = scipy.sparse.csr_matrix(matrix, dtype=scalar)
     matrix.sum_duplicates()
     if matrix.nnz > np.iinfo(index).max:
@@ -71,7 +82,9 @@ def read_matrix(path: Path, scalar: np.dtype, index: np.dtype) -> scipy.sparse.c
     return matrix
 
 
-def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator) -> tuple[str, scipy.sparse.csr_matrix]:
+def make_matrix(
+    spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+) -> tuple[str, scipy.sparse.csr_matrix]:
     """Name and CSR matrix for ``STENCIL:POINTS`` or a path."""
     stencil, _, points = spec.partition(":")
     if stencil not in STENCILS:

@@ -13,7 +13,7 @@ from petsc4py import PETSc
 from petsc_gpufmt.bench.contenders import Contender
 from petsc_gpufmt.bench.matrices import make_matrix
 from petsc_gpufmt.bench.places import Place, random_vector
-from petsc_gpufmt.bench.storage import measure_storage
+from petsc_gpufmt.bench.storage import in_products, measure_storage
 
 SEED = 20120917
 
@@ -48,12 +48,11 @@ def csr_bytes(matrix: scipy.sparse.csr_matrix) -> int:
     return matrix.nnz * (scalar + index) + (nrows + 1) * index + (nrows + ncols) * scalar
 
 
-def measure_product(contender: Contender, matrix: scipy.sparse.csr_matrix, x: np.ndarray, reference: Reference, place: Place) -> dict[str, Any]:
-    """Check one contender and time it; "skipped" with the reason if it cannot run, which only this package's own may not."""
+def measure_product(
+    contender: Contender, matrix: scipy.sparse.csr_matrix, x: np.ndarray, reference: Reference, place: Place
+) -> dict[str, Any]:
+    """Check one contender and time it. A peer that cannot run is "skipped" with the reason."""
     entry: dict[str, Any] = {"name": contender.name, "place": contender.place, "ours": contender.ours}
-    reason = contender.reason_to_skip(matrix)
-    if reason:
-        return entry | {"skipped": reason}
     try:
         product = contender.prepare(matrix, x, place)
     except PETSc.Error as e:
@@ -68,10 +67,20 @@ def measure_product(contender: Contender, matrix: scipy.sparse.csr_matrix, x: np
         product.close()
     seconds = {f"{name}_seconds": value for name, value in dataclasses.asdict(times).items() if name != "calls"}
     bandwidth = csr_bytes(matrix) / times.median
-    return entry | seconds | {"calls": times.calls, "bytes_per_second": bandwidth, "error_over_bound": error, "correct": error <= 1.0}
+    return (
+        entry
+        | seconds
+        | {"calls": times.calls, "bytes_per_second": bandwidth, "error_over_bound": error, "correct": error <= 1.0}
+    )
 
 
-def measure_case(spec: str, contenders: Sequence[Contender], variants: Sequence[str], places: dict[str, Place], show: Callable[[str], None]) -> dict[str, Any]:
+def measure_case(
+    spec: str,
+    contenders: Sequence[Contender],
+    variants: Sequence[str],
+    places: dict[str, Place],
+    show: Callable[[str], None],
+) -> dict[str, Any]:
     """All products of one matrix, and what storing it costs."""
     host = places["host"].backend
     rng = np.random.default_rng(SEED)
@@ -91,7 +100,13 @@ def measure_case(spec: str, contenders: Sequence[Contender], variants: Sequence[
             entry = measure_storage(variant, matrix, place)
             storage.append(entry)
             show(storage_line(entry, products))
-    sizes = {"name": name, "nrows": matrix.shape[0], "ncols": matrix.shape[1], "nnz": int(matrix.nnz), "csr_bytes": csr_bytes(matrix)}
+    sizes = {
+        "name": name,
+        "nrows": matrix.shape[0],
+        "ncols": matrix.shape[1],
+        "nnz": int(matrix.nnz),
+        "csr_bytes": csr_bytes(matrix),
+    }
     return {"matrix": sizes, "products": products, "storage": storage}
 
 
@@ -105,13 +120,8 @@ def product_line(entry: dict[str, Any]) -> str:
     return f"  {label:32}{numbers}{entry['bytes_per_second'] / 1e12:8.3f}{verdict}"
 
 
-def in_products(entry: dict[str, Any], products: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Build, refresh and upload of a storage entry as multiples of a product of the same format in the same place."""
-    median = next(p["median_seconds"] for p in products if (p["name"], p["place"]) == (entry["format"], entry["place"]))
-    return {name: entry[f"{name}_seconds"] / median for name in ("build", "refresh", "upload")}
-
-
 def storage_line(entry: dict[str, Any], products: Sequence[dict[str, Any]]) -> str:
     multiples = ", ".join(f"{name} {value:.1f}" for name, value in in_products(entry, products).items())
     stats = entry["stats"]
-    return f"  {entry['format']} ({entry['place']}) in products: {multiples}; {entry['summary']}, fill ratio {stats['fill_ratio']:.4f}, {stats['bytes_held'] / 1e6:.1f} MB"
+    sizes = f"fill ratio {stats['fill_ratio']:.4f}, {stats['bytes_held'] / 1e6:.1f} MB"
+    return f"  {entry['format']} ({entry['place']}) in products: {multiples}; {entry['summary']}, {sizes}"

@@ -23,7 +23,9 @@ def measure_from_c(program: Path, spec: str, matrix_type: str) -> dict[str, Any]
     output = run_program([str(program), "-dll_append", str(library_path()), *options], RUN_SECONDS)
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if len(lines) != 1:
-        raise BenchError(f"{program} {' '.join(options)} printed {len(lines)} lines of JSON, one was expected:\n{output}")
+        raise BenchError(
+            f"{program} {' '.join(options)} printed {len(lines)} lines of JSON, one was expected:\n{output}"
+        )
     return json.loads(lines[0])
 
 

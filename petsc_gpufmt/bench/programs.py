@@ -30,7 +30,7 @@ def petsc_variables() -> dict[str, str]:
 
 
 def compile_program(source: Path, folder: Path) -> Path:
-    """Compile one C file against the PETSc of petsc4py; the environment variable MPICC names another compiler than PETSc's own."""
+    """Compile a C file against the PETSc of petsc4py, with PETSc's compiler or the one that MPICC names."""
     if not source.is_file():
         raise BenchError(f"{source}: there is no such file; name the C source to compile")
     config = petsc4py.get_config()
@@ -53,10 +53,18 @@ def launcher(ranks: int, mpiexec: str | None) -> list[str]:
 
 
 def run_program(command: Sequence[str], seconds: float) -> str:
-    """Output of a program; BenchError if it fails or is not done after `seconds`, when it and its children are ended."""
+    """Output of a program; BenchError if it fails, or is not done after `seconds` and was ended."""
     line = shlex.join(command)
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
     except OSError as e:
         raise BenchError(f"{line}: cannot be started: {e}") from e
     try:

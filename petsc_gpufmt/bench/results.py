@@ -20,7 +20,9 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         raise BenchError(f"{path} is not a file of results: {e}") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise BenchError(f"{path} has schema {found}, this version reads {SCHEMA}: measure again with `python -m petsc_gpufmt bench`")
+        raise BenchError(
+            f"{path} has schema {found}, this version reads {SCHEMA}: measure again with `python -m petsc_gpufmt bench`"
+        )
     return document["runs"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import scipy.sparse
@@ -13,12 +14,14 @@ from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.plan import Operation, Slot
 from petsc_gpufmt.registry import FORMATS
 
-BUILDS = 5
+BUILDS = 3
 
 
 def measure_storage(variant: str, matrix: scipy.sparse.csr_matrix, place: Place) -> dict[str, Any]:
-    """Seconds to build the format from a pattern that is in place already, to refresh its values from CSR values that are in place, and
-    to bring these there from the host; with the sizes of the stored matrix. The first build, which compiles, does not count."""
+    """Seconds to build a format, to refresh its values and to upload these, with the sizes of the stored matrix.
+
+    Build and refresh read CSR arrays that are in place already. The first build, which compiles, does not count.
+    """
     name, options = format_options(variant)
     xp, timer = place.backend.xp, place.timer
     csr = CsrPattern(*matrix.shape, xp.asarray(matrix.indptr), xp.asarray(matrix.indices))
@@ -41,3 +44,9 @@ def measure_storage(variant: str, matrix: scipy.sparse.csr_matrix, place: Place)
         "upload_seconds": timer.elapsed(lambda: xp.asarray(matrix.data), BUILDS) if place.name == "cuda" else 0.0,
         "stats": dataclasses.asdict(stored.stats()),
     }
+
+
+def in_products(entry: dict[str, Any], products: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Build, refresh and upload of a storage entry as multiples of a product of the same format in the same place."""
+    median = next(p["median_seconds"] for p in products if (p["name"], p["place"]) == (entry["format"], entry["place"]))
+    return {name: entry[f"{name}_seconds"] / median for name in ("build", "refresh", "upload")}

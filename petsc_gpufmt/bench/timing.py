@@ -25,7 +25,7 @@ class CallTimes:
 
     Attributes
     ----------
-    median : of single calls; on a device between two events around each call, which includes the host's time where that is longer
+    median : of single calls; on a device between two events around each, so with the host's time where that is longer
     back_to_back : a call of an uninterrupted sequence, on a device between two events around the sequence
     host : until a call returns to the caller, without waiting for a device
     calls : number of single calls behind the median
@@ -48,7 +48,7 @@ class Timer(ABC):
 
     @abstractmethod
     def elapsed(self, call: Call, repeats: int) -> float:
-        """Median seconds from the start of `call` to the end of all that it started, after one call that does not count."""
+        """Median seconds until all that `call` started has ended, after one call that does not count."""
 
 
 class HostTimer(Timer):
@@ -83,7 +83,9 @@ class DeviceTimer(Timer):
             call()
         self.stream.synchronize()
         median = statistics.median(self._between_events([call] * CALLS))
-        back_to_back = statistics.median(self._between_events([_repeat(call, CALLS_PER_BATCH)] * BATCHES)) / CALLS_PER_BATCH
+        back_to_back = (
+            statistics.median(self._between_events([_repeat(call, CALLS_PER_BATCH)] * BATCHES)) / CALLS_PER_BATCH
+        )
         host = []
         for _ in range(BATCHES):
             host.append(_seconds(call, CALLS_PER_BATCH) / CALLS_PER_BATCH)

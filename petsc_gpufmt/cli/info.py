@@ -15,11 +15,15 @@ from petsc_gpufmt.registry import FORMATS
 def show_info(arguments: argparse.Namespace) -> int:
     config = petsc4py.get_config()
     cuda = "with CUDA" if PETSc.Sys.hasExternalPackage("cuda") else "without CUDA"
+    version = ".".join(map(str, PETSc.Sys.getVersion()))
     scalar, index = native_library.petsc_types()
     rows = [
         ("petsc_gpufmt", petsc_gpufmt.__version__),
         ("library", petsc_gpufmt.library_path()),
-        ("PETSc", f"{'.'.join(map(str, PETSc.Sys.getVersion()))} {cuda}, {scalar} values, {index} indices, in {config['PETSC_DIR']} {config['PETSC_ARCH']}"),
+        (
+            "PETSc",
+            f"{version} {cuda}, {scalar} values, {index} indices, in {config['PETSC_DIR']} {config['PETSC_ARCH']}",
+        ),
         ("petsc4py", petsc4py.__version__),
         *gpu_rows(),
         *(row for name, cls in FORMATS.items() for row in format_rows(name, cls.default_options)),
@@ -40,7 +44,9 @@ def gpu_rows() -> list[tuple[str, str]]:
     try:
         for device in range(runtime.getDeviceCount()):
             properties = runtime.getDeviceProperties(device)
-            rows.append((f"GPU {device}", f"{properties['name'].decode()}, {properties['totalGlobalMem'] / 2**30:.0f} GiB, compute capability {properties['major']}.{properties['minor']}"))
+            name, capability = properties["name"].decode(), f"{properties['major']}.{properties['minor']}"
+            memory = properties["totalGlobalMem"] / 2**30
+            rows.append((f"GPU {device}", f"{name}, {memory:.0f} GiB, compute capability {capability}"))
     except runtime.CUDARuntimeError as e:
         rows.append(("GPU", f"none ({e})"))
     return rows

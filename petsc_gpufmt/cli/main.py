@@ -13,9 +13,13 @@ from petsc_gpufmt.errors import GpufmtError
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m petsc_gpufmt", description="Sparse-matrix formats for GPUs as PETSc matrix types.")
+    parser = argparse.ArgumentParser(
+        prog="python -m petsc_gpufmt", description="Sparse-matrix formats for GPUs as PETSc matrix types."
+    )
     commands = parser.add_subparsers(title="commands", required=True)
-    options = commands.add_parser("options", help="print the PETSc options that give a compiled application the matrix types")
+    options = commands.add_parser(
+        "options", help="print the PETSc options that give a compiled application the matrix types"
+    )
     options.set_defaults(run=show_options)
     about = commands.add_parser("info", help="print versions, library, GPU, formats and their options")
     about.set_defaults(run=info.show_info)

@@ -42,7 +42,7 @@ class Pjds(Format):
     """
 
     name = "pjds"
-    default_options = {"slice_height": 32, "sigma_window": AUTOMATIC}
+    default_options = {"slice_height": AUTOMATIC, "sigma_window": AUTOMATIC}
 
     def __init__(
         self, csr: CsrPattern, backend: Backend, slice_height: int, sigma_window: int, row_perm: Any, slice_offsets: Any
@@ -64,9 +64,11 @@ class Pjds(Format):
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Pjds:
         """Sort, cut and pad. Raises OptionError for a slice height or window that is not offered."""
-        height, sigma = options["slice_height"], options["sigma_window"]
+        height = options["slice_height"] or backend.simd_width
+        sigma = options["sigma_window"]
         if height not in SLICE_HEIGHTS:
-            raise OptionError(f"-mat_pjds_slice_height {height}: choose one of {', '.join(map(str, SLICE_HEIGHTS))}")
+            choices = ", ".join(map(str, SLICE_HEIGHTS))
+            raise OptionError(f"-mat_pjds_slice_height {height}: choose one of {choices}, or 0 for automatic")
         if sigma < ALL_ROWS:
             raise OptionError(
                 f"-mat_pjds_sigma_window {sigma}: "

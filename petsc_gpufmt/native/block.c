@@ -68,9 +68,9 @@ static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBoo
   int                  device = 0;
 
   PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0));
   PetscCall(GpufmtPlannerGet(&planner));
   PetscCall(StoreDrop(store));
-  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtOptionsCollect(A, block, sizeof(options), options));
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
@@ -117,30 +117,42 @@ static PetscErrorCode StoreRefresh(Mat A, int backend, GpufmtStore *store)
     PetscCall(GpufmtDeviceUpload(dev_values, values, bytes, stream));
     slots[GPUFMT_SLOT_VALUES] = dev_values;
   } else slots[GPUFMT_SLOT_VALUES] = (void *)values;
-  PetscCall(PetscLogGpuTimeBegin());
   PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], backend, slots, stream));
-  PetscCall(PetscLogGpuTimeEnd());
   PetscCall(GpufmtDeviceFree(&dev_values, &capacity)); /* synchronize! the upload buffer is as large as the values, so it is not kept */
   PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
   PetscCall(PetscLogEventEnd(GPUFMT_Refresh, A, 0, 0, 0));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* a store whose pattern and values are those of A */
-PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
+static PetscErrorCode StoreUpdate(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore *store)
 {
-  GpufmtStore     *store = &block->stores[backend][transposed];
-  PetscObjectState pattern, value;
+  PetscObjectState pattern;
 
   PetscFunctionBegin;
-  *out = store;
-  PetscCall(PetscObjectStateGet((PetscObject)A, &value));
-  if (PetscLikely(store->fresh && store->value_state == value)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
   if (!store->valid || store->pattern_state != pattern) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   store->fresh = PETSC_FALSE;
   PetscCall(StoreRefresh(A, backend, store));
   PetscCall(PetscObjectStateGet((PetscObject)A, &store->value_state));
   store->fresh = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A store whose pattern and values are those of A. Making it so may start Python, and has events of its own: they are logged beside the
+   MatMult that happened to come first, not inside it. */
+PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
+{
+  GpufmtStore     *store = &block->stores[backend][transposed];
+  PetscObjectState value;
+  PetscErrorCode   ierr;
+
+  PetscFunctionBegin;
+  *out = store;
+  PetscCall(PetscObjectStateGet((PetscObject)A, &value));
+  if (PetscLikely(store->fresh && store->value_state == value)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscLogEventsPause());
+  ierr = StoreUpdate(A, block, backend, transposed, store);
+  PetscCall(PetscLogEventsResume());
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -78,6 +78,10 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscFunctionBegin;
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_mpiaij_%s_C", format->mpi_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_mpiaij_%s_C", format->name)); /* MatConvert() knows no aliases */
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_%s_C", format->mpi_type, format->name));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_mpiaij_C", format->mpi_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJGpufmt_MPIAIJ : NULL));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));

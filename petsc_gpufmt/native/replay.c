@@ -4,6 +4,7 @@
 PetscErrorCode GpufmtReplay(const GpufmtPlan *plan, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream)
 {
   PetscFunctionBegin;
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuTimeBegin());
   for (int64_t k = 0; k < plan->nlaunches; k++) {
     GpufmtLaunch *launch = &plan->launches[k];
 
@@ -12,5 +13,6 @@ PetscErrorCode GpufmtReplay(const GpufmtPlan *plan, int backend, void *const slo
     if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceLaunch(launch, stream));
     else ((GpufmtHostFunction)(uintptr_t)launch->function)(launch->grid, launch->block, launch->params);
   }
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuTimeEnd());
   PetscFunctionReturn(PETSC_SUCCESS);
 }

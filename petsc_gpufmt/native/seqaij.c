@@ -138,9 +138,7 @@ static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Ope
     }
   }
   if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
-  PetscCall(PetscLogGpuTimeBegin());
   PetscCall(GpufmtReplay(&store->answer.plans[add ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_MULT], backend, slots, stream));
-  PetscCall(PetscLogGpuTimeEnd());
   {
     const PetscInt      *rowptr;
     const PetscLogDouble removed = add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows; /* a row of k entries takes k - 1 additions */
@@ -260,6 +258,10 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 
   PetscFunctionBegin;
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_seqaij_%s_C", format->seq_type));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_seqaij_%s_C", format->name)); /* MatConvert() knows no aliases */
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_%s_C", format->seq_type, format->name));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_seqaij_C", format->seq_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
