@@ -1,0 +1,134 @@
+#!/bin/bash
+# Builds, tests and measures on a machine with an NVIDIA GPU, in one call of some ten minutes.
+#
+#   benchmarks/run_on_gpu.sh [step ...]      steps: build test sanitize mult c bratu mpi; default: all of them
+#
+# Run it from the root of the source tree in an environment where python3 imports petsc4py (of a PETSc with CUDA), CuPy, SciPy and
+# pytest, and mpicc and mpiexec belong to the MPI of that PETSc. Variables that are read:
+#   OUT                   where run.log and results.json go (default: results)
+#   EX14                  source of PETSc's SNES tutorial ex14 (default: looked for under PETSC_DIR)
+#   PETSC_GPUFMT_COMMIT   commit to name in the results (default: what git says)
+#   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
+set -uo pipefail
+
+declare -A LIMIT=([build]=180 [test]=240 [sanitize]=200 [mult]=240 [c]=90 [bratu]=200 [mpi]=240) # seconds
+STEPS=(build test sanitize mult c bratu mpi)
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
+out=${OUT:-$root/results}
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+site=$root/build/gpu-site
+results=$out/results.json
+export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONSAFEPATH=1 # the installed package is measured, not the source tree in the current folder
+export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+export MPICC=${MPICC:-$(command -v mpicc)}
+cd "$root" || exit 2
+
+bench() {
+  python3 -m petsc_gpufmt bench "$@" --json "$results"
+}
+
+find_ex14() {
+  local path
+  for path in "${EX14:-}" "$PETSC_DIR"/src/snes/tutorials/ex14.c "$PETSC_DIR"/tut/src/snes/tutorials/ex14.c; do
+    if [ -f "$path" ]; then
+      echo "$path"
+      return
+    fi
+  done
+  echo "ex14.c was not found under PETSC_DIR=$PETSC_DIR: name it with EX14=<path>" >&2
+  return 1
+}
+
+find_sanitizer() {
+  local path
+  for path in "$(command -v compute-sanitizer)" {"${CUDA_HOME:-/usr/local/cuda}",/usr/local/cuda}/{bin,compute-sanitizer}/compute-sanitizer; do
+    if [ -x "$path" ]; then
+      echo "$path"
+      return
+    fi
+  done
+  echo "compute-sanitizer was not found on PATH or in the CUDA toolkit: it comes with the toolkit, set CUDA_HOME" >&2
+  return 1
+}
+
+step_build() {
+  rm -rf "$site"
+  python3 -m pip install --no-build-isolation --no-deps --no-index --target "$site" "$root" && python3 -m petsc_gpufmt info
+}
+
+step_test() {
+  python3 -m pytest -q -m gpu -p no:cacheprovider tests
+}
+
+step_sanitize() {
+  local sanitizer tool
+  sanitizer=$(find_sanitizer) || return 1
+  python3 benchmarks/small_products.py || return 1 # compiles the kernels, outside the sanitizer
+  for tool in memcheck racecheck; do
+    echo "== $tool"
+    "$sanitizer" --tool "$tool" --error-exitcode 86 python3 benchmarks/small_products.py || return 1
+  done
+}
+
+step_mult() {
+  bench mult ${BENCH_MULT_ARGS:-}
+}
+
+step_c() {
+  bench mult-from-c benchmarks/mult_from_c.c
+}
+
+step_bratu() {
+  local source
+  source=$(find_ex14) && bench bratu "$source" --grid 128 200
+}
+
+step_mpi() {
+  local source count
+  count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
+  if [ "$count" -lt 2 ]; then
+    echo "skipped: this machine has one GPU, two ranks need two"
+    return
+  fi
+  source=$(find_ex14) && bench bratu "$source" --grid 128 200 --ranks 2 --mpiexec "$(command -v mpiexec)"
+}
+
+if [ "${1:-}" = --step ]; then # one step, in the process that the time limit ends
+  "step_$2"
+  exit
+fi
+
+steps=("$@")
+[ ${#steps[@]} -gt 0 ] || steps=("${STEPS[@]}")
+for step in "${steps[@]}"; do
+  if [ -z "${LIMIT[$step]:-}" ]; then
+    echo "there is no step '$step': choose from ${STEPS[*]}" >&2
+    exit 2
+  fi
+done
+
+summary=()
+failed=0
+: >"$out/run.log"
+for step in "${steps[@]}"; do
+  start=$SECONDS
+  {
+    printf '\n===== %s\n' "$step"
+    timeout --kill-after=10 "${LIMIT[$step]}" bash "${BASH_SOURCE[0]}" --step "$step" 2>&1
+  } | tee -a "$out/run.log"
+  status=${PIPESTATUS[0]}
+  case $status in
+    0) verdict=ok ;;
+    124 | 137) verdict="not done after ${LIMIT[$step]} s" ;;
+    *) verdict="failed with status $status" ;;
+  esac
+  [ $status -eq 0 ] || failed=1
+  summary+=("$(printf '%-10s %4d s  %s' "$step" $((SECONDS - start)) "$verdict")")
+done
+
+printf '\n===== summary\n' | tee -a "$out/run.log"
+printf '%s\n' "${summary[@]}" | tee -a "$out/run.log"
+exit $failed
