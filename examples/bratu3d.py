@@ -1,0 +1,170 @@
+"""The 3-D Bratu problem of PETSc's SNES tutorial ex14, in petsc4py.
+
+Solves -div(grad u) = lambda exp(u) in the unit cube, u = 0 on its surface, by seven-point differences on a DMDA and
+Newton's method. Options: -par <lambda, default 6>, -da_grid_x/_y/_z <points, default 32> and every option of PETSc:
+
+    mpiexec -n 2 python bratu3d.py -da_grid_x 64 -da_grid_y 64 -da_grid_z 64 -dm_mat_type pjds -ksp_type cg -log_view
+"""
+
+import sys
+
+import numpy as np
+import petsc4py
+
+petsc4py.init(sys.argv)
+
+from petsc4py import PETSc  # noqa: E402
+
+import petsc_gpufmt  # noqa: E402, F401  (registers the matrix types, the only line that concerns them)
+
+LAMBDA_MAX = 6.81  # the problem has no solution beyond
+
+
+class Patch:
+    """The part of the grid owned by this rank, in a ghosted local array indexed [z, y, x].
+
+    ``owned`` selects the owned points and ``interior`` those of them that are not on the surface of the cube.
+    """
+
+    def __init__(self, da):
+        self.sizes = np.array(da.getSizes()[::-1])
+        starts, widths = (np.array(corner[::-1]) for corner in da.getCorners())
+        ghost_starts, ghost_widths = (np.array(corner[::-1]) for corner in da.getGhostCorners())
+        self.shape = tuple(ghost_widths)
+        first, last = starts - ghost_starts, starts + widths - ghost_starts
+        self.owned = tuple(slice(a, b) for a, b in zip(first, last, strict=True))
+        first = np.maximum(first, 1 - ghost_starts)
+        last = np.maximum(np.minimum(last, self.sizes - 1 - ghost_starts), first)
+        self.interior = tuple(slice(a, b) for a, b in zip(first, last, strict=True))
+
+    def neighbours(self, array, axis):
+        """The values before and after the interior points along an axis."""
+        for step in (-1, 1):
+            box = list(self.interior)
+            box[axis] = slice(box[axis].start + step, box[axis].stop + step)
+            yield array[tuple(box)]
+
+
+class Bratu:
+    """Residual and Jacobian, both multiplied by the volume of a grid cell as in ex14.
+
+    The DM is asked of the solver at each call, so that coarser grids of multigrid work too.
+    """
+
+    def __init__(self, parameter):
+        self.parameter = parameter
+
+    def coefficients(self, patch):
+        """Weights of the second differences along z, y, x, and of the exponential."""
+        spacing = 1.0 / (patch.sizes - 1)
+        volume = spacing.prod()
+        return volume / spacing**2, volume * self.parameter
+
+    def residual(self, snes, x, f):
+        da = snes.getDM()
+        patch = Patch(da)
+        weights, source = self.coefficients(patch)
+        u = ghosted_values(da, x, patch)
+        result = u.copy()
+        centre = u[patch.interior]
+        inside = -source * np.exp(centre)
+        for axis, weight in enumerate(weights):
+            inside += weight * (2.0 * centre - sum(patch.neighbours(u, axis)))
+        result[patch.interior] = inside
+        f.setArray(result[patch.owned].ravel())
+
+    def jacobian(self, snes, x, operator, matrix):
+        da = snes.getDM()
+        patch = Patch(da)
+        weights, source = self.coefficients(patch)
+        if matrix.getAttr("coo") is None:
+            matrix.setPreallocationCOO(*coordinates(da, patch))
+            matrix.setAttr("coo", True)
+        u = ghosted_values(da, x, patch)
+        diagonal = np.ones_like(u)
+        diagonal[patch.interior] = 2.0 * weights.sum() - source * np.exp(u[patch.interior])
+        count = u[patch.interior].size
+        matrix.setValuesCOO(np.concatenate([diagonal[patch.owned].ravel(), np.repeat(-weights, 2 * count)]))
+        if operator != matrix:
+            operator.assemble()
+
+
+def ghosted_values(da, x, patch):
+    """A copy of the owned and ghost values of x, indexed [z, y, x]."""
+    local = da.getLocalVec()
+    da.globalToLocal(x, local)
+    values = local.getArray(readonly=True).reshape(patch.shape).copy()
+    da.restoreLocalVec(local)
+    return values
+
+
+def coordinates(da, patch):
+    """Row and column of each entry: the owned diagonal, then the neighbours of interior points axis by axis."""
+    index = da.getLGMap().getIndices().reshape(patch.shape)
+    rows, columns = [index[patch.owned]], [index[patch.owned]]
+    for axis in range(3):
+        for neighbour in patch.neighbours(index, axis):
+            rows.append(index[patch.interior])
+            columns.append(neighbour)
+    return tuple(np.concatenate([part.ravel() for part in parts]) for parts in (rows, columns))
+
+
+def initial_guess(da, x, parameter):
+    """The guess of ex14: a multiple of the square root of the distance to the surface."""
+    patch = Patch(da)
+    distances = []
+    for (start, stop), size in zip(da.getRanges()[::-1], patch.sizes, strict=True):
+        points = np.arange(start, stop)
+        distances.append(np.minimum(points, size - 1 - points) / (size - 1))
+    z, y, x_ = np.ix_(*distances)
+    x.setArray((parameter / (parameter + 1.0) * np.sqrt(np.minimum(np.minimum(z, y), x_))).ravel())
+
+
+def stop(message):
+    """End all ranks with status 1, with one line from the first of them."""
+    sys.exit(f"bratu3d: {message}" if PETSc.COMM_WORLD.rank == 0 else 1)
+
+
+def reason_name(reason):
+    names = {value: name for name, value in vars(PETSc.SNES.ConvergedReason).items() if isinstance(value, int)}
+    return names.get(reason, str(reason))
+
+
+def main():
+    parameter = PETSc.Options().getReal("par", 6.0)
+    if not 0.0 < parameter < LAMBDA_MAX:
+        stop(f"-par {parameter:g} is out of range: choose lambda between 0 and {LAMBDA_MAX}, both excluded")
+
+    da = PETSc.DMDA().create(dim=3, dof=1, sizes=(32, 32, 32), stencil_type="star", stencil_width=1, setup=False)
+    da.setFromOptions()
+    da.setUp()
+    if min(da.getSizes()) < 2:
+        stop(f"the grid is {da.getSizes()}: -da_grid_x, _y and _z must be at least 2")
+
+    problem = Bratu(parameter)
+    snes = PETSc.SNES().create()
+    snes.setDM(da)
+    snes.setFunction(problem.residual)
+    snes.setJacobian(problem.jacobian)
+    snes.setFromOptions()
+
+    x = da.createGlobalVec()
+    initial_guess(da, x, parameter)
+    snes.solve(None, x)
+
+    # -snes_grid_sequence solves on finer grids and leaves the solution in the solver
+    x = snes.getSolution()
+    residual = x.duplicate()
+    snes.computeFunction(x, residual)
+    show = PETSc.Sys.Print
+    grid = " x ".join(str(size) for size in snes.getDM().getSizes())
+    matrix_type = snes.getJacobian()[1].getType()
+    show(f"Bratu 3-D: lambda {parameter:g}, grid {grid}, MPI ranks {PETSc.COMM_WORLD.size}, matrix type {matrix_type}")
+    show(f"Newton iterations {snes.getIterationNumber()}, linear iterations {snes.getLinearSolveIterations()}")
+    show(f"converged reason {reason_name(snes.getConvergedReason())}, residual norm {residual.norm():.6e}")
+    show(f"solution min {x.min()[1]:.12g}, max {x.max()[1]:.12g}")
+    return 0 if snes.getConvergedReason() > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Runs programs as a user would: to their end or to a time limit, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Template
+
+TIMEOUT_SECONDS = 120
+_CLEANUP_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended: its command as one line, exit status, and standard output and error together."""
+
+    command: str
+    status: int
+    output: str
+
+    def __str__(self):
+        return f"{self.command}\nstatus {self.status}\n{self.output[-6000:]}"
+
+
+@cache
+def petsc_variables() -> dict[str, str]:
+    """The assignments in the petscvariables file of the PETSc that petsc4py uses."""
+    import petsc4py
+
+    config = petsc4py.get_config()
+    text = Path(config["PETSC_DIR"], config["PETSC_ARCH"], "lib/petsc/conf/petscvariables").read_text()
+    pairs = re.findall(r"^(\w+) *=[ \t]*(.*)$", text, re.MULTILINE)
+    return {name: Template(value).safe_substitute(config).strip() for name, value in pairs}
+
+
+def run(command: list, *, ranks: int | None = None, cwd: Path | None = None, **environment: str) -> Finished:
+    """Run a command, on `ranks` MPI ranks if given; TimeoutError after 120 s, with all its processes ended.
+
+    It finds the package that the tests run with, whether that is installed or not.
+    """
+    import petsc_gpufmt
+
+    if ranks is not None:
+        command = [*shlex.split(os.environ.get("MPIEXEC") or petsc_variables()["MPIEXEC"]), "-n", ranks, *command]
+    command = [str(word) for word in command]
+    python_path = [str(Path(petsc_gpufmt.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(python_path), "OMP_NUM_THREADS": "1", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"no end after {TIMEOUT_SECONDS} s: {shlex.join(command)}") from None
+    finally:
+        _end_group(process)
+    return Finished(shlex.join(command), process.returncode, output)
+
+
+def _end_group(process: subprocess.Popen) -> None:
+    """End the launcher, which ends its ranks, then whatever is left of its process group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.communicate(timeout=_CLEANUP_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,119 @@
+"""Distributed matrices with a known dense counterpart, and the comparison of products with it.
+
+Every rank holds the whole dense matrix, so that each product has an oracle that is independent of PETSc.
+"""
+
+import sys
+
+import numpy as np
+import petsc4py
+
+petsc4py.init(sys.argv)
+
+from petsc4py import PETSc  # noqa: E402
+
+import petsc_gpufmt  # noqa: E402, F401
+
+COMM = PETSc.COMM_WORLD
+FORMAT = PETSc.Options().getString("format")
+TYPE = "aij" + FORMAT
+SEED = 20260821
+
+
+def layouts(count):
+    """Ways to give `count` rows to the ranks: {name: local size}; ranks without rows first, in the middle and last."""
+    size, rank = COMM.size, COMM.rank
+    named = {"balanced": np.full(size, count // size)}
+    named["balanced"][: count % size] += 1
+    holes = {"none_on_first": 0, "none_on_middle": size // 2, "none_on_last": size - 1}
+    for name, hole in holes.items():
+        if size > 1:
+            owners = [r for r in range(size) if r != hole]
+            sizes = np.zeros(size, dtype=int)
+            sizes[owners] = count // len(owners)
+            sizes[owners[-1]] += count % len(owners)
+            named[name] = sizes
+    named["all_on_last"] = np.zeros(size, dtype=int)
+    named["all_on_last"][-1] = count
+    return {name: int(sizes[rank]) for name, sizes in named.items()}
+
+
+def random_dense(rows, columns, seed=SEED):
+    """A matrix with rows of very different lengths, some of them empty; the same one on every rank."""
+    random = np.random.default_rng(seed)
+    density = random.choice([0.0, 0.05, 0.2, 0.9], size=(rows, 1), p=[0.1, 0.5, 0.3, 0.1])
+    dense = np.where(random.random((rows, columns)) < density, random.uniform(-1, 1, (rows, columns)), 0.0)
+    return dense.astype(PETSc.ScalarType)
+
+
+def own_rows(local_rows):
+    """First and past-the-last row of this rank."""
+    last = COMM.tompi4py().scan(local_rows)
+    return last - local_rows, last
+
+
+def csr(dense_rows):
+    """Row pointers, column indices and values of the nonzeros."""
+    rows, columns = np.nonzero(dense_rows)
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(dense_rows)))])
+    return pointers.astype(PETSc.IntType), columns.astype(PETSc.IntType), dense_rows[rows, columns]
+
+
+def distribute(dense, matrix_type=TYPE, local_rows=None, local_columns=None):
+    """The PETSc matrix of a type with the nonzeros of `dense`, balanced where no local size is given."""
+    given = (local_rows, local_columns)
+    local = [layouts(n)["balanced"] if size is None else size for n, size in zip(dense.shape, given, strict=True)]
+    A = PETSc.Mat().create(COMM)
+    A.setSizes(list(zip(local, dense.shape, strict=True)))
+    A.setType(matrix_type)
+    first, last = own_rows(local[0])
+    A.setPreallocationCSR(csr(dense[first:last]))
+    A.assemble()
+    return A
+
+
+def random_vector(vector, seed):
+    """Fill a vector with random numbers; returns all of them."""
+    values = np.random.default_rng(seed).uniform(-1, 1, vector.getSize()).astype(PETSc.ScalarType)
+    first, last = vector.getOwnershipRange()
+    vector.setArray(values[first:last])
+    return values
+
+
+def assert_close(vector, expected, bound, what):
+    """Every local entry within its error bound."""
+    first, last = vector.getOwnershipRange()
+    error = np.abs(vector.getArray(readonly=True) - expected[first:last])
+    wrong = np.flatnonzero(~(error <= bound[first:last]))
+    assert wrong.size == 0, f"{what}: entry {first + wrong[0]} is off by {error[wrong[0]]} on rank {COMM.rank}"
+
+
+def check_products(A, dense, what):
+    """mult, multAdd, multTranspose, multTransposeAdd, each with a fresh and with an aliased result, against NumPy."""
+    eps = np.finfo(PETSc.RealType).eps
+    for transposed in (False, True):
+        matrix = dense.T if transposed else dense
+        mult, mult_add = (A.multTranspose, A.multTransposeAdd) if transposed else (A.mult, A.multAdd)
+        x, y = A.createVecs()[:: -1 if transposed else 1]
+        values_x, values_y = random_vector(x, 7), random_vector(y, 8)
+        product = matrix @ values_x
+        # the sum of n terms in any order, twice: here and in the oracle
+        terms = 2 * np.count_nonzero(matrix, axis=1) + 4
+        bound = terms * eps * (np.abs(matrix) @ np.abs(values_x))
+        bound_add = bound + terms * eps * np.abs(values_y)
+        name = f"{what}, {A.getType()}{' transposed' if transposed else ''}"
+
+        z = y.duplicate()
+        z.set(np.nan)  # a product must not read what it overwrites
+        mult(x, z)
+        assert_close(z, product, bound, f"{name} mult")
+        z.set(np.nan)
+        mult_add(x, y, z)
+        assert_close(z, values_y + product, bound_add, f"{name} multAdd")
+        mult_add(x, y, y)
+        assert_close(y, values_y + product, bound_add, f"{name} multAdd in place")
+
+
+def block_types(A):
+    """Type names of the sequential blocks: the matrix itself on one rank, else the diagonal block."""
+    return A.getType() if A.getType().startswith("seq") else A.getDiagonalBlock().getType()

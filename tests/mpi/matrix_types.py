@@ -1,0 +1,201 @@
+"""Names of the types, changes of type, binding to the CPU, null spaces, and matrices of several types together."""
+
+import numpy as np
+from dense import COMM, FORMAT, TYPE, block_types, check_products, distribute, layouts, random_dense, random_vector
+from petsc4py import PETSc
+
+COUNT = 50
+SEQ, MPI = "seqaij" + FORMAT, "mpiaij" + FORMAT
+OWN = SEQ if COMM.size == 1 else MPI
+PARENT = "seqaij" if COMM.size == 1 else "mpiaij"
+
+
+def check_names():
+    """Root name and alias choose by the size of the communicator; explicit names are taken as given."""
+    for name in (FORMAT, TYPE, OWN):
+        A = distribute(random_dense(COUNT, COUNT), name)
+        assert A.getType() == OWN, f"{name} gave {A.getType()}"
+        assert block_types(A) == SEQ, f"the diagonal block of {name} is {block_types(A)}"
+    A = distribute(random_dense(COUNT, COUNT), MPI)
+    assert A.getType() == MPI
+    check_products(A, random_dense(COUNT, COUNT), "mpi type on any number of ranks")
+
+
+def check_blocks_of_every_creation_path():
+    """The blocks have our type however the matrix came to be."""
+    dense = random_dense(COUNT, COUNT)
+    rows, columns = (part[COMM.rank :: COMM.size].astype(PETSc.IntType) for part in np.nonzero(dense))
+    values = dense[rows, columns]
+
+    def created(option=None):
+        A = PETSc.Mat().create(COMM)
+        A.setSizes(COUNT)
+        A.setType(FORMAT)
+        if option is not None:
+            A.setPreallocationNNZ(option)
+        return A
+
+    without_preallocation, preallocated, coordinates = created(), created(COUNT), created()
+    for A in (without_preallocation, preallocated):
+        A.setUp()
+        for row, column, value in zip(rows, columns, values, strict=True):
+            A.setValue(row, column, value)
+        A.assemble()
+    coordinates.setPreallocationCOO(rows.copy(), columns.copy())
+    coordinates.setValuesCOO(values)
+    loaded = from_file(dense)
+    paths = {
+        "MatSetValues without preallocation": without_preallocation,
+        "MatSetValues": preallocated,
+        "COO": coordinates,
+        "CSR": distribute(dense),
+        "load": loaded,
+        "duplicate": loaded.duplicate(copy=True),
+        "convert": distribute(dense, "aij").convert(FORMAT, PETSc.Mat()),
+        "convert in place": distribute(dense, "aij").convert(FORMAT),
+        "submatrix": whole(distribute(dense)),
+    }
+    for name, A in paths.items():
+        assert A.getType() == OWN, f"{name} gave {A.getType()}"
+        assert block_types(A) == SEQ, f"the diagonal block by {name} is {block_types(A)}"
+        check_products(A, dense, name)
+
+
+def from_file(dense):
+    """Written by aij, read back as our type."""
+    import tempfile
+
+    folder = COMM.tompi4py().bcast(tempfile.mkdtemp() if COMM.rank == 0 else None)
+    path = f"{folder}/matrix"
+    for writer in ("aij", FORMAT):
+        viewer = PETSc.Viewer().createBinary(path, "w", comm=COMM)
+        distribute(dense, writer).view(viewer)
+        viewer.destroy()
+        A = PETSc.Mat().create(COMM)
+        A.setType(FORMAT)
+        A.load(PETSc.Viewer().createBinary(path, "r", comm=COMM))
+        check_products(A, dense, f"written by {writer}")
+    return A
+
+
+def whole(A):
+    first, last = A.getOwnershipRange()
+    rows = PETSc.IS().createStride(last - first, first, 1, comm=COMM)
+    return A.createSubMatrix(rows, rows)
+
+
+def check_change_of_type_keeps_values():
+    dense = random_dense(COUNT, COUNT)
+    for name, local in layouts(COUNT).items():
+        A = distribute(dense, "aij", local, local)
+        for target in (FORMAT, "aij", OWN, PARENT, TYPE):
+            A.convert(target)
+            assert A.getType() == (PARENT if target in ("aij", PARENT) else OWN)
+            check_products(A, dense, f"convert to {target}, {name}")
+    A = distribute(dense, "aij")
+    A.setType(OWN)
+    assert A.getType() == OWN
+    check_products(A, dense, "setType")
+
+
+def check_convert_into_existing():
+    """MAT_REUSE_MATRIX copies new values into a matrix that has products behind it."""
+    dense = random_dense(COUNT, COUNT)
+    A = distribute(dense, "aij")
+    B = A.convert(FORMAT, PETSc.Mat())
+    check_products(B, dense, "first convert")
+    A.scale(3.0)
+    A.convert(FORMAT, B)
+    check_products(B, 3.0 * dense, "convert with reuse")
+
+
+def check_duplicate_is_independent():
+    dense = random_dense(COUNT, COUNT)
+    A = distribute(dense)
+    check_products(A, dense, "original")
+    B = A.duplicate(copy=True)
+    B.scale(2.0)
+    check_products(B, 2.0 * dense, "changed duplicate")
+    check_products(A, dense, "original beside the changed duplicate")
+    A.destroy()
+    check_products(B, 2.0 * dense, "duplicate without its original")
+    C = B.duplicate(copy=False)
+    check_products(C, 0.0 * dense, "duplicate without values")
+
+
+def check_null_spaces_survive():
+    dense = random_dense(COUNT, COUNT)
+    A = distribute(dense, "aij")
+    vector = A.createVecRight()
+    random_vector(vector, 3)
+    vector.normalize()
+    A.setNearNullSpace(PETSc.NullSpace().create(vectors=[vector], comm=COMM))
+    A.setNullSpace(PETSc.NullSpace().create(constant=True, comm=COMM))
+    for target in (FORMAT, "aij", FORMAT):
+        A.convert(target)
+        kept = A.getNearNullSpace().getVecs()
+        assert len(kept) == 1 and kept[0].equal(vector), f"near-null space lost in convert to {target}"
+        assert A.getNullSpace().hasConstant(), f"null space lost in convert to {target}"
+
+
+def check_block_size_survives():
+    A = distribute(random_dense(COUNT, COUNT), "aij")
+    B = PETSc.Mat().create(COMM)
+    B.setSizes(((None, 48), (None, 48)), bsize=3)
+    B.setType("aij")
+    B.setUp()
+    B.assemble()
+    assert B.convert(FORMAT).getBlockSize() == 3
+    assert A.convert(FORMAT).getBlockSize() == 1
+
+
+def check_binding_to_cpu():
+    dense = random_dense(COUNT, COUNT)
+    A = distribute(dense)
+    for bound in (True, False, True):
+        A.bindToCPU(bound)
+        check_products(A, dense, f"bindToCPU({bound})")
+        A.scale(1.0)
+        check_products(A, dense, f"bindToCPU({bound}), values touched")
+
+
+def check_mixed_types():
+    """Sums, products and copies of our matrices with aij ones, in both orders."""
+    dense_a, dense_b = random_dense(COUNT, COUNT, 11), random_dense(COUNT, COUNT, 12)
+    for first, second in ((FORMAT, "aij"), ("aij", FORMAT), (FORMAT, FORMAT)):
+        A, B = distribute(dense_a, first), distribute(dense_b, second)
+        name = f"{first} and {second}"
+        check_product_matrix(A.matMult(B), dense_a @ dense_b, f"{name}: matMult")
+        check_product_matrix(A.transposeMatMult(B), dense_a.T @ dense_b, f"{name}: transposeMatMult")
+        check_product_matrix(A.ptap(B), dense_b.T @ dense_a @ dense_b, f"{name}: ptap")
+        C = A.copy()
+        C.axpy(-2.0, B, PETSc.Mat.Structure.DIFFERENT_NONZERO_PATTERN)
+        check_products(C, dense_a - 2.0 * dense_b, f"{name}: axpy")
+        C = PETSc.Mat().createTranspose(A)
+        x, y = C.createVecs()
+        values = random_vector(x, 4)
+        C.mult(x, y)
+        first_row, last_row = y.getOwnershipRange()
+        assert np.allclose(y.getArray(readonly=True), (dense_a.T @ values)[first_row:last_row])
+
+
+def check_product_matrix(C, dense, what):
+    """A product matrix rounds in an order of its own, so it is held against NumPy by the norm of its action."""
+    x, y = C.createVecs()
+    values = random_vector(x, 5)
+    C.mult(x, y)
+    first, last = y.getOwnershipRange()
+    error = np.abs(y.getArray(readonly=True) - (dense @ values)[first:last])
+    limit = 1000 * np.finfo(PETSc.RealType).eps * (1.0 + np.abs(dense).sum())
+    assert np.all(error <= limit), f"{what}: off by {error.max()} on rank {COMM.rank}"
+
+
+check_names()
+check_blocks_of_every_creation_path()
+check_change_of_type_keeps_values()
+check_convert_into_existing()
+check_duplicate_is_independent()
+check_null_spaces_survive()
+check_block_size_survives()
+check_binding_to_cpu()
+check_mixed_types()

@@ -1,0 +1,30 @@
+"""Runs each script of this folder on 1 to 4 ranks. The scripts are plain programs with assertions."""
+
+import sys
+from pathlib import Path
+
+import launch
+import pytest
+
+from petsc_gpufmt.registry import FORMATS
+
+FOLDER = Path(__file__).parent
+SCRIPTS = ["products", "changes", "matrix_types", "solvers"]
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_script(format_name, script, ranks):
+    finished = launch.run([sys.executable, FOLDER / f"{script}.py", "-format", format_name], ranks=ranks)
+    assert finished.status == 0, str(finished)
+
+
+def test_a_failed_assertion_on_one_rank_fails_the_run():
+    """What the scripts rely on: mpiexec passes on the failure of a single rank."""
+    program = "from petsc4py import PETSc; assert PETSc.COMM_WORLD.rank != 1, 'on purpose'"
+    finished = launch.run([sys.executable, "-c", program], ranks=2)
+    assert finished.status != 0
+    assert "on purpose" in finished.output
