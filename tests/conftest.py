@@ -1,0 +1,29 @@
+"""Tests marked gpu are skipped where there is no CUDA device; what tests of several files share."""
+
+import pytest
+
+
+def has_cuda_device() -> bool:
+    try:
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except Exception:  # no CuPy, no driver, or no device: CuPy raises a different class for each
+        return False
+
+
+def pytest_collection_modifyitems(items):
+    gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_tests and not has_cuda_device():
+        for item in gpu_tests:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def emulation_folder(tmp_path_factory):
+    """Where emulated kernels are compiled, once a session."""
+    from emulation.backend import cxx_compiler
+
+    if cxx_compiler() is None:
+        pytest.skip("no C++ compiler")
+    return tmp_path_factory.mktemp("emulation")

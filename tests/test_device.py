@@ -1,0 +1,236 @@
+"""The matrix types on a CUDA device, through petsc4py."""
+
+import ctypes
+import sys
+from pathlib import Path
+
+import builders
+import launch
+import numpy as np
+import pytest
+
+from petsc_gpufmt.registry import FORMATS
+
+pytestmark = pytest.mark.gpu
+
+FOLDER = Path(__file__).parent
+ROWS, COLUMNS = 700, 500
+OPERATIONS = ("mult", "multAdd", "multAdd in place", "multTranspose", "multTransposeAdd", "multTransposeAdd in place")
+
+
+@pytest.fixture(scope="module")
+def petsc():
+    import petsc4py
+
+    petsc4py.init()
+    from petsc4py import PETSc
+
+    import petsc_gpufmt  # noqa: F401
+
+    return PETSc
+
+
+@pytest.fixture(params=FORMATS)
+def pair(petsc, request):
+    """A matrix in a format and the same matrix as plain AIJ."""
+    source = builders.from_row_lengths(np.random.default_rng(31).integers(0, 30, ROWS), COLUMNS, seed=32)
+    csr = (source.rowptr.astype(petsc.IntType), source.colidx.astype(petsc.IntType), source.values)
+    A = petsc.Mat().createAIJ((ROWS, COLUMNS), csr=csr, comm=petsc.COMM_SELF)
+    B = A.duplicate(copy=True)
+    A.convert(request.param)
+    yield A, B
+    A.destroy()
+    B.destroy()
+
+
+def vector(petsc, size, kind, seed):
+    v = petsc.Vec().create(petsc.COMM_SELF)
+    v.setSizes(size)
+    v.setType(kind)
+    v.setArray(np.random.default_rng(seed).standard_normal(size))
+    return v
+
+
+def apply(matrix, operation, x, y, z):
+    """Carry out an operation and return the vector that holds its result."""
+    name = operation.split()[0]
+    if name in ("mult", "multTranspose"):
+        getattr(matrix, name)(x, z)
+        return z
+    if "in place" in operation:
+        getattr(matrix, name)(x, y, y)
+        return y
+    getattr(matrix, name)(x, y, z)
+    return z
+
+
+def operands(petsc, operation, kinds):
+    transposed = "Transpose" in operation
+    sizes = (ROWS, COLUMNS, COLUMNS) if transposed else (COLUMNS, ROWS, ROWS)
+    return [vector(petsc, n, kind, seed) for n, kind, seed in zip(sizes, kinds, (33, 34, 35), strict=True)]
+
+
+def assert_same_product(petsc, pair, operation, kinds):
+    A, B = pair
+    result = apply(A, operation, *operands(petsc, operation, kinds)).getArray().copy()
+    expected = apply(B, operation, *operands(petsc, operation, ("seq",) * 3)).getArray()
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_products_on_the_device_equal_those_of_aij(petsc, pair, operation):
+    assert_same_product(petsc, pair, operation, ("seqcuda",) * 3)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    "kinds", [("seq", "seqcuda", "seqcuda"), ("seqcuda", "seq", "seq"), ("seqcuda", "seq", "seqcuda")]
+)
+def test_vectors_of_both_memories_may_meet(petsc, pair, operation, kinds):
+    assert_same_product(petsc, pair, operation, kinds)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_matrix_bound_to_the_cpu_multiplies_device_vectors(petsc, pair, operation):
+    pair[0].bindToCPU(True)
+    assert_same_product(petsc, pair, operation, ("seqcuda",) * 3)
+
+
+def test_vectors_made_from_the_matrix_live_on_the_device(petsc, pair):
+    assert [v.getType() for v in pair[0].createVecs()] == ["seqcuda", "seqcuda"]
+
+
+def row_sums(matrix):
+    ones, sums = matrix.createVecs()
+    ones.set(1.0)
+    matrix.mult(ones, sums)
+    return sums.getArray()
+
+
+def copied_bytes(petsc, direction):
+    import petsc4py
+
+    config = petsc4py.get_config()
+    library = ctypes.CDLL(f"{config['PETSC_DIR']}/{config['PETSC_ARCH']}/lib/libpetsc.so")
+    return ctypes.c_double.in_dll(library, f"petsc_{direction}_sz").value
+
+
+def test_new_values_cost_one_upload_and_no_plan(petsc, pair):
+    from petsc_gpufmt import planner
+
+    petsc.Log.begin()
+    A, B = pair
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    tokens = planner.owned_tokens()
+    A.scale(2.0)
+    B.scale(2.0)
+    before = copied_bytes(petsc, "ctog")
+    A.mult(x, z)
+    nnz = A.getInfo()["nz_used"]
+    assert copied_bytes(petsc, "ctog") - before == 8 * nnz
+    A.mult(x, z)
+    assert copied_bytes(petsc, "ctog") - before == 8 * nnz
+    assert planner.owned_tokens() == tokens
+    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+
+
+def test_a_new_pattern_is_planned_again(petsc, pair):
+    A, B = pair
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    for M in pair:
+        M.setOption(petsc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        M.setValue(5, 7, 3.5, addv=True)
+        M.assemble()
+    A.mult(x, z)
+    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+
+
+def test_products_return_the_same_bits_every_time(petsc, pair):
+    A, _ = pair
+    x, z = A.createVecs()
+    x.setRandom()
+    w = z.duplicate()
+    w.setRandom()
+    A.mult(x, z)
+    first = z.getArray().tobytes()
+    A.multTranspose(w, x)
+    first_transposed = x.getArray().tobytes()
+    for _ in range(200):
+        x.setArray(np.random.default_rng(36).standard_normal(COLUMNS))
+        A.multTranspose(w, x)
+        assert x.getArray().tobytes() == first_transposed
+    assert first
+
+
+def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):
+    from petsc_gpufmt import planner
+
+    A = pair[0].duplicate(copy=True)
+    before = planner.owned_tokens()
+    x, z = A.createVecs()
+    A.mult(x, z)
+    A.multTranspose(z, x)
+    assert planner.owned_tokens() == before + 2
+    A.destroy()
+    assert planner.owned_tokens() == before
+
+
+def test_out_of_device_memory_is_one_clear_error_and_loses_nothing(petsc, pair):
+    import cupy
+
+    A, B = pair
+    x, z = A.createVecs()
+    x.set(1.0)
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.used_bytes() + 1024)
+    try:
+        with pytest.raises(petsc.Error) as failure:
+            A.mult(x, z)
+        assert failure.value.ierr == 55  # PETSC_ERR_MEM
+    finally:
+        pool.set_limit(size=0)
+    A.mult(x, z)
+    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+
+
+ENDINGS = {
+    "leaked matrix": "",
+    "leaked matrix, cupy first": "import cupy; keep = cupy.zeros(1000)",
+    "petsc ends first": "atexit.register(PETSc._finalize)",
+    "destroyed after the interpreter's exit handlers": "atexit.register(A.destroy)",
+}
+PROGRAM = """
+{before}
+import atexit, sys, petsc4py
+petsc4py.init(["-malloc_dump"])
+from petsc4py import PETSc
+import petsc_gpufmt
+A = PETSc.Mat().createAIJ((50, 50), nnz=1)
+for i in range(50): A.setValue(i, i, 2.0)
+A.assemble(); A.convert("pjds")
+x, z = A.createVecs(); x.set(1.0); A.mult(x, z)
+assert z.norm() == (50 * 4) ** 0.5 and z.getType() == "seqcuda"
+{after}
+"""
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_programs_end_quietly_in_every_order(ending):
+    statement = ENDINGS[ending]
+    before, after = (statement, "") if "cupy" in statement else ("", statement)
+    finished = launch.run([sys.executable, "-c", PROGRAM.format(before=before, after=after)])
+    assert finished.status == 0, str(finished)
+    for word in ("Error", "error", "Traceback", "Segmentation"):
+        assert word not in finished.output, str(finished)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_steady_krylov_loop_copies_no_vectors(format_name, ranks):
+    finished = launch.run([sys.executable, FOLDER / "device" / "ksp_copies.py", "-format", format_name], ranks=ranks)
+    assert finished.status == 0, str(finished)
