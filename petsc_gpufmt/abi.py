@@ -33,7 +33,6 @@ class RequestStruct(c.Structure):
     _fields_ = [
         ("format", c.c_char_p),
         ("options", c.c_char_p),
-        ("option_prefix", c.c_char_p),
         ("backend", c.c_int32),
         ("transposed", c.c_int32),
         ("device", c.c_int32),
@@ -55,7 +54,6 @@ class AnswerStruct(c.Structure):
         ("nonempty_rows", c.c_int64),
         ("nstored", c.c_int64),
         ("bytes_held", c.c_int64),
-        ("bytes_uploaded", c.c_int64),
         ("error", c.c_int32),
         ("message", c.c_char * 1024),
         ("summary", c.c_char * 256),

@@ -43,6 +43,10 @@ class Backend(ABC):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         """Carry out launches now; `slots` holds the arrays that fill their slots."""
 
+    def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
+        """A host array as an array of this backend; a copy if it is to be kept while `array` may go."""
+        return array.copy() if keep else array
+
     @abstractmethod
     def to_host(self, array: Any) -> np.ndarray:
         """The array as a NumPy array."""
@@ -116,6 +120,11 @@ class CudaBackend(Backend):
             driver.launchKernel(
                 launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params.ctypes.data, 0
             )
+
+    def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
+        adopted = self.xp.empty(array.shape, dtype=array.dtype)
+        native_library.upload(adopted, array, self.xp.cuda.get_current_stream().ptr)
+        return adopted
 
     def to_host(self, array: Any) -> np.ndarray:
         return self.xp.asnumpy(array)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.errors import GpufmtError, UnsupportedError
 
 SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
 
@@ -36,6 +37,14 @@ def load() -> ctypes.CDLL:
 def host_function(kernel: str) -> int:
     """Address of the host counterpart of a kernel."""
     return ctypes.cast(getattr(load(), SYMBOL_OF_HOST_KERNEL.format(kernel=kernel)), ctypes.c_void_p).value or 0
+
+
+def upload(dev_array: Any, host_array: np.ndarray, stream: int) -> None:
+    """Copy a contiguous host array to the device, counted in PETSc's log; returns when `host_array` may change."""
+    dev, host, handle = (ctypes.c_void_p(p) for p in (dev_array.data.ptr, host_array.ctypes.data, stream))
+    code = load().GpufmtUpload(dev, host, ctypes.c_size_t(host_array.nbytes), handle)
+    if code:
+        raise GpufmtError(f"PETSc error {code} in an upload of {host_array.nbytes} bytes: its message is above")
 
 
 def petsc_types() -> tuple[np.dtype, np.dtype]:

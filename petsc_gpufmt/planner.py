@@ -108,7 +108,6 @@ def _answer(request: Any, answer: Any) -> None:
     answer.nonempty_rows = stats.nonempty_rows
     answer.nstored = stats.nstored
     answer.bytes_held = stats.bytes_held
-    answer.bytes_uploaded = csr.rowptr.nbytes + csr.colidx.nbytes if backend.name == "cuda" else 0
     answer.summary = stored.summary().encode()[:255]
     answer.token = next(_tokens)
     _owned[answer.token] = kept
@@ -144,10 +143,10 @@ def _stream(cuda: Any, pointer: int, device: int) -> Any:
 
 
 def _pattern(request: Any, backend: Backend) -> CsrPattern:
-    """The pattern of a request on its backend. Formats keep the row pointer, so it is copied; columns are only read."""
+    """The pattern of a request on its backend. Formats keep the row pointer; columns are only read while building."""
     rowptr = _view(request.rowptr, request.nrows + 1, backend.index)
     colidx = _view(request.colidx, request.nnz, backend.index)
-    csr = CsrPattern(request.nrows, request.ncols, backend.xp.array(rowptr), backend.xp.asarray(colidx))
+    csr = CsrPattern(request.nrows, request.ncols, backend.adopt(rowptr, keep=True), backend.adopt(colidx))
     csr.validate()
     return csr
 

@@ -135,7 +135,7 @@ def shape(name: str) -> CsrMatrix:
 
 def poisoned(xp: Any) -> Any:
     """The module `xp` with an `empty` that shows use of what was never written: NaN, or the smallest integer."""
-    return PoisonedModule(xp)
+    return xp if isinstance(xp, PoisonedModule) else PoisonedModule(xp)
 
 
 class PoisonedModule:

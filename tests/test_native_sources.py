@@ -1,4 +1,4 @@
-"""The C sources compile, without warnings, for every kind of PETSc build that the package accepts or refuses at run time."""
+"""The C sources compile without warnings for every kind of PETSc build that the package takes or refuses at run time."""
 
 import re
 import subprocess

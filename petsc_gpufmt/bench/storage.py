@@ -41,7 +41,9 @@ def measure_storage(variant: str, matrix: scipy.sparse.csr_matrix, place: Place)
         "summary": stored.summary(),
         "build_seconds": build_seconds,
         "refresh_seconds": refresh.median,
-        "upload_seconds": timer.elapsed(lambda: xp.asarray(matrix.data), BUILDS) if place.name == "cuda" else 0.0,
+        "upload_seconds": timer.elapsed(lambda: place.backend.adopt(matrix.data), BUILDS)
+        if place.name == "cuda"
+        else 0.0,
         "stats": dataclasses.asdict(stored.stats()),
     }
 

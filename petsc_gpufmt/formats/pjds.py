@@ -185,15 +185,15 @@ def sort_rows(lengths: Any, window: int, backend: Backend) -> Any:
 def slice_offsets(lengths: Any, row_perm: Any, height: int, xp: Any) -> Any:
     """Where each slice begins when padded to its longest row: (nslices + 1,) int64."""
     nslices = -(-int(lengths.size) // height)
+    if nslices * height > np.iinfo(lengths.dtype).max:
+        raise IndexOverflowError(
+            f"{int(lengths.size)} rows padded to slices of {height} do not fit {lengths.dtype}: "
+            "use a PETSc with 64-bit indices"
+        )
     padded = xp.zeros(nslices * height, dtype=lengths.dtype)
     padded[: lengths.size] = lengths if row_perm is None else lengths[row_perm]
     offsets = xp.zeros(nslices + 1, dtype=xp.int64)
     if nslices:
         widths = padded.reshape(nslices, height).max(axis=1).astype(xp.int64)
         offsets[1:] = xp.cumsum(widths * height)
-    if nslices * height > np.iinfo(lengths.dtype).max:
-        raise IndexOverflowError(
-            f"{int(lengths.size)} rows padded to slices of {height} do not fit {lengths.dtype}: "
-            "use a PETSc with 64-bit indices"
-        )
     return offsets

@@ -18,6 +18,14 @@ PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *format, GpufmtBlock **out)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* never NULL */
+const char *GpufmtBlockPrefix(Mat A, const GpufmtBlock *block)
+{
+  const char *prefix = block->parent_prefix ? block->parent_prefix : ((PetscObject)A)->prefix;
+
+  return prefix ? prefix : "";
+}
+
 static PetscErrorCode StoreDrop(GpufmtStore *store)
 {
   int64_t token = store->valid ? store->answer.token : 0;
@@ -40,7 +48,7 @@ PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
   if (block->previous) block->previous->next = block->next;
   else blocks = block->next;
   if (block->next) block->next->previous = block->previous;
-  PetscCall(PetscFree(block->option_prefix));
+  PetscCall(PetscFree(block->parent_prefix));
   PetscCall(PetscFree(*pblock));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -58,7 +66,7 @@ PetscErrorCode GpufmtBlocksForget(PetscBool release)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
+static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
 {
   const GpufmtPlanner *planner;
   const PetscInt      *rowptr, *colidx;
@@ -74,28 +82,42 @@ static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBoo
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtOptionsCollect(A, block, sizeof(options), options));
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
-  request.format        = block->format->name;
-  request.options       = options;
-  request.option_prefix = block->option_prefix ? block->option_prefix : "";
-  request.backend       = backend;
-  request.transposed    = transposed;
-  request.device        = device;
-  request.index_bytes   = sizeof(PetscInt);
-  request.scalar_bytes  = sizeof(PetscScalar);
-  request.nrows         = A->rmap->n;
-  request.ncols         = A->cmap->n;
-  request.nnz           = rowptr[A->rmap->n];
-  request.rowptr        = rowptr;
-  request.colidx        = colidx;
+  request.format       = block->format->name;
+  request.options      = options;
+  request.backend      = backend;
+  request.transposed   = transposed;
+  request.device       = device;
+  request.index_bytes  = sizeof(PetscInt);
+  request.scalar_bytes = sizeof(PetscScalar);
+  request.nrows        = A->rmap->n;
+  request.ncols        = A->cmap->n;
+  request.nnz          = rowptr[A->rmap->n];
+  request.rowptr       = rowptr;
+  request.colidx       = colidx;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
   planner->plan(&request, answer);
-  if (answer->bytes_uploaded) PetscCall(PetscLogCpuToGpu((PetscLogDouble)answer->bytes_uploaded));
   PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
   PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
   PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", block->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
                       request.nnz, answer->nstored, answer->bytes_held));
   store->valid         = PETSC_TRUE;
   store->pattern_state = pattern;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The first plan on a backend starts Python or CuPy and loads kernels: PETSc's log leaves such initialisation out of the events in progress. */
+static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
+{
+  static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
+  PetscErrorCode   ierr;
+
+  PetscFunctionBegin;
+  if (!started[backend]) PetscCall(PetscLogEventsPause());
+  if (!started[backend] && backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtUploadInitialize());
+  ierr = StoreMakePlans(A, block, backend, transposed, pattern, store);
+  if (!started[backend]) PetscCall(PetscLogEventsResume());
+  PetscCall(ierr);
+  started[backend] = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -124,35 +146,21 @@ static PetscErrorCode StoreRefresh(Mat A, int backend, GpufmtStore *store)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StoreUpdate(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore *store)
+/* a store whose pattern and values are those of A */
+PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
 {
-  PetscObjectState pattern;
+  GpufmtStore     *store = &block->stores[backend][transposed];
+  PetscObjectState pattern, value;
 
   PetscFunctionBegin;
+  *out = store;
+  PetscCall(PetscObjectStateGet((PetscObject)A, &value));
+  if (PetscLikely(store->fresh && store->value_state == value)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
   if (!store->valid || store->pattern_state != pattern) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   store->fresh = PETSC_FALSE;
   PetscCall(StoreRefresh(A, backend, store));
   PetscCall(PetscObjectStateGet((PetscObject)A, &store->value_state));
   store->fresh = PETSC_TRUE;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* A store whose pattern and values are those of A. Making it so may start Python, and has events of its own: they are logged beside the
-   MatMult that happened to come first, not inside it. */
-PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
-{
-  GpufmtStore     *store = &block->stores[backend][transposed];
-  PetscObjectState value;
-  PetscErrorCode   ierr;
-
-  PetscFunctionBegin;
-  *out = store;
-  PetscCall(PetscObjectStateGet((PetscObject)A, &value));
-  if (PetscLikely(store->fresh && store->value_state == value)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscLogEventsPause());
-  ierr = StoreUpdate(A, block, backend, transposed, store);
-  PetscCall(PetscLogEventsResume());
-  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -55,7 +55,7 @@ PetscErrorCode GpufmtOptionsCollect(Mat A, const GpufmtBlock *block, size_t leng
     char      item[64];
 
     if (strcmp(options[k].format, block->format->name)) continue;
-    PetscCall(PetscOptionsGetInt(((PetscObject)A)->options, block->option_prefix, options[k].option, &value, &set));
+    PetscCall(PetscOptionsGetInt(((PetscObject)A)->options, GpufmtBlockPrefix(A, block), options[k].option, &value, &set));
     if (!set) continue;
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s=%" PetscInt_FMT ";", options[k].name, value));
     PetscCall(PetscStrlcat(text, item, length));

@@ -26,7 +26,7 @@ typedef struct {
 typedef struct _GpufmtBlock {
   const GpufmtFormat  *format;
   PetscBool            offdiag;       /* off-diagonal block of a parallel matrix: its x is the ghost vector */
-  char                *option_prefix; /* of the matrix that the user sees */
+  char                *parent_prefix; /* options prefix of the parallel matrix that this is a block of; else the matrix has its own */
   GpufmtStore          stores[GPUFMT_NUM_BACKENDS][2];
   void                *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t               scratch_bytes[GPUFMT_NUM_SLOTS];
@@ -41,6 +41,7 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(Mat, const GpufmtBlock *,
 /* block.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **);
+GPUFMT_HIDDEN const char    *GpufmtBlockPrefix(Mat, const GpufmtBlock *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockGetStore(Mat, GpufmtBlock *, int backend, PetscBool transposed, GpufmtStore **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
 
@@ -60,8 +61,14 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);
-GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream);
+
+GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
+
+/* upload.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadInitialize(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);

@@ -33,7 +33,6 @@ typedef struct {
 typedef struct {
   const char *format;
   const char *options; /* "name=value;..." of the options that were set */
-  const char *option_prefix;
   int32_t     backend, transposed;
   int32_t     device; /* CUDA device ordinal */
   int32_t     index_bytes, scalar_bytes;
@@ -45,7 +44,7 @@ typedef struct {
 typedef struct {
   int64_t    token; /* owner of all that the plans point to; 0: none */
   GpufmtPlan plans[GPUFMT_NUM_PLANS];
-  int64_t    nonempty_rows, nstored, bytes_held, bytes_uploaded;
+  int64_t    nonempty_rows, nstored, bytes_held;
   int32_t    error; /* a PETSc error code, 0: success */
   char       message[1024];
   char       summary[256]; /* parameters in words, for MatView() */

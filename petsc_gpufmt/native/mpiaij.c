@@ -35,8 +35,8 @@ static PetscErrorCode BlocksConvert(Mat A)
     PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(blocks[k], format->seq_type, MAT_INPLACE_MATRIX, &blocks[k]));
     block          = (GpufmtBlock *)blocks[k]->spptr;
     block->offdiag = (PetscBool)(k == 1);
-    PetscCall(PetscFree(block->option_prefix));
-    PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->option_prefix));
+    PetscCall(PetscFree(block->parent_prefix));
+    PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->parent_prefix));
     PetscCall(PetscObjectSetOptions((PetscObject)blocks[k], ((PetscObject)A)->options));
 #if PetscDefined(HAVE_DEVICE)
     PetscCall(MatBindToCPU(blocks[k], A->boundtocpu));

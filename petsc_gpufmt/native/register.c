@@ -29,6 +29,7 @@ static PetscErrorCode Finalize(void)
   PetscFunctionBegin;
   PetscCall(GpufmtBlocksForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   GpufmtPlannerFreePool();
+  PetscCall(GpufmtUploadFinalize());
   PetscCall(GpufmtParentOpsReset());
   registered = PETSC_FALSE; /* PETSc has dropped its list of types: a later PetscInitialize() needs a new registration */
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -310,7 +310,6 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->seq_type, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtBlockCreate(format, &block));
-  PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->option_prefix));
   B->spptr                 = block;
   B->ops->mult             = MatMult_SeqAIJGpufmt;
   B->ops->multadd          = MatMultAdd_SeqAIJGpufmt;

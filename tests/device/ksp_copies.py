@@ -14,7 +14,7 @@ import petsc_gpufmt  # noqa: E402, F401
 da = PETSc.DMDA().create([24, 24, 24], stencil_width=1)
 da.setMatType(PETSc.Options().getString("format"))
 da.setVecType("cuda")
-A = da.createMatrix()
+A = da.createMat()
 start, end = A.getOwnershipRange()
 ltog = da.getLGMap()
 (x0, x1), (y0, y1), (z0, z1) = da.getRanges()

@@ -1,0 +1,43 @@
+/* The functions of the CUDA driver that are used, declared without its headers: they are opened at run time. */
+#pragma once
+#include "gpufmt_impl.h"
+
+typedef int       CudaResult;
+typedef uintptr_t DevicePointer;
+
+enum {
+  CUDA_OUT_OF_MEMORY        = 2,
+  CUDA_EVENT_DISABLE_TIMING = 2
+};
+
+typedef struct {
+  PetscBool tried, loaded;
+  CudaResult (*Init)(unsigned);
+  CudaResult (*DeviceGetCount)(int *);
+  CudaResult (*CtxGetDevice)(int *);
+  CudaResult (*CtxGetCurrent)(void **);
+  CudaResult (*CtxSetCurrent)(void *);
+  CudaResult (*GetErrorString)(CudaResult, const char **);
+  CudaResult (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+  CudaResult (*MemAlloc)(DevicePointer *, size_t);
+  CudaResult (*MemFree)(DevicePointer);
+  CudaResult (*MemGetInfo)(size_t *, size_t *);
+  CudaResult (*MemAllocHost)(void **, size_t);
+  CudaResult (*MemFreeHost)(void *);
+  CudaResult (*MemcpyHtoDAsync)(DevicePointer, const void *, size_t, void *);
+  CudaResult (*MemcpyDtoHAsync)(void *, DevicePointer, size_t, void *);
+  CudaResult (*StreamSynchronize)(void *);
+  CudaResult (*EventCreate)(void **, unsigned);
+  CudaResult (*EventRecord)(void *, void *);
+  CudaResult (*EventSynchronize)(void *);
+  CudaResult (*EventDestroy)(void *);
+} GpufmtDriver;
+
+GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;
+GPUFMT_HIDDEN const char         *GpufmtDriverMessage(CudaResult);
+
+#define CallDriver(what, call) \
+  do { \
+    CudaResult code_ = (call); \
+    PetscCheck(!code_, PETSC_COMM_SELF, PETSC_ERR_GPU, "CUDA error %d in %s: %s", code_, what, GpufmtDriverMessage(code_)); \
+  } while (0)

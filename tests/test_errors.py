@@ -1,0 +1,237 @@
+"""What a new user does wrong: each time one clear line, a PETSc error code, and a matrix that still works."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import launch
+import numpy as np
+import pytest
+from petsc4py import PETSc
+
+import petsc_gpufmt
+from petsc_gpufmt import errors
+from petsc_gpufmt.formats.pjds import Pjds
+
+PROGRAMS = Path(__file__).parent / "programs"
+OUT_OF_RANGE, UNKNOWN_TYPE = 63, 86
+
+
+@pytest.fixture
+def options():
+    """PETSc's options database; what a test sets is gone after it."""
+    database = PETSc.Options()
+    before = database.getAll()
+    yield database
+    for name in set(database.getAll()) - set(before):
+        database.delValue(name)
+
+
+@pytest.fixture
+def matrix():
+    A = PETSc.Mat().create(PETSc.COMM_SELF)
+    A.setSizes(20)
+    A.setType("pjds")
+    A.setUp()
+    for i in range(20):
+        A.setValue(i, i, i + 1.0)
+    A.assemble()
+    yield A
+    A.destroy()
+
+
+def multiply(A):
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    return z.getArray().tolist()
+
+
+def assert_one_line(text, *parts):
+    lines = [line for line in text.splitlines() if all(part in line for part in parts)]
+    assert len(lines) == 1, text
+
+
+def assert_usable(A):
+    assert multiply(A) == list(range(1, A.size[0] + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("mat_pjds_slice_height", 33, "choose one of 8, 16, 32, 64, 128"),
+        ("mat_pjds_sigma_window", -2, "choose a number of rows"),
+    ],
+)
+def test_a_wrong_option_value(options, matrix, name, value, remedy):
+    options[name] = value
+
+    with pytest.raises(PETSc.Error) as failure:
+        multiply(matrix)
+
+    assert failure.value.ierr == errors.OptionError.petsc_code
+    assert_one_line(
+        str(failure.value), f"-{name} {value}: ", remedy, "pjds of a 20 x 20 block with 20 nonzeros on host"
+    )
+    options.delValue(name)
+    assert_usable(matrix)
+
+
+def test_a_wrong_option_value_leaves_what_was_stored_before_in_use(options, matrix):
+    assert_usable(matrix)
+    options["mat_pjds_slice_height"] = 33
+
+    assert_usable(matrix)
+    with pytest.raises(PETSc.Error, match="slice_height 33"):
+        matrix.multTranspose(*matrix.createVecs())
+
+    assert_usable(matrix)
+
+
+def test_options_of_a_prefix_go_to_the_matrix_that_has_it(options, matrix):
+    options["mine_mat_pjds_slice_height"] = 33
+    assert_usable(matrix)
+
+    mine = matrix.duplicate(copy=True)
+    mine.setOptionsPrefix("mine_")
+    mine.setFromOptions()
+    with pytest.raises(PETSc.Error, match="slice_height 33"):
+        multiply(mine)
+
+
+def test_an_option_value_that_is_no_integer(options, matrix):
+    options["mat_pjds_slice_height"] = "tall"
+
+    with pytest.raises(PETSc.Error) as failure:
+        matrix.setFromOptions()
+
+    assert failure.value.ierr == OUT_OF_RANGE
+    assert "tall" in str(failure.value)
+    options.delValue("mat_pjds_slice_height")
+    assert_usable(matrix)
+
+
+def test_a_misspelt_option_is_listed_as_unused():
+    program = (
+        "import sys, petsc4py; petsc4py.init(sys.argv)\n"
+        "from petsc4py import PETSc\n"
+        "import petsc_gpufmt\n"
+        "A = PETSc.Mat().createAIJ((4, 4), nnz=1); A.setFromOptions(); A.setUp(); A.assemble()\n"
+        "A.mult(*A.createVecs()); print(A.getType())\n"
+    )
+    arguments = ["-mat_type", "pjds", "-mat_pjds_slice_height", 16, "-mat_pjds_slice_hight", 8, "-options_left"]
+
+    finished = launch.run([sys.executable, "-c", program, *arguments])
+
+    assert finished.status == 0 and "seqaijpjds" in finished.output, finished
+    left = finished.output.partition("not used")[2]
+    assert "-mat_pjds_slice_hight" in left and "-mat_pjds_slice_height" not in left, finished
+
+
+def test_an_unknown_type(matrix):
+    with pytest.raises(PETSc.Error) as failure:
+        PETSc.Mat().create().setType("pjsd")
+
+    assert failure.value.ierr == UNKNOWN_TYPE
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "text"),
+    [
+        (MemoryError("9 GiB"), errors.OutOfMemoryError.petsc_code, "out of memory (9 GiB)"),
+        (errors.IndexOverflowError("too many"), errors.IndexOverflowError.petsc_code, "too many"),
+        (RuntimeError("a bug"), errors.GpufmtError.petsc_code, "RuntimeError: a bug"),
+    ],
+    ids=["memory", "overflow", "bug"],
+)
+def test_a_failure_while_storing(monkeypatch, matrix, raised, code, text):
+    def fail(*_):
+        raise raised
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pjds, "build", fail)
+        with pytest.raises(PETSc.Error) as failure:
+            multiply(matrix)
+
+    assert failure.value.ierr == code
+    assert_one_line(str(failure.value), "pjds of a 20 x 20 block", text)
+    assert_usable(matrix)
+
+
+def test_a_failure_after_the_pattern_has_changed_keeps_the_new_matrix(monkeypatch, matrix):
+    assert_usable(matrix)
+    matrix.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    matrix.setValue(0, 1, 5.0)
+    matrix.assemble()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pjds, "build", lambda *_: 1 / 0)
+        with pytest.raises(PETSc.Error, match="ZeroDivisionError"):
+            multiply(matrix)
+
+    assert multiply(matrix) == [6.0, *np.arange(2.0, 21.0)]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0)])
+def test_a_matrix_without_rows_or_columns_is_no_error(shape):
+    A = PETSc.Mat().createAIJ(shape, nnz=0, comm=PETSc.COMM_SELF)
+    A.assemble()
+    A.convert("aijpjds")
+    x, z = A.createVecs()
+    z.set(7.0)
+
+    A.mult(x, z)
+
+    assert z.getArray().tolist() == [0.0] * shape[0]
+
+
+@pytest.fixture(scope="module")
+def multiply_twice(tmp_path_factory):
+    """The C program, compiled as an application would be."""
+    variables = launch.petsc_variables()
+    program = tmp_path_factory.mktemp("programs") / "multiply_twice"
+    flags = [
+        shlex.split(variables.get(name, "")) for name in ("CC_FLAGS", "PETSC_CC_INCLUDES", "PETSC_WITH_EXTERNAL_LIB")
+    ]
+    compiler = shlex.split(variables["CC"])
+    finished = launch.run([*compiler, *flags[0], *flags[1], PROGRAMS / "multiply_twice.c", "-o", program, *flags[2]])
+    assert finished.status == 0, finished
+    return program
+
+
+def run_with_library(program, **environment):
+    return launch.run([program, "-dll_append", petsc_gpufmt.library_path(), "-mat_type", "pjds"], **environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        ("/nonexistent", "A plan needs Python, and /nonexistent cannot be started"),
+        ("/bin/true", "A plan needs Python, and /bin/true"),
+        ("/it's here", "a quote in the path is not supported"),
+    ],
+)
+def test_a_c_program_that_finds_no_python(multiply_twice, python, message):
+    finished = run_with_library(multiply_twice, PETSC_GPUFMT_PYTHON=python)
+
+    assert finished.status == 0, finished
+    assert_one_line(finished.output, message)
+    assert "first 0" not in finished.output and "second 0 norm 12" in finished.output, finished
+
+
+@pytest.mark.slow
+def test_a_c_program_whose_python_cannot_import_the_package(multiply_twice, tmp_path):
+    (tmp_path / "petsc_gpufmt.py").write_text("raise ImportError('wrong\\nplace')\n")
+
+    finished = run_with_library(multiply_twice, PYTHONPATH=str(tmp_path))
+
+    assert "A plan needs Python, and `import petsc_gpufmt` failed there (ImportError: wrong place)" in finished.output
+    assert "first 56 second 56" in finished.output, finished
+
+
+@pytest.mark.slow
+def test_a_c_program_with_everything_in_place(multiply_twice):
+    finished = run_with_library(multiply_twice)
+
+    assert finished.status == 0 and "first 0 second 0 norm 12" in finished.output, finished

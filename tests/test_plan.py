@@ -1,0 +1,125 @@
+"""Plans and the structures that pass them to the library."""
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from petsc_gpufmt import abi
+from petsc_gpufmt.plan import Launch, Operation, Slot, address, argument_word
+
+HEADER = Path(abi.__file__).parent / "native" / "gpufmt_plan.h"
+STRUCTURES = {
+    "GpufmtLaunch": abi.LaunchStruct,
+    "GpufmtPlan": abi.PlanStruct,
+    "GpufmtRequest": abi.RequestStruct,
+    "GpufmtAnswer": abi.AnswerStruct,
+    "GpufmtPlanner": abi.PlannerStruct,
+}
+
+
+@pytest.fixture(scope="module")
+def header_values(tmp_path_factory):
+    """Calls back with C expressions over the header, returns their values."""
+
+    def evaluate(expressions):
+        folder = tmp_path_factory.mktemp("header")
+        prints = "".join(f'  printf("%lld\\n", (long long)({expression}));\n' for expression in expressions)
+        source = folder / "values.c"
+        includes = f'#include <stddef.h>\n#include <stdio.h>\n#include "{HEADER}"\n'
+        source.write_text(f"{includes}int main(void)\n{{\n{prints}}}\n")
+        program = folder / "values"
+        subprocess.run(["cc", source, "-o", program], check=True, timeout=60)
+        lines = subprocess.run([program], check=True, capture_output=True, text=True, timeout=60).stdout.split()
+        return [int(line) for line in lines]
+
+    return evaluate
+
+
+def test_structures_have_the_layout_of_the_header(header_values):
+    expected = {}
+    for name, structure in STRUCTURES.items():
+        expected[f"sizeof({name})"] = ctypes.sizeof(structure)
+        for field, _ in structure._fields_:
+            expected[f"offsetof({name}, {field})"] = getattr(structure, field).offset
+            expected[f"sizeof((({name} *)0)->{field})"] = getattr(structure, field).size
+
+    assert dict(zip(expected, header_values(expected), strict=True)) == expected
+
+
+def test_numbers_are_those_of_the_header(header_values):
+    expected = {
+        "GPUFMT_ABI_VERSION": abi.ABI_VERSION,
+        "GPUFMT_NUM_BACKENDS": len(abi.BACKENDS),
+        "GPUFMT_NUM_SLOTS": len(Slot),
+        "GPUFMT_NUM_PLANS": len(Operation),
+        **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
+        **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
+        **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
+    }
+
+    assert dict(zip(expected, header_values(expected), strict=True)) == expected
+
+
+def test_every_field_of_the_header_is_mirrored():
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, re.DOTALL):
+        declarations = [d for d in body.split(";") if d.strip()]
+        pointers_to_functions = [re.search(r"\(\*(\w+)\)", d) for d in declarations]
+        fields = []
+        for declaration, function in zip(declarations, pointers_to_functions, strict=True):
+            names = [function.group(1)] if function else re.findall(r"(\w+)(?:\[\w+\])?(?=,|$)", declaration.strip())
+            fields += names
+        assert [field for field, _ in STRUCTURES[name]._fields_] == fields
+
+
+@pytest.mark.parametrize(
+    ("argument", "word"),
+    [
+        (None, 0),
+        (Slot.VALUES, 0),
+        (np.zeros(0), 0),
+        (np.int32(-1), 0xFFFFFFFF),
+        (np.int64(-1), 0xFFFFFFFFFFFFFFFF),
+        (np.int64(2**40 + 3), 2**40 + 3),
+        (np.float32(1.0), 0x3F800000),
+        (np.float64(-2.0), 0xC000000000000000),
+    ],
+    ids=repr,
+)
+def test_word_of_an_argument(argument, word):
+    assert argument_word(argument) == word
+
+
+def test_word_of_an_array_is_its_address():
+    array = np.arange(5)
+
+    assert argument_word(array[2:]) == address(array) + 16 == array.ctypes.data + 16
+
+
+def test_a_plan_keeps_its_arrays_and_gives_the_library_their_addresses():
+    values = np.arange(3.0)
+    launches = [
+        Launch(11, (1, 2, 3), (4, 5, 6), (np.int32(7), values, None, Slot.X), shared_bytes=8),
+        Launch(12, (1, 1, 1), (1, 1, 1), (Slot.Z,)),
+    ]
+    plan = abi.PlanStruct()
+    kept = abi.export_plan(launches, plan)
+    first, second = plan.launches[0], plan.launches[1]
+
+    assert plan.nlaunches == 2 and (first.function, second.function) == (11, 12)
+    assert (list(first.grid), list(first.block), first.shared_bytes) == ([1, 2, 3], [4, 5, 6], 8)
+    assert first.nargs == 4 and first.words[:4] == [7, values.ctypes.data, 0, 0]
+    assert first.slots[:4] == [-1, -1, -1, Slot.X] and second.slots[:1] == [Slot.Z]
+    assert [first.params[i] for i in range(4)] == [ctypes.addressof(first.words.contents) + 8 * i for i in range(4)]
+    assert any(item is launches[0] for item in kept)
+
+
+def test_an_empty_plan():
+    plan = abi.PlanStruct()
+    abi.export_plan([], plan)
+
+    assert plan.nlaunches == 0

@@ -1,0 +1,218 @@
+"""The planner as the library calls it: through its table of callbacks, with plans replayed as in C."""
+
+import ctypes
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders import shape
+from stored_matrix import assert_product
+
+from petsc_gpufmt import abi, errors, native_library, planner
+from petsc_gpufmt.backend import HOST_FUNCTION
+from petsc_gpufmt.formats.pjds import Pjds
+from petsc_gpufmt.plan import Operation, Slot
+
+SCALAR, INDEX = native_library.petsc_types()
+
+
+class Answered:
+    """One request and its answer; the token goes back at the end of the `with` block."""
+
+    def __init__(self, matrix, options="", format_name="pjds", backend="host", transposed=False, **fields):
+        self.matrix = matrix
+        self.rowptr, self.colidx = matrix.rowptr.astype(INDEX), matrix.colidx.astype(INDEX)
+        self.request = abi.RequestStruct(
+            format=format_name.encode(),
+            options=options.encode(),
+            backend=abi.BACKENDS.index(backend),
+            transposed=transposed,
+            index_bytes=INDEX.itemsize,
+            scalar_bytes=SCALAR.itemsize,
+            nrows=matrix.nrows,
+            ncols=matrix.ncols,
+            nnz=self.colidx.size,
+            rowptr=self.rowptr.ctypes.data,
+            colidx=self.colidx.ctypes.data,
+        )
+        for name, value in fields.items():
+            setattr(self.request, name, value)
+        self.answer = abi.AnswerStruct()
+        planner._planner.plan(ctypes.byref(self.request), ctypes.byref(self.answer))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.answer.token:
+            planner._planner.release(self.answer.token)
+
+    @property
+    def error(self):
+        return self.answer.error, self.answer.message.decode()
+
+    def replay(self, operation, **arrays):
+        """Fill the slots of a plan and launch it, with nothing but what the structures hold."""
+        plan = self.answer.plans[operation]
+        for launch in plan.launches[: plan.nlaunches]:
+            for i in range(launch.nargs):
+                if launch.slots[i] >= 0:
+                    launch.words[i] = arrays[Slot(launch.slots[i]).name.lower()].ctypes.data
+            HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["direct", "transposed"])
+@pytest.mark.parametrize("options", ["", "slice_height=8;sigma_window=-1;"])
+def test_the_plans_of_an_answer_compute_the_products(options, transposed):
+    matrix = shape("power_law")
+    product_of = matrix.transposed() if transposed else matrix
+    x, y = np.random.default_rng(50).standard_normal((2, 300)).astype(SCALAR)
+    z = np.full(300, np.nan, dtype=SCALAR)
+
+    with Answered(matrix, options, transposed=transposed) as a:
+        assert a.error == (0, "")
+        a.replay(Operation.REFRESH, values=matrix.values.astype(SCALAR))
+        a.replay(Operation.MULT, x=x, z=z)
+        assert_product(z, product_of, x)
+        a.replay(Operation.MULTADD, x=x, y=y, z=z)
+        assert_product(z, product_of, x, y)
+
+
+def test_the_plans_do_not_read_the_pattern_of_the_request_again():
+    matrix = shape("power_law")
+    x, z = np.ones(300, dtype=SCALAR), np.zeros(300, dtype=SCALAR)
+
+    with Answered(matrix) as a:
+        a.rowptr[:], a.colidx[:] = -1, -1
+        a.replay(Operation.REFRESH, values=matrix.values.astype(SCALAR))
+        a.replay(Operation.MULT, x=x, z=z)
+
+    assert_product(z, matrix, x)
+
+
+def test_the_answer_tells_the_sizes_and_the_parameters():
+    with Answered(shape("one_huge_row"), "slice_height=16;sigma_window=-1;") as a:
+        assert a.answer.nstored == 16 * 3000 + 200 - 16 + 8  # the last slice is padded from 8 rows to 16
+        assert a.answer.nonempty_rows == 200
+        assert a.answer.bytes_held > a.answer.nstored * (SCALAR.itemsize + INDEX.itemsize)
+        assert a.answer.summary == b"slice height 16, sigma window 200"
+
+
+def test_tokens_are_owned_until_they_are_given_back():
+    before = planner.owned_tokens()
+
+    with Answered(shape("banded")) as first, Answered(shape("banded")) as second:
+        assert first.answer.token != second.answer.token
+        assert planner.owned_tokens() == before + 2
+
+    assert planner.owned_tokens() == before
+
+
+def test_releasing_a_token_that_nobody_owns_does_nothing():
+    before = planner.owned_tokens()
+
+    planner._planner.release(10**9)
+
+    assert planner.owned_tokens() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ({"format_name": "jad"}, errors.UnsupportedError.petsc_code, "no storage format is called 'jad': there are"),
+        ({"options": "colour=3;"}, errors.OptionError.petsc_code, "-mat_pjds_colour is not an option"),
+        ({"options": "slice_height=33;"}, errors.OptionError.petsc_code, "-mat_pjds_slice_height 33: choose one of"),
+        ({"options": "sigma_window=-9;"}, errors.OptionError.petsc_code, "-mat_pjds_sigma_window -9: choose"),
+        ({"ncols": 40}, errors.PatternError.petsc_code, "column indices lie in [0, 259], the matrix has 40 columns"),
+        ({"nnz": 7}, errors.PatternError.petsc_code, "row pointer of a 260 x 260 matrix must run from 0 to 7"),
+        ({"scalar_bytes": 4}, errors.UnsupportedError.petsc_code, "host kernels for float32 values and int32 indices"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(arguments, code, text):
+    before = planner.owned_tokens()
+
+    with Answered(shape("banded"), **arguments) as a:
+        assert a.answer.token == 0 and a.answer.error == code
+        assert text in a.error[1] and "\n" not in a.error[1]
+        assert a.error[1].startswith(arguments.get("format_name", "pjds") + " of a 260 x ")
+
+    assert planner.owned_tokens() == before
+
+
+def test_codes_are_those_of_petsc():
+    import petsc4py
+
+    header = Path(petsc4py.get_config()["PETSC_DIR"], "include", "petscsystypes.h")
+    defined = dict(re.findall(r"(PETSC_ERR_\w+)\s*=\s*(\d+)", header.read_text()))
+    expected = {
+        "PETSC_ERR_LIB": errors.GpufmtError,
+        "PETSC_ERR_SUP": errors.UnsupportedError,
+        "PETSC_ERR_USER_INPUT": errors.OptionError,
+        "PETSC_ERR_ARG_CORRUPT": errors.PatternError,
+        "PETSC_ERR_INT_OVERFLOW": errors.IndexOverflowError,
+        "PETSC_ERR_MEM": errors.OutOfMemoryError,
+    }
+
+    assert {name: int(defined[name]) for name in expected} == {name: cls.petsc_code for name, cls in expected.items()}
+    assert set(expected.values()) == {errors.GpufmtError, *errors.GpufmtError.__subclasses__()}
+
+
+def failing_build(monkeypatch, *failures):
+    """Pjds.build raises the given errors in its first calls; returns the list of calls."""
+    build, calls = Pjds.build.__func__, []
+
+    def failing(cls, *arguments):
+        calls.append(arguments)
+        if len(calls) <= len(failures):
+            raise failures[len(calls) - 1]
+        return build(cls, *arguments)
+
+    monkeypatch.setattr(Pjds, "build", classmethod(failing))
+    return calls
+
+
+def test_a_build_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
+    calls = failing_build(monkeypatch, MemoryError("first try"))
+
+    with Answered(shape("banded")) as a:
+        assert a.error == (0, "") and a.answer.token and len(calls) == 2
+
+
+def test_a_build_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):
+    before = planner.owned_tokens()
+    failing_build(monkeypatch, MemoryError("first try"), MemoryError("9 GiB"))
+
+    with Answered(shape("banded")) as a:
+        assert a.answer.error == errors.OutOfMemoryError.petsc_code and a.answer.token == 0
+        assert "out of memory (9 GiB): use more ranks" in a.error[1]
+
+    assert planner.owned_tokens() == before
+    with Answered(shape("banded")) as a:
+        assert a.answer.error == 0
+
+
+def test_an_error_of_another_kind_is_named_by_its_class(monkeypatch):
+    failing_build(monkeypatch, ZeroDivisionError("no rows"))
+
+    with Answered(shape("banded")) as a:
+        assert a.answer.error == errors.GpufmtError.petsc_code
+        assert a.error[1].endswith("ZeroDivisionError: no rows")
+
+
+def test_a_long_message_is_cut_to_what_the_answer_holds(monkeypatch):
+    failing_build(monkeypatch, ValueError("x" * 5000))
+
+    with Answered(shape("banded")) as a:
+        assert len(a.answer.message) == 1023
+
+
+def test_without_cupy_a_plan_for_the_gpu_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+
+    with Answered(shape("banded"), backend="cuda") as a:
+        assert a.answer.error == errors.UnsupportedError.petsc_code
+        assert "on cuda: storing a matrix on the GPU needs CuPy" in a.error[1]
+        assert "pip install petsc_gpufmt[cuda13]" in a.error[1] and "-device_enable none" in a.error[1]
