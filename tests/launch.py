@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from string import Template
+
+from petsc_config import find_petsc
 
 TIMEOUT_SECONDS = 120
 _CLEANUP_SECONDS = 5
@@ -30,13 +30,8 @@ class Finished:
 
 @cache
 def petsc_variables() -> dict[str, str]:
-    """The assignments in the petscvariables file of the PETSc that petsc4py uses."""
-    import petsc4py
-
-    config = petsc4py.get_config()
-    text = Path(config["PETSC_DIR"], config["PETSC_ARCH"], "lib/petsc/conf/petscvariables").read_text()
-    pairs = re.findall(r"^(\w+) *=[ \t]*(.*)$", text, re.MULTILINE)
-    return {name: Template(value).safe_substitute(config).strip() for name, value in pairs}
+    """The assignments in the petscvariables file of the PETSc at hand."""
+    return find_petsc().variables
 
 
 def run(command: list, *, ranks: int | None = None, cwd: Path | None = None, **environment: str) -> Finished:

@@ -1,17 +1,13 @@
-"""The C sources compile without warnings for every kind of PETSc build that the package takes or refuses at run time."""
+"""The C sources compile without warnings for every kind of PETSc build that the package takes or refuses."""
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from petsc_config import find_petsc
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-from petsc_config import find_petsc  # noqa: E402
-
 SOURCE_FOLDERS = (ROOT / "petsc_gpufmt" / "native", ROOT / "kernels" / "host")
 
 # what the petscconf.h of another configuration says: macros to remove, macros to add

@@ -1,15 +1,12 @@
 import os
-import sys
 from pathlib import Path
 
 import pytest
+from cases import RELEASE
+from petsc_config import find_petsc
+from programs import ProgramError, Programs, find_sources
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
-
-from cases import RELEASE  # noqa: E402
-from petsc_config import find_petsc  # noqa: E402
-from programs import ProgramError, Programs, find_sources  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,6 @@ from pathlib import Path
 import launch
 from petsc_config import Petsc
 
-# With more ranks than cores a waiting rank of MPICH must sleep: polling takes the core from the rank it waits for,
-# which makes some of these programs ten times slower.
-_SLEEP_WHILE_WAITING = {
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "64",
-}
-
 
 class ProgramError(RuntimeError):
     """PETSc's sources or a program cannot be used; the message says which and what to change."""
@@ -120,7 +113,6 @@ class Programs:
             cwd=folder,
             PETSC_OPTIONS=options,
             PYTHONPATH=self._python_path,
-            **_SLEEP_WHILE_WAITING,
         )
         return Run(finished, _read_events(log))
 

@@ -1,0 +1,44 @@
+# Every target sets up first; build/environment.sh, written by the set-up, holds PATH, PYTHONPATH and MPI settings.
+SHELL = /bin/bash
+SETUP = python3 tools/setup_environment.py
+IN_ENVIRONMENT = source build/environment.sh &&
+QUICK = not (gpu or mpi or petsc or slow)
+PYTEST_ARGS ?=
+BENCH_ARGS ?= mult
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo check test bench lint clean
+
+help:
+	@echo 'make setup   tools, PETSc and petsc4py (built from PyPI unless python3 has them), the library'
+	@echo 'make demo    the 3-D Bratu problem on two MPI ranks, pjds against aij'
+	@echo 'make check   lint and the quick tests, under a minute'
+	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
+	@echo 'make bench   times of MatMult as JSON; BENCH_ARGS goes to `python -m petsc_gpufmt bench`'
+	@echo 'make lint    ruff'
+	@echo 'make clean   removes build/ and what the build put among the sources; .venv stays'
+
+setup:
+	@$(SETUP)
+
+demo: setup
+	@$(IN_ENVIRONMENT) python examples/log_view_comparison.py
+
+check: lint
+	@$(IN_ENVIRONMENT) python -m pytest -q -m '$(QUICK)' $(PYTEST_ARGS)
+
+test:
+	@$(SETUP) --petsc-source
+	@$(IN_ENVIRONMENT) python -m pytest -m 'not gpu' $(PYTEST_ARGS)
+
+bench: setup
+	@$(IN_ENVIRONMENT) python -m petsc_gpufmt bench $(BENCH_ARGS)
+
+lint: setup
+	@$(IN_ENVIRONMENT) ruff check .
+	@$(IN_ENVIRONMENT) ruff format --check .
+
+clean:
+	rm -rf build dist *.egg-info petsc_gpufmt/native/*.so .pytest_cache .ruff_cache
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

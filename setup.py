@@ -1,0 +1,95 @@
+"""Compiles libpetscgpufmt.so against the PETSc at hand; all else about the package is in pyproject.toml."""
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from petsc_config import PetscNotUsableError, find_petsc  # noqa: E402
+
+LIBRARY = "petsc_gpufmt.native.libpetscgpufmt"
+SOURCE_FOLDERS = ("petsc_gpufmt/native", "kernels/host")
+
+
+def files(*patterns):
+    return sorted(str(path.relative_to(ROOT)) for f in SOURCE_FOLDERS for p in patterns for path in (ROOT / f).glob(p))
+
+
+def python_library():
+    """Path of the shared libpython of this interpreter, '' if it has none."""
+    folders = [sysconfig.get_config_var(name) for name in ("LIBDIR", "LIBPL")]
+    names = [sysconfig.get_config_var(name) for name in ("INSTSONAME", "LDLIBRARY")]
+    candidates = (Path(folder, name) for name in names if name and ".so" in name for folder in folders if folder)
+    return next((str(path) for path in candidates if path.is_file()), "")
+
+
+class BuildLibrary(build_ext):
+    """Builds a plain shared library with PETSc's compiler in place of a Python extension module."""
+
+    def get_ext_filename(self, fullname):
+        return os.path.join(*fullname.split(".")) + ".so"
+
+    def build_extension(self, ext):
+        try:
+            petsc = find_petsc()
+            output = self.get_ext_fullpath(ext.name)
+            command = self.command(ext, petsc, output)
+        except PetscNotUsableError as error:
+            sys.exit(f"error: {error}")
+        stamp = Path(self.build_temp, "libpetscgpufmt.key")
+        key = self.key(command, ext.sources + ext.depends + petsc.configuration_files)
+        if Path(output).exists() and stamp.exists() and stamp.read_text() == key:
+            return
+        for folder in (os.path.dirname(output), self.build_temp):
+            os.makedirs(folder, exist_ok=True)
+        print(shlex.join(command), flush=True)
+        if subprocess.run(command, cwd=ROOT).returncode != 0:
+            sys.exit(f"error: {ext.name} did not compile; the command and the compiler's messages are above")
+        os.replace(self.temporary(output), output)  # programs that run now keep the library they have opened
+        stamp.write_text(key)
+
+    @staticmethod
+    def command(ext, petsc, output):
+        library_directory = petsc.library_directory
+        return [
+            *petsc.compiler,
+            *("-std=gnu11", "-O3", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wno-unused-parameter"),
+            *(f"-I{folder}" for folder in SOURCE_FOLDERS),
+            *petsc.include_flags,
+            f'-DGPUFMT_PYTHON_LIBRARY="{python_library()}"',
+            f'-DGPUFMT_PYTHON_EXECUTABLE="{sys.executable}"',
+            *shlex.split(os.environ.get("CFLAGS", "")),
+            *ext.sources,
+            *("-o", BuildLibrary.temporary(output)),
+            *(f"-L{library_directory}", f"-Wl,-rpath,{library_directory}", "-lpetsc", "-lm", "-ldl", "-lpthread"),
+            # PetscFinalize closes what -dll_append opened, while finalizers and Python still point into it
+            "-Wl,-z,nodelete",
+        ]
+
+    @staticmethod
+    def temporary(output):
+        return os.path.abspath(output) + ".new"
+
+    @staticmethod
+    def key(command, inputs):
+        digest = hashlib.sha256(shlex.join(command).encode())
+        for path in inputs:
+            digest.update(Path(ROOT, path).read_bytes())
+        return digest.hexdigest()
+
+
+setup(
+    # here, as releases of setuptools before and after 77 want it written differently in pyproject.toml
+    license="BSD-2-Clause",
+    cmdclass={"build_ext": BuildLibrary},
+    ext_modules=[Extension(LIBRARY, sources=files("*.c"), depends=files("*.h", "*.def"))],
+)
