@@ -11,7 +11,7 @@
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
 set -uo pipefail
 
-declare -A LIMIT=([build]=180 [test]=240 [sanitize]=200 [mult]=240 [c]=90 [bratu]=200 [mpi]=240) # seconds
+declare -A LIMIT=([build]=180 [test]=400 [sanitize]=200 [mult]=240 [c]=90 [bratu]=200 [mpi]=240) # seconds
 STEPS=(build test sanitize mult c bratu mpi)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
@@ -23,7 +23,7 @@ results=$out/results.json
 export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONSAFEPATH=1 # the installed package is measured, not the source tree in the current folder
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
-export MPICC=${MPICC:-$(command -v mpicc)}
+export MPICC=${MPICC:-$(command -v mpicc)} MPIEXEC=${MPIEXEC:-$(command -v mpiexec)}
 cd "$root" || exit 2
 
 bench() {

@@ -198,6 +198,33 @@ def test_out_of_device_memory_is_one_clear_error_and_loses_nothing(petsc, pair):
     np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
 
 
+def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
+    import cupy
+
+    n, megabyte = 2_000_000, 1 << 20
+    rowptr, colidx = np.arange(n + 1), np.arange(n)
+    csr = (rowptr.astype(petsc.IntType), colidx.astype(petsc.IntType), np.full(n, 2.0))
+    A = petsc.Mat().createAIJ((n, n), csr=csr, comm=petsc.COMM_SELF)
+    A.convert("aijpjds")
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    A.scale(3.0)
+    cupy.get_default_memory_pool().free_all_blocks()
+    runtime = cupy.cuda.runtime
+    taken = runtime.malloc(runtime.memGetInfo()[0] - 8 * megabyte)  # the refresh needs 16 MB
+    try:
+        with pytest.raises(petsc.Error) as failure:
+            A.mult(x, z)
+        assert failure.value.ierr == 55  # PETSC_ERR_MEM
+    finally:
+        runtime.free(taken)
+    A.mult(x, z)
+    assert z.norm(petsc.NormType.INFINITY) == 6.0
+    for o in (A, x, z):
+        o.destroy()
+
+
 ENDINGS = {
     "leaked matrix": "",
     "leaked matrix, cupy first": "import cupy; keep = cupy.zeros(1000)",

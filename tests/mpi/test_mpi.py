@@ -22,6 +22,17 @@ def test_script(format_name, script, ranks):
     assert finished.status == 0, str(finished)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("ranks", "gpu_aware"), [(1, 1), (2, 1), (2, 0), (3, 1)])
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_script_on_a_device(format_name, script, ranks, gpu_aware):
+    """The scripts take their vectors from the matrices, so they live on the device where there is one."""
+    options = ["-format", format_name, "-use_gpu_aware_mpi", gpu_aware]
+    finished = launch.run([sys.executable, FOLDER / f"{script}.py", *options], ranks=ranks)
+    assert finished.status == 0, str(finished)
+
+
 def test_a_failed_assertion_on_one_rank_fails_the_run():
     """What the scripts rely on: mpiexec passes on the failure of a single rank."""
     program = "from petsc4py import PETSc; assert PETSc.COMM_WORLD.rank != 1, 'on purpose'"
