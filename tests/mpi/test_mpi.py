@@ -14,12 +14,17 @@ SCRIPTS = ["products", "changes", "matrix_types", "solvers"]
 pytestmark = pytest.mark.mpi
 
 
+def run_script(script, ranks, options):
+    command = [sys.executable, FOLDER / f"{script}.py", *options]
+    finished = launch.run(command, ranks=ranks, PYTHONSAFEPATH="")  # the scripts import from their own folder
+    assert finished.status == 0, str(finished)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_script(format_name, script, ranks):
-    finished = launch.run([sys.executable, FOLDER / f"{script}.py", "-format", format_name], ranks=ranks)
-    assert finished.status == 0, str(finished)
+    run_script(script, ranks, ["-format", format_name])
 
 
 @pytest.mark.gpu
@@ -28,9 +33,7 @@ def test_script(format_name, script, ranks):
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_script_on_a_device(format_name, script, ranks, gpu_aware):
     """The scripts take their vectors from the matrices, so they live on the device where there is one."""
-    options = ["-format", format_name, "-use_gpu_aware_mpi", gpu_aware]
-    finished = launch.run([sys.executable, FOLDER / f"{script}.py", *options], ranks=ranks)
-    assert finished.status == 0, str(finished)
+    run_script(script, ranks, ["-format", format_name, "-use_gpu_aware_mpi", gpu_aware])
 
 
 def test_a_failed_assertion_on_one_rank_fails_the_run():
