@@ -10,7 +10,7 @@
 enum {
   UPLOAD_THREADS = 8
 };
-static const size_t upload_piece = (size_t)1 << 20, upload_threshold = (size_t)1 << 24;
+static const size_t upload_piece = (size_t)1 << 21, upload_threshold = (size_t)1 << 24;
 
 static void *upload_pinned = NULL; /* 2 pieces a thread */
 
