@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BL
 }
 
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if
-// source is null. blockDim.y threads share a row: lanes write coalesced, and what they read of a row lies in few cache lines.
-template <int SLICE_HEIGHT, class Entry>
+// source is null. THREADS_PER_ROW threads share a row: lanes write coalesced, and what they read of a row lies in few cache lines.
+template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Entry>
 __device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
-  const offset_t slice    = (offset_t)blockIdx.x * blockDim.z + threadIdx.z;
+  const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
   const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
   offset_t       k = 0, k_end = 0;
 
@@ -116,19 +116,22 @@ __device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__
     k     = rowptr[row] + threadIdx.y;
     k_end = rowptr[row + 1];
   }
-  for (offset_t p = slice_offsets[slice] + threadIdx.y * SLICE_HEIGHT + threadIdx.x; p < slice_offsets[slice + 1]; p += SLICE_HEIGHT * blockDim.y, k += blockDim.y) stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
+  for (offset_t p = slice_offsets[slice] + threadIdx.y * SLICE_HEIGHT + threadIdx.x; p < slice_offsets[slice + 1]; p += SLICE_HEIGHT * THREADS_PER_ROW, k += THREADS_PER_ROW)
+    stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
 }
 
 // structure pass: columns into the slices
-template <int SLICE_HEIGHT>
-__global__ void pjds_fill_columns(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
+__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)
+  pjds_fill_columns(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
-  fill<SLICE_HEIGHT, index_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, -1);
+  fill<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK, index_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, -1);
 }
 
 // value pass: the refresh after a change of values
-template <int SLICE_HEIGHT>
-__global__ void pjds_fill_values(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
+__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)
+  pjds_fill_values(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
-  fill<SLICE_HEIGHT, scalar_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, 0);
+  fill<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK, scalar_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, 0);
 }

@@ -93,21 +93,10 @@ class Pjds(Format):
             return self._fill("pjds_fill_values", Slot.VALUES, self.val, source=self.source)
         if not self.nrows:
             return []
-        threads_per_row = self._threads_per_row()
-        slices_per_block = max(1, THREADS_PER_BLOCK // (self.slice_height * threads_per_row))
-        kernel = "pjds_spmv" if operation is Operation.MULT else "pjds_spmv_add"
-        function = self.backend.function("pjds", kernel, (self.slice_height, threads_per_row, slices_per_block))
-        nrows = self.backend.index.type(self.nrows)
-        vectors = (Slot.X, Slot.Z) if operation is Operation.MULT else (Slot.X, Slot.Y, Slot.Z)
-        arguments = (nrows, self.slice_offsets, self.col, self.val, self.row_perm, *vectors)
-        return [
-            Launch(
-                function,
-                (-(-self.nslices // slices_per_block), 1, 1),
-                (self.slice_height, threads_per_row, slices_per_block),
-                arguments,
-            )
-        ]
+        matrix = (self.col, self.val, self.row_perm)
+        if operation is Operation.MULT:
+            return [self._launch("pjds_spmv", self._threads_per_row(), *matrix, Slot.X, Slot.Z)]
+        return [self._launch("pjds_spmv_add", self._threads_per_row(), *matrix, Slot.X, Slot.Y, Slot.Z)]
 
     def _threads_per_row(self) -> int:
         """More than one where rows are too few to fill the device, and long enough for four entries a thread."""
@@ -124,21 +113,17 @@ class Pjds(Format):
         """The launch that copies CSR `entries` into `stored`, padding the rest."""
         if not self.nstored:
             return []
-        threads_per_row = (
-            2 if self.mean_width < 16 else 4
-        )  # measured on an H200: more of them thrash the first-level cache
+        threads_per_row = 2 if self.mean_width < 16 else 4  # on an H200, more thrash the first-level cache
+        return [self._launch(kernel, threads_per_row, self.rowptr, self.row_perm, source, entries, stored)]
+
+    def _launch(self, kernel: str, threads_per_row: int, *arguments: Any) -> Launch:
+        """A launch with one thread, or several, for each row; all kernels begin with nrows and slice_offsets."""
         slices_per_block = max(1, THREADS_PER_BLOCK // (self.slice_height * threads_per_row))
-        function = self.backend.function("pjds", kernel, (self.slice_height,))
+        block = (self.slice_height, threads_per_row, slices_per_block)
+        function = self.backend.function("pjds", kernel, block)
         nrows = self.backend.index.type(self.nrows)
-        arguments = (nrows, self.slice_offsets, self.rowptr, self.row_perm, source, entries, stored)
-        return [
-            Launch(
-                function,
-                (-(-self.nslices // slices_per_block), 1, 1),
-                (self.slice_height, threads_per_row, slices_per_block),
-                arguments,
-            )
-        ]
+        grid = (-(-self.nslices // slices_per_block), 1, 1)
+        return Launch(function, grid, block, (nrows, self.slice_offsets, *arguments))
 
     def stats(self) -> Stats:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
