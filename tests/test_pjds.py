@@ -264,7 +264,7 @@ def test_rows_are_padded_rightly_where_the_entries_end_at_the_largest_index(plac
     entries = np.zeros(last, dtype=np.int32)  # memory that is reserved only
     entries[-4:] = [6, 7, 8, 9]
     stored = np.full(3 * 8, -5, dtype=np.int32)
-    function = backend.function("pjds", "pjds_fill_columns", (8,))
+    function = backend.function("pjds", "pjds_fill_columns", (8, 1, 1))
     arguments = (np.int32(2), np.array([0, 24]), rowptr, None, None, entries, stored)
 
     backend.run([Launch(function, (1, 1, 1), (8, 1, 1), arguments)])
