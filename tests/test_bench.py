@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import json
 import shutil
@@ -237,6 +238,12 @@ def test_programs_that_fail_or_hang_are_reported():
         programs.run_program(["sleep", "60"], 0.2)
     with pytest.raises(BenchError, match="cannot be started"):
         programs.run_program(["/absent/program"], 20)
+
+
+def test_programs_do_not_see_what_a_library_has_put_into_the_environment():
+    """MPI does so when Python initialises it, and an mpiexec that sees it fails."""
+    ctypes.CDLL(None).setenv(b"GPUFMT_SET_BY_A_LIBRARY", b"1", 1)
+    assert "GPUFMT_SET_BY_A_LIBRARY" not in programs.run_program(["env"], 20)
 
 
 def golden_runs():

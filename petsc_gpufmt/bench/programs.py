@@ -64,6 +64,8 @@ def run_program(command: Sequence[str], seconds: float) -> str:
             text=True,
             errors="replace",
             start_new_session=True,
+            # without what the MPI of this process has put into its own environment: an mpiexec would take itself for a rank
+            env=dict(os.environ),
         )
     except OSError as e:
         raise BenchError(f"{line}: cannot be started: {e}") from e
