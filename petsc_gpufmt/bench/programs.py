@@ -64,7 +64,7 @@ def run_program(command: Sequence[str], seconds: float) -> str:
             text=True,
             errors="replace",
             start_new_session=True,
-            # without what the MPI of this process has put into its own environment: an mpiexec would take itself for a rank
+            # without what the MPI of this process has set by itself: an mpiexec would take itself for a rank
             env=dict(os.environ),
         )
     except OSError as e:

@@ -52,7 +52,8 @@ place), and to upload these.
 BRATU_TEXT = """\
 PETSc's SNES tutorial ex14, unmodified, `-ksp_type cg -pc_type jacobi`. SNESSolve and KSPSolve are from a run as users
 make it, the rest from one with `-log_view_gpu_time`, which waits for the device after each event. *plan* stores the
-matrix and *refresh* brings new values; both are part of MatMult. Copies and flops are those inside KSPSolve.
+pattern of a matrix: the first one starts Python and CuPy and is logged beside the solver's events, not inside them.
+*refresh* brings new values and is part of MatMult. Copies and flops are those inside KSPSolve.
 """
 
 REPRODUCE = """\
@@ -98,8 +99,8 @@ def target_row(target: Target, runs: Runs) -> Sequence[str]:
     return (
         target.what,
         reach,
-        number(measured.value),
-        number(measured.best_peer),
+        number(measured.value, digits=4),
+        number(measured.best_peer, digits=4),
         "yes" if measured.value <= target.limit else "no",
     )
 
