@@ -73,6 +73,12 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);
 
+/* mult.c */
+GPUFMT_HIDDEN PetscErrorCode MatMult_SeqAIJGpufmt(Mat, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
+
 /* view.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);
 

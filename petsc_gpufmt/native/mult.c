@@ -1,0 +1,154 @@
+/* The products of the sequential type: operands are taken where they are, and a plan is replayed there. */
+#include "gpufmt_impl.h"
+
+typedef struct {
+  Vec          vec;
+  PetscScalar *array;
+  PetscMemType memtype;
+  PetscInt     size;
+} Operand;
+
+/* array access in the place where the vector is; x and y are read, z is written, or both where z is y */
+static PetscErrorCode OperandGet(Operand *o, int slot, PetscBool read_write, PetscBool on_host)
+{
+  const PetscScalar *a = NULL;
+
+  PetscFunctionBegin;
+  if (on_host) {
+    o->memtype = PETSC_MEMTYPE_HOST;
+    if (slot != GPUFMT_SLOT_Z) {
+      PetscCall(VecGetArrayRead(o->vec, &a));
+      o->array = (PetscScalar *)a;
+    } else if (read_write) PetscCall(VecGetArray(o->vec, &o->array));
+    else PetscCall(VecGetArrayWrite(o->vec, &o->array));
+  } else {
+    if (slot != GPUFMT_SLOT_Z) {
+      PetscCall(VecGetArrayReadAndMemType(o->vec, &a, &o->memtype));
+      o->array = (PetscScalar *)a;
+    } else if (read_write) PetscCall(VecGetArrayAndMemType(o->vec, &o->array, &o->memtype));
+    else PetscCall(VecGetArrayWriteAndMemType(o->vec, &o->array, &o->memtype));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode OperandRestore(Operand *o, int slot, PetscBool read_write, PetscBool on_host)
+{
+  const PetscScalar *a = o->array;
+
+  PetscFunctionBegin;
+  if (on_host) {
+    if (slot != GPUFMT_SLOT_Z) PetscCall(VecRestoreArrayRead(o->vec, &a));
+    else if (read_write) PetscCall(VecRestoreArray(o->vec, &o->array));
+    else PetscCall(VecRestoreArrayWrite(o->vec, &o->array));
+  } else {
+    if (slot != GPUFMT_SLOT_Z) PetscCall(VecRestoreArrayReadAndMemType(o->vec, &a));
+    else if (read_write) PetscCall(VecRestoreArrayAndMemType(o->vec, &o->array));
+    else PetscCall(VecRestoreArrayWriteAndMemType(o->vec, &o->array));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
+static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
+{
+  GpufmtBlock *block   = (GpufmtBlock *)A->spptr;
+  int          backend = GPUFMT_BACKEND_HOST;
+  GpufmtStore *store;
+  void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+
+  PetscFunctionBegin;
+  for (int s = 0; s < 3; s++)
+    if (ops[s].vec && PetscMemTypeDevice(ops[s].memtype)) backend = GPUFMT_BACKEND_CUDA;
+  PetscCall(GpufmtBlockGetStore(A, block, backend, transposed, &store));
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  for (int s = 0; s < 3; s++) {
+    const size_t bytes = (size_t)ops[s].size * sizeof(PetscScalar);
+
+    if (!ops[s].vec) continue; /* no y, or y is z */
+    slots[s] = ops[s].array;
+    if (backend == GPUFMT_BACKEND_CUDA && PetscMemTypeHost(ops[s].memtype)) { /* vectors of both kinds: stage the host ones */
+      PetscCall(GpufmtDeviceReserve(bytes, &block->scratch[s], &block->scratch_bytes[s]));
+      if (s != GPUFMT_SLOT_Z || (add && !ops[GPUFMT_SLOT_Y].vec)) PetscCall(GpufmtDeviceUpload(block->scratch[s], ops[s].array, bytes, stream));
+      slots[s] = block->scratch[s];
+    }
+  }
+  if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
+  PetscCall(GpufmtReplay(&store->answer.plans[add ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_MULT], backend, slots, stream));
+  {
+    const PetscInt      *rowptr;
+    const PetscLogDouble removed = add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows; /* a row of k entries takes k - 1 additions */
+
+    PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+    if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
+    else PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
+  }
+  if (slots[GPUFMT_SLOT_Z] != ops[GPUFMT_SLOT_Z].array) PetscCall(GpufmtDeviceDownload(ops[GPUFMT_SLOT_Z].array, slots[GPUFMT_SLOT_Z], (size_t)ops[GPUFMT_SLOT_Z].size * sizeof(PetscScalar), stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The ghost vector of a parallel matrix belongs to PETSc and comes out on the host in some creation paths; an off-diagonal block
+   that meets it beside device vectors moves it to the device for good. */
+#if PetscDefined(HAVE_CUDA)
+static PetscErrorCode GhostToDevice(Vec ghost, Vec other, PetscBool keep)
+{
+  PetscBool on_host, on_device;
+  Vec       copy;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectTypeCompare((PetscObject)ghost, VECSEQ, &on_host));
+  if (!on_host) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscObjectTypeCompareAny((PetscObject)other, &on_device, VECSEQCUDA, VECMPICUDA, ""));
+  if (!on_device || other->boundtocpu) PetscFunctionReturn(PETSC_SUCCESS);
+  if (keep) {
+    PetscCall(VecDuplicate(ghost, &copy));
+    PetscCall(VecCopy(ghost, copy));
+  }
+  PetscCall(VecSetType(ghost, VECSEQCUDA));
+  if (keep) {
+    PetscCall(VecCopy(copy, ghost));
+    PetscCall(VecDestroy(&copy));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+#endif
+
+static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+{
+  const PetscBool add = (PetscBool)(y != NULL), in_place = (PetscBool)(y == z);
+  PetscBool       on_host = PETSC_TRUE;
+  Operand         ops[3]  = {{.vec = x, .size = x->map->n}, {.vec = in_place ? NULL : y, .size = z->map->n}, {.vec = z, .size = z->map->n}};
+  PetscErrorCode  ierr;
+
+  PetscFunctionBegin;
+#if PetscDefined(HAVE_CUDA)
+  on_host = (PetscBool)(A->boundtocpu || !GpufmtDeviceUsable());
+  if (!on_host && ((GpufmtBlock *)A->spptr)->offdiag) PetscCall(transposed ? GhostToDevice(z, x, add) : GhostToDevice(x, z, PETSC_TRUE));
+#endif
+  for (int s = 0; s < 3; s++)
+    if (ops[s].vec) PetscCall(OperandGet(&ops[s], s, (PetscBool)(add && in_place), on_host));
+  ierr = ProductRun(A, transposed, add, ops); /* a failure leaves the vectors usable */
+  for (int s = 2; s >= 0; s--)
+    if (ops[s].vec) PetscCall(OperandRestore(&ops[s], s, (PetscBool)(add && in_place), on_host));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatMult_SeqAIJGpufmt(Mat A, Vec x, Vec z)
+{
+  return Product(A, x, NULL, z, PETSC_FALSE);
+}
+
+PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
+{
+  return Product(A, x, y, z, PETSC_FALSE);
+}
+
+PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat A, Vec x, Vec z)
+{
+  return Product(A, x, NULL, z, PETSC_TRUE);
+}
+
+PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
+{
+  return Product(A, x, y, z, PETSC_TRUE);
+}
