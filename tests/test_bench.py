@@ -18,6 +18,7 @@ scipy_io = pytest.importorskip("scipy.io")
 from petsc_gpufmt.bench import log_view, matrices, mult, programs, results, storage, targets  # noqa: E402
 from petsc_gpufmt.bench.bratu import agreement, matmult_seconds, read_iterations  # noqa: E402
 from petsc_gpufmt.bench.contenders import format_contender, format_options  # noqa: E402
+from petsc_gpufmt.bench.environment import without_paths  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.places import host_place  # noqa: E402
 from petsc_gpufmt.bench.report import number  # noqa: E402
@@ -238,6 +239,11 @@ def test_programs_that_fail_or_hang_are_reported():
         programs.run_program(["sleep", "60"], 0.2)
     with pytest.raises(BenchError, match="cannot be started"):
         programs.run_program(["/absent/program"], 20)
+
+
+def test_configure_options_are_told_without_paths():
+    options = "--prefix=/opt/petsc --with-cuda=1 COPTFLAGS=-O3 --with-blas-lib=/usr/lib/libblas.so --with-fc=0"
+    assert without_paths(options) == "--with-cuda=1 COPTFLAGS=-O3 --with-fc=0"
 
 
 def test_programs_do_not_see_what_a_library_has_put_into_the_environment():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,11 @@ def gpu_environment() -> dict[str, Any]:
     }
 
 
+def without_paths(options: str) -> str:
+    """Configure options less those whose value is a path: where things lie on one machine tells others nothing."""
+    return re.sub(r"(?<!\S)--?[\w-]+=/\S*\s*", "", options).strip()
+
+
 def describe(commit: str | None = None) -> dict[str, Any]:
     """Versions, hardware, commit and date; the commit is `commit`, or PETSC_GPUFMT_COMMIT, or what git says."""
     from petsc4py import PETSc
@@ -76,6 +82,6 @@ def describe(commit: str | None = None) -> dict[str, Any]:
         "petsc4py": petsc4py.__version__,
         "petsc_scalar": numpy.dtype(PETSc.ScalarType).name,
         "petsc_index": numpy.dtype(PETSc.IntType).name,
-        "petsc_configure_options": petsc_variables().get("CONFIGURE_OPTIONS", "unknown"),
+        "petsc_configure_options": without_paths(petsc_variables().get("CONFIGURE_OPTIONS", "unknown")),
         **gpu_environment(),
     }
