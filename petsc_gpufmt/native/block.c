@@ -18,12 +18,10 @@ PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *format, GpufmtBlock **out)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* never NULL */
-const char *GpufmtBlockPrefix(Mat A, const GpufmtBlock *block)
+/* options prefix of the matrix that the user sees; may be NULL */
+static const char *Prefix(Mat A, const GpufmtBlock *block)
 {
-  const char *prefix = block->parent_prefix ? block->parent_prefix : ((PetscObject)A)->prefix;
-
-  return prefix ? prefix : "";
+  return block->parent_prefix ? block->parent_prefix : ((PetscObject)A)->prefix;
 }
 
 static PetscErrorCode StoreDrop(GpufmtStore *store)
@@ -80,7 +78,7 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   PetscCall(GpufmtPlannerGet(&planner));
   PetscCall(StoreDrop(store));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
-  PetscCall(GpufmtOptionsCollect(A, block, sizeof(options), options));
+  PetscCall(GpufmtOptionsCollect(block->format, ((PetscObject)A)->options, Prefix(A, block), sizeof(options), options));
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
   request.format       = block->format->name;
   request.options      = options;

@@ -45,7 +45,7 @@ PetscErrorCode GpufmtOptionsDeclare(const GpufmtFormat *format, PetscOptionItems
 }
 
 /* writes "name=value;..." for the options that the user set */
-PetscErrorCode GpufmtOptionsCollect(Mat A, const GpufmtBlock *block, size_t length, char text[])
+PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions database, const char prefix[], size_t length, char text[])
 {
   PetscFunctionBegin;
   text[0] = 0;
@@ -54,8 +54,8 @@ PetscErrorCode GpufmtOptionsCollect(Mat A, const GpufmtBlock *block, size_t leng
     PetscBool set;
     char      item[64];
 
-    if (strcmp(options[k].format, block->format->name)) continue;
-    PetscCall(PetscOptionsGetInt(((PetscObject)A)->options, GpufmtBlockPrefix(A, block), options[k].option, &value, &set));
+    if (strcmp(options[k].format, format->name)) continue;
+    PetscCall(PetscOptionsGetInt(database, prefix, options[k].option, &value, &set));
     if (!set) continue;
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s=%" PetscInt_FMT ";", options[k].name, value));
     PetscCall(PetscStrlcat(text, item, length));

@@ -36,12 +36,11 @@ typedef struct _GpufmtBlock {
 /* formats.c */
 GPUFMT_HIDDEN const GpufmtFormat *GpufmtFormatFind(const char type_name[]);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsDeclare(const GpufmtFormat *, PetscOptionItems);
-GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(Mat, const GpufmtBlock *, size_t, char[]);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(const GpufmtFormat *, PetscOptions, const char prefix[], size_t, char[]);
 
 /* block.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **);
-GPUFMT_HIDDEN const char    *GpufmtBlockPrefix(Mat, const GpufmtBlock *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockGetStore(Mat, GpufmtBlock *, int backend, PetscBool transposed, GpufmtStore **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
 
@@ -50,7 +49,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
 GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
 PETSC_EXTERN int             GpufmtSetPlanner(const GpufmtPlanner *);
-PETSC_EXTERN void            GpufmtForgetPlanner(void);
+GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
 
 /* python.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);

@@ -15,12 +15,10 @@ int GpufmtSetPlanner(const GpufmtPlanner *p)
   return GPUFMT_ABI_VERSION;
 }
 
-/* called when Python ends: it frees all its arrays, so nothing of a plan may be touched from now on */
-void GpufmtForgetPlanner(void)
+void GpufmtPlannerEnd(void)
 {
   planner_set  = PETSC_FALSE;
   python_ended = PETSC_TRUE;
-  (void)GpufmtBlocksForget(PETSC_FALSE);
 }
 
 PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **out)

@@ -1,4 +1,4 @@
-/* Registration: by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran. */
+/* Beginning and end: registration by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran; PETSc ends, or Python. */
 #include "gpufmt_impl.h"
 
 PetscLogEvent GPUFMT_Plan = 0, GPUFMT_Refresh = 0;
@@ -60,6 +60,13 @@ PetscErrorCode PetscGpuFmtInitialize(void)
 PETSC_EXTERN PetscErrorCode PetscDLLibraryRegister_petscgpufmt(void)
 {
   return PetscGpuFmtInitialize();
+}
+
+/* called when Python ends: it frees all its arrays, so nothing of a plan may be touched from now on */
+PETSC_EXTERN void GpufmtForgetPlanner(void)
+{
+  GpufmtPlannerEnd();
+  (void)GpufmtBlocksForget(PETSC_FALSE);
 }
 
 /* Fortran, with the usual name manglings */
