@@ -225,37 +225,6 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
         o.destroy()
 
 
-ENDINGS = {
-    "leaked matrix": "",
-    "leaked matrix, cupy first": "import cupy; keep = cupy.zeros(1000)",
-    "petsc ends first": "atexit.register(PETSc._finalize)",
-    "destroyed after the interpreter's exit handlers": "atexit.register(A.destroy)",
-}
-PROGRAM = """
-{before}
-import atexit, sys, petsc4py
-petsc4py.init(["-malloc_dump"])
-from petsc4py import PETSc
-import petsc_gpufmt
-A = PETSc.Mat().createAIJ((50, 50), nnz=1)
-for i in range(50): A.setValue(i, i, 2.0)
-A.assemble(); A.convert("pjds")
-x, z = A.createVecs(); x.set(1.0); A.mult(x, z)
-assert z.norm() == (50 * 4) ** 0.5 and z.getType() == "seqcuda"
-{after}
-"""
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_programs_end_quietly_in_every_order(ending):
-    statement = ENDINGS[ending]
-    before, after = (statement, "") if "cupy" in statement else ("", statement)
-    finished = launch.run([sys.executable, "-c", PROGRAM.format(before=before, after=after)])
-    assert finished.status == 0, str(finished)
-    for word in ("Error", "error", "Traceback", "Segmentation"):
-        assert word not in finished.output, str(finished)
-
-
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_steady_krylov_loop_copies_no_vectors(format_name, ranks):

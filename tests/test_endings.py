@@ -1,0 +1,66 @@
+"""Programs end quietly, whichever of Python, PETSc, CuPy and their matrices goes first."""
+
+import sys
+
+import launch
+import pytest
+
+PROGRAM = """
+{before}
+import atexit, sys, petsc4py
+petsc4py.init(["program", "-options_left", "no", *{options}])
+from petsc4py import PETSc
+import petsc_gpufmt
+A = PETSc.Mat().createAIJ((50, 50), nnz=1)
+for i in range(50): A.setValue(i, i, 2.0)
+A.assemble(); A.convert("pjds")
+x, z = A.createVecs(); x.set(1.0); A.mult(x, z)
+assert z.norm() == (50 * 4) ** 0.5
+assert z.getType() == "{vector_type}", z.getType()
+{after}
+"""
+# exit handlers run in reverse order: this one after that of the package
+LATE = "import atexit; late = []; atexit.register(lambda: late[0]{call}())"
+ENDINGS = {
+    "matrix leaked": ("", ""),
+    "PETSc ends first": ("", "atexit.register(PETSc._finalize)"),
+    "matrix destroyed by an exit handler": ("", "atexit.register(A.destroy)"),
+    "matrix destroyed after Python has let go": (LATE.format(call=".destroy"), "late.append(A)"),
+}
+
+
+def end(before, after, options, vector_type):
+    program = PROGRAM.format(before=before, after=after, options=options, vector_type=vector_type)
+    finished = launch.run([sys.executable, "-c", program])
+    assert finished.status == 0, str(finished)
+    assert not finished.output.strip(), str(finished)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_on_the_host(ending):
+    end(*ENDINGS[ending], ["-device_enable", "none"], "seq")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_on_a_device(ending):
+    end(*ENDINGS[ending], [], "seqcuda")
+
+
+@pytest.mark.gpu
+def test_on_a_device_with_memory_of_cupy_still_held():
+    end("import cupy; keep = cupy.zeros(1000)", "", [], "seqcuda")
+
+
+def test_a_product_after_python_has_let_go_is_an_error_and_no_crash():
+    after = """
+def multiply_late():
+    try:
+        A.mult(x, z)
+    except PETSc.Error as e:
+        assert e.ierr == 58, e  # PETSC_ERR_ORDER
+        return
+    raise AssertionError("no error")
+late.append(multiply_late)
+"""
+    end(LATE.format(call=""), after, ["-device_enable", "none"], "seq")
