@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import abi, native_library
+from petsc_gpufmt import native_library
 from petsc_gpufmt.compile import device_function
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.plan import Launch, Slot, argument_word
@@ -52,9 +52,11 @@ class Backend(ABC):
         """The array as a NumPy array."""
 
 
-def fill_slots(launch: Launch, slots: dict[Slot, Any] | None) -> list[int]:
-    """The argument words of a launch with its slots filled from arrays."""
-    return [argument_word((slots or {})[a] if isinstance(a, Slot) else a) for a in launch.arguments]
+def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    """The argument words of a launch, its slots filled from arrays, and the address of each: (nargs,) uint64 both."""
+    filled = ((slots or {})[a] if isinstance(a, Slot) else a for a in launch.arguments)
+    words = np.array([argument_word(a) for a in filled], dtype=np.uint64)
+    return words, words.ctypes.data + 8 * np.arange(words.size, dtype=np.uint64)
 
 
 class HostBackend(Backend):
@@ -71,21 +73,15 @@ class HostBackend(Backend):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         native_library.check_types(self.scalar, self.index)
         for launch in launches:
-            words = fill_slots(launch, slots)
-            struct = abi.LaunchStruct()
-            kept = abi.export_launch(launch, struct)
-            for i, word in enumerate(words):
-                struct.words[i] = word
-            HOST_FUNCTION(launch.function)(struct.grid, struct.block, struct.params)
-            del kept
+            words, params = argument_block(launch, slots)  # params point into words
+            grid, block = (np.array(shape, dtype=np.uint32).ctypes for shape in (launch.grid, launch.block))
+            HOST_FUNCTION(launch.function)(grid.data, block.data, params.ctypes.data)
 
     def to_host(self, array: Any) -> np.ndarray:
         return np.asarray(array)
 
 
-HOST_FUNCTION = ctypes.CFUNCTYPE(
-    None, ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_void_p)
-)
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class CudaBackend(Backend):
@@ -114,8 +110,7 @@ class CudaBackend(Backend):
         from cupy.cuda import driver
 
         for launch in launches:
-            words = np.array(fill_slots(launch, slots), dtype=np.uint64)
-            params = words.ctypes.data + 8 * np.arange(words.size, dtype=np.uint64)
+            words, params = argument_block(launch, slots)  # params point into words
             stream = self.xp.cuda.get_current_stream().ptr
             driver.launchKernel(
                 launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params.ctypes.data, 0

@@ -5,7 +5,7 @@
 
 /* one column of a group; the sums are separate variables because compilers keep those in registers, and an array not always */
 #define ADD_COLUMN(TERM) (s0 += TERM(0), s1 += TERM(1), s2 += TERM(2), s3 += TERM(3), s4 += TERM(4), s5 += TERM(5), s6 += TERM(6), s7 += TERM(7))
-#define ENTRY(i)           (val[p + i] * x[col[p + i]])
+#define ENTRY(i)            (val[p + i] * x[col[p + i]])
 #define ENTRY_OR_PADDING(i) (val[p + i] * (col[p + i] >= 0 ? x[col[p + i]] : 0))
 
 /* sum[i] = row i of one group times x; entry `begin` is the group's first, entry `last` the first of the slice's last column */

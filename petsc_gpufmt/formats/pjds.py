@@ -45,9 +45,15 @@ class Pjds(Format):
     default_options = {"slice_height": AUTOMATIC, "sigma_window": AUTOMATIC}
 
     def __init__(
-        self, csr: CsrPattern, backend: Backend, slice_height: int, sigma_window: int, row_perm: Any, slice_offsets: Any
+        self,
+        csr: CsrPattern,
+        backend: Backend,
+        slice_height: int,
+        sigma_window: int,
+        row_perm: Any,
+        slice_offsets: Any,
+        nonempty_rows: int,
     ):
-        xp = backend.xp
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
@@ -56,9 +62,9 @@ class Pjds(Format):
         self.nslices = int(slice_offsets.size) - 1
         self.nstored = int(slice_offsets[-1])
         self.mean_width = self.nstored / max(1, self.nslices * slice_height)
-        self.nonempty_rows = int((xp.diff(csr.rowptr) > 0).sum())
-        self.col = xp.empty(self.nstored, dtype=backend.index)
-        self.val = xp.empty(self.nstored, dtype=backend.scalar)
+        self.nonempty_rows = nonempty_rows
+        self.col = backend.xp.empty(self.nstored, dtype=backend.index)
+        self.val = backend.xp.empty(self.nstored, dtype=backend.scalar)
         backend.run(self._fill("pjds_fill_columns", csr.colidx, self.col, source=None))
 
     @classmethod
@@ -86,7 +92,7 @@ class Pjds(Format):
                 best = nstored, max(window, 1), perm, offsets
             if csr.nnz >= (1 - ACCEPTABLE_FILL_RATIO) * nstored or window >= csr.nrows:
                 break
-        return cls(csr, backend, height, *best[1:])
+        return cls(csr, backend, height, *best[1:], nonempty_rows=int((lengths > 0).sum()))
 
     def plan(self, operation: Operation) -> list[Launch]:
         if operation is Operation.REFRESH:

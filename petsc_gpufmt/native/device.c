@@ -15,7 +15,7 @@ static PetscBool DriverLoad(void)
 
   if (gpufmt_driver.tried) return gpufmt_driver.loaded;
   gpufmt_driver.tried = PETSC_TRUE;
-  handle       = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  handle              = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (!handle) return PETSC_FALSE;
   #define LOAD(field, symbol) \
     do { \

@@ -9,7 +9,6 @@ static PetscBool registered = PETSC_FALSE;
   static PetscErrorCode MatCreate_Seq_##name(Mat A) \
   { \
     PetscFunctionBegin; \
-    PetscCall(GpufmtCheckScalars(A, "seqaij" #name)); \
     PetscCall(MatSetType(A, MATSEQAIJ)); \
     PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(A, "seqaij" #name, MAT_INPLACE_MATRIX, &A)); \
     PetscFunctionReturn(PETSC_SUCCESS); \
@@ -17,7 +16,6 @@ static PetscBool registered = PETSC_FALSE;
   static PetscErrorCode MatCreate_MPI_##name(Mat A) \
   { \
     PetscFunctionBegin; \
-    PetscCall(GpufmtCheckScalars(A, "mpiaij" #name)); \
     PetscCall(MatSetType(A, MATMPIAIJ)); \
     PetscCall(MatConvert_MPIAIJ_MPIAIJGpufmt(A, "mpiaij" #name, MAT_INPLACE_MATRIX, &A)); \
     PetscFunctionReturn(PETSC_SUCCESS); \
