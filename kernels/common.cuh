@@ -11,3 +11,22 @@ __device__ __forceinline__ T load_once(const T *p)
 {
   return __ldcs(p);
 }
+
+// What the entries of a row are summed with. `column` is -1 in padding, where nothing may be read.
+struct VectorOperand { // the row of A x
+  const scalar_t *__restrict__ x;
+
+  __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t) const { sum += value * (column >= 0 ? __ldg(x + column) : scalar_t(0)); }
+};
+struct DiagonalOperand { // the diagonal entry of the row; other entries may be Inf or NaN
+  __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t row) const
+  {
+    if (column == row) sum += value;
+  }
+};
+
+// z[row] = alpha sum + beta y[row]; y is not read where beta is 0, and z may be y
+__device__ __forceinline__ void store_result(offset_t row, scalar_t sum, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  z[row] = beta == 0 ? alpha * sum : alpha * sum + beta * y[row];
+}

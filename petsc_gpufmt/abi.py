@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 BACKENDS = ("host", "cuda")
 
 
@@ -44,6 +44,9 @@ class RequestStruct(c.Structure):
         ("nnz", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("row_block", c.c_int64),
+        ("col_block", c.c_int64),
+        ("products", c.c_int64),
     ]
 
 
@@ -54,9 +57,11 @@ class AnswerStruct(c.Structure):
         ("nonempty_rows", c.c_int64),
         ("nstored", c.c_int64),
         ("bytes_held", c.c_int64),
+        ("replan_after", c.c_int64),
         ("error", c.c_int32),
         ("message", c.c_char * 1024),
         ("summary", c.c_char * 256),
+        ("detail", c.c_char * 4096),
     ]
 
 

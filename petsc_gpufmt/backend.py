@@ -25,11 +25,13 @@ class Backend(ABC):
     scalar, index : NumPy dtypes of values and indices
     resident_threads : threads that run at once, the size of a launch that fills the device
     simd_width : rows that run in lockstep: the threads of a warp; on the host, the values of a cache line
+    model : name of the GPU, such as "NVIDIA H200"; None where there is none
     """
 
     name: str
     xp: Any
     resident_threads: int
+    model: str | None = None
     simd_width: int = 32
 
     def __init__(self, scalar: Any, index: Any):
@@ -101,6 +103,7 @@ class CudaBackend(Backend):
         self.xp = cupy
         self.device = device
         properties = cupy.cuda.runtime.getDeviceProperties(device)
+        self.model = properties["name"].decode()
         self.resident_threads = properties["multiProcessorCount"] * properties["maxThreadsPerMultiProcessor"]
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:

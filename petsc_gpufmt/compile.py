@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def compile_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
 
 
 def device_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
-    """Options of NVRTC. The register limit is above what any kernel uses; with it ptxas does not spill to reach 32."""
+    """Options of NVRTC. The limit is for kernels whose launch bounds set none: ptxas does not spill to reach 32."""
     return (*compile_flags(scalar, index), "--maxrregcount=40")
 
 
@@ -50,13 +51,20 @@ def device_function(
     name = instance_name(kernel, template_arguments)
     directory = kernel_directory()
     module = cupy.RawModule(
-        code=(directory / f"{stem}.cu").read_text(),
+        code=f"{(directory / f'{stem}.cu').read_text()}\n// headers: {headers_digest(directory)}\n",
         options=(*device_flags(scalar, index), f"-I{directory}"),
         name_expressions=(name,),
     )
     function = module.get_function(name)
     LOADED_MODULES.append(module)
     return function.kernel.ptr
+
+
+@functools.cache
+def headers_digest(directory: Path) -> str:
+    """Changes with any header: what CuPy keeps on disk goes by the text of a kernel, not by what that includes."""
+    texts = b"".join(path.read_bytes() for path in sorted(directory.glob("*.cuh")))
+    return hashlib.sha256(texts).hexdigest()
 
 
 LOADED_MODULES: list[object] = []

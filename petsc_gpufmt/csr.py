@@ -18,6 +18,7 @@ class CsrPattern:
     colidx : (nnz,) integer array; columns of a row may come in any order and may repeat (repeated entries add up)
     source : (nnz,) integer array or None
         Where entry k finds its value in the array of values; None means at k.
+    row_block, col_block : block sizes that the application has set for rows and columns (MatSetBlockSizes), 1 if none
     """
 
     nrows: int
@@ -25,6 +26,8 @@ class CsrPattern:
     rowptr: Any
     colidx: Any
     source: Any = None
+    row_block: int = 1
+    col_block: int = 1
 
     @property
     def nnz(self) -> int:
@@ -55,4 +58,4 @@ class CsrPattern:
         if self.nnz:
             rowptr[1:] = xp.cumsum(xp.bincount(self.colidx, minlength=self.ncols))
         source = order if self.source is None else self.source[order]
-        return CsrPattern(self.ncols, self.nrows, rowptr, rows[order], source)
+        return CsrPattern(self.ncols, self.nrows, rowptr, rows[order], source, self.col_block, self.row_block)

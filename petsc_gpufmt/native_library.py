@@ -65,14 +65,14 @@ def check_types(scalar: np.dtype, index: np.dtype) -> None:
         )
 
 
-def option_table() -> dict[str, dict[str, int]]:
+def option_table() -> dict[str, dict[str, int | str]]:
     """Options of each format with their defaults, as the library announces them under -help."""
-    table: dict[str, dict[str, int]] = {}
+    table: dict[str, dict[str, int | str]] = {}
     library = load()
     library.GpufmtOptionTable.restype = ctypes.c_char_p
     for line in library.GpufmtOptionTable().decode().splitlines():
         format_name, option, default = line.split()
-        table.setdefault(format_name, {})[option] = int(default)
+        table.setdefault(format_name, {})[option] = int(default) if default.lstrip("-").isdigit() else default
     return table
 
 

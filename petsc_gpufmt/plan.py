@@ -19,11 +19,12 @@ class Slot(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What a format must offer a plan for."""
+    """What a format must offer a plan for: z = A x, z = y + A x, values into the format, z = diagonal of A."""
 
     MULT = 0
     MULTADD = 1
     REFRESH = 2
+    DIAGONAL = 3
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.formats.base import parse_options
 from petsc_gpufmt.plan import Operation
 from petsc_gpufmt.registry import find_format
+from petsc_gpufmt.stream import borrowed_stream
 
 _tokens = itertools.count(1)
 _owned: dict[int, list[Any]] = {}
@@ -68,6 +69,7 @@ def _plan(request: Any, answer: Any) -> None:
             if not _out_of_memory(e):
                 raise
             _free_pool()  # what CuPy keeps for later may be what is missing now
+            request.products = 0  # a second look takes more memory than the first, and is no reason to fail
             _answer(request, answer)
     except GpufmtError as e:
         _fail(request, answer, e.petsc_code, str(e))
@@ -100,7 +102,9 @@ def _answer(request: Any, answer: Any) -> None:
     options = parse_options(cls, request.options.decode())
     with _place(request) as backend:
         csr = _pattern(request, backend)
-        stored = cls.build(csr.transposed(backend.xp) if request.transposed else csr, backend, options)
+        if request.transposed:
+            csr = csr.transposed(backend.xp)
+        stored = cls.rebuild(csr, backend, options) if request.products else cls.build(csr, backend, options)
         kept: list[Any] = [stored]
         for operation in Operation:
             kept += abi.export_plan(stored.plan(operation), answer.plans[operation])
@@ -108,7 +112,9 @@ def _answer(request: Any, answer: Any) -> None:
     answer.nonempty_rows = stats.nonempty_rows
     answer.nstored = stats.nstored
     answer.bytes_held = stats.bytes_held
+    answer.replan_after = stored.replan_after
     answer.summary = stored.summary().encode()[:255]
+    answer.detail = stored.detail().encode()[:4095]
     answer.token = next(_tokens)
     _owned[answer.token] = kept
 
@@ -122,31 +128,22 @@ def _place(request: Any) -> Iterator[Backend]:
         return
     backend = CudaBackend(scalar, index, request.device)
     cuda = backend.xp.cuda
-    with cuda.Device(request.device), _stream(cuda, request.stream or 0, request.device):
+    with cuda.Device(request.device), borrowed_stream(cuda, request.stream or 0, request.device):
         yield backend
-
-
-class _PetscStream:
-    """A stream of PETSc in the form that CuPy adopts."""
-
-    def __init__(self, pointer: int):
-        self._pointer = pointer
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._pointer
-
-
-def _stream(cuda: Any, pointer: int, device: int) -> Any:
-    if hasattr(cuda.Stream, "from_external"):
-        return cuda.Stream.from_external(_PetscStream(pointer))
-    return cuda.ExternalStream(pointer, device)  # CuPy 13
 
 
 def _pattern(request: Any, backend: Backend) -> CsrPattern:
     """The pattern of a request on its backend. Formats keep the row pointer; columns are only read while building."""
     rowptr = _view(request.rowptr, request.nrows + 1, backend.index)
     colidx = _view(request.colidx, request.nnz, backend.index)
-    csr = CsrPattern(request.nrows, request.ncols, backend.adopt(rowptr, keep=True), backend.adopt(colidx))
+    csr = CsrPattern(
+        request.nrows,
+        request.ncols,
+        backend.adopt(rowptr, keep=True),
+        backend.adopt(colidx),
+        row_block=request.row_block,
+        col_block=request.col_block,
+    )
     csr.validate()
     return csr
 

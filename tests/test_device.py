@@ -230,3 +230,34 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
 def test_a_steady_krylov_loop_copies_no_vectors(format_name, ranks):
     finished = launch.run([sys.executable, FOLDER / "device" / "ksp_copies.py", "-format", format_name], ranks=ranks)
     assert finished.status == 0, str(finished)
+
+
+@pytest.mark.parametrize("kind", ["seqcuda", "seq"])
+def test_the_diagonal_is_that_of_aij_wherever_the_vector_lives(petsc, kind):
+    source = builders.from_row_lengths(np.random.default_rng(36).integers(0, 30, ROWS), ROWS, seed=37)
+    csr = (source.rowptr.astype(petsc.IntType), source.colidx.astype(petsc.IntType), source.values)
+    A = petsc.Mat().createAIJ((ROWS, ROWS), csr=csr, comm=petsc.COMM_SELF)
+    diagonal = vector(petsc, ROWS, "seq", 38)
+    A.getDiagonal(diagonal)
+    expected = diagonal.getArray().copy()
+    for name in FORMATS:
+        B = A.convert(name, petsc.Mat())
+        result = vector(petsc, ROWS, kind, 39)
+
+        B.getDiagonal(result)
+
+        assert result.getArray().tolist() == expected.tolist(), name
+        B.destroy()
+
+
+def test_a_diagonal_on_the_device_copies_nothing_once_the_values_are_there(petsc, pair):
+    A, _ = pair
+    square = A.transposeMatMult(A)
+    A.destroy()
+    row_sums(square)
+    result = vector(petsc, COLUMNS, "seqcuda", 40)
+    before = copied_bytes(petsc, "ctog"), copied_bytes(petsc, "gtoc")
+
+    square.getDiagonal(result)
+
+    assert (copied_bytes(petsc, "ctog"), copied_bytes(petsc, "gtoc")) == before

@@ -63,6 +63,12 @@ class Answered:
             HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)
 
 
+def dense(matrix):
+    entries = np.zeros((matrix.nrows, matrix.ncols))
+    np.add.at(entries, (matrix.rows, matrix.colidx), matrix.values)
+    return entries
+
+
 @pytest.mark.parametrize("transposed", [False, True], ids=["direct", "transposed"])
 @pytest.mark.parametrize("options", ["", "slice_height=8;sigma_window=-1;"])
 def test_the_plans_of_an_answer_compute_the_products(options, transposed):
@@ -78,6 +84,8 @@ def test_the_plans_of_an_answer_compute_the_products(options, transposed):
         assert_product(z, product_of, x)
         a.replay(Operation.MULTADD, x=x, y=y, z=z)
         assert_product(z, product_of, x, y)
+        a.replay(Operation.DIAGONAL, z=z)
+        assert z.tolist() == dense(matrix).diagonal().tolist()
 
 
 def test_the_plans_do_not_read_the_pattern_of_the_request_again():
@@ -97,7 +105,35 @@ def test_the_answer_tells_the_sizes_and_the_parameters():
         assert a.answer.nstored == 16 * 3000 + 200 - 16 + 8  # the last slice is padded from 8 rows to 16
         assert a.answer.nonempty_rows == 200
         assert a.answer.bytes_held > a.answer.nstored * (SCALAR.itemsize + INDEX.itemsize)
-        assert a.answer.summary == b"slice height 16, sigma window 200"
+        assert a.answer.summary == b"slice height 16, sigma window 200, full columns"
+
+
+def test_a_format_learns_the_block_sizes_of_the_matrix(monkeypatch):
+    calls = failing_build(monkeypatch)
+
+    with (
+        Answered(shape("banded"), row_block=2, col_block=5),
+        Answered(shape("banded"), row_block=2, col_block=5, transposed=True),
+    ):
+        assert [(csr.row_block, csr.col_block) for csr, *_ in calls] == [(2, 5), (5, 2)]
+
+
+def test_a_format_may_ask_to_be_built_again_and_says_more_in_its_detail(monkeypatch):
+    rebuilt = []
+
+    def rebuild(cls, *arguments):
+        rebuilt.append(arguments)
+        return cls.build(*arguments)
+
+    monkeypatch.setattr(Pjds, "rebuild", classmethod(rebuild))
+    monkeypatch.setattr(Pjds, "replan_after", 7)
+    monkeypatch.setattr(Pjds, "detail", lambda self: "two\nlines " + 5000 * "x")
+
+    with Answered(shape("banded")) as a:
+        assert a.answer.replan_after == 7 and not rebuilt
+        assert a.answer.detail.startswith(b"two\nlines x") and len(a.answer.detail) == 4095
+    with Answered(shape("banded"), products=7):
+        assert len(rebuilt) == 1
 
 
 def test_tokens_are_owned_until_they_are_given_back():
@@ -179,6 +215,16 @@ def test_a_build_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
 
     with Answered(shape("banded")) as a:
         assert a.error == (0, "") and a.answer.token and len(calls) == 2
+
+
+def test_a_second_look_that_runs_out_of_memory_is_done_without(monkeypatch):
+    def rebuild(cls, *arguments):
+        raise MemoryError("a second copy")
+
+    monkeypatch.setattr(Pjds, "rebuild", classmethod(rebuild))
+
+    with Answered(shape("banded"), products=50) as a:
+        assert a.error == (0, "") and a.answer.token
 
 
 def test_a_build_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):

@@ -19,3 +19,9 @@ typedef long long   offset_t; /* positions in stored arrays: padding may pass 2^
 #else
   #define VECTOR_CLONES
 #endif
+
+/* z[row] = alpha sum + beta y[row]; y is not read where beta is 0, and z may be y */
+static inline void store_result(offset_t row, scalar_t sum, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  z[row] = beta == 0 ? alpha * sum : alpha * sum + beta * y[row];
+}

@@ -42,16 +42,55 @@ class Format(ABC):
     name: ClassVar[str]
     """As in ``-mat_type <name>``, and the stem of all files of the format."""
 
-    default_options: ClassVar[dict[str, int]]
+    default_options: ClassVar[dict[str, int | str]]
+
+    replan_after: int = 0
+    """Products after which the planner is to call `rebuild` with the same pattern; 0: never."""
+
+    @classmethod
+    def accepted_options(cls) -> dict[str, int | str]:
+        """What `parse_options` takes, with defaults: `default_options`, and for a format that makes others, theirs."""
+        return cls.default_options
 
     @classmethod
     @abstractmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Format:
         """Store the pattern `csr`, whose arrays live on `backend`; `options` has all keys of `default_options`."""
 
-    @abstractmethod
+    @classmethod
+    def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Format:
+        """As `build`, for a pattern that has been multiplied `replan_after` times and so is worth more care."""
+        return cls.build(csr, backend, options)
+
     def plan(self, operation: Operation) -> list[Launch]:
         """Launches that carry out `operation`; empty where there is nothing to do."""
+        if operation is Operation.REFRESH:
+            return self.refresh()
+        if operation is Operation.DIAGONAL:
+            return self.diagonal()
+        return self.product(alpha=1.0, beta=1.0 if operation is Operation.MULTADD else 0.0)
+
+    @classmethod
+    def tuning_key(cls, csr: CsrPattern) -> str:
+        """Matrices of one key take the same options from `petsc_gpufmt.tuning`."""
+        return ""
+
+    @classmethod
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+        """Options worth trying for the key of `csr` in a search for the fastest; empty if there are none to choose."""
+        return []
+
+    @abstractmethod
+    def product(self, alpha: float, beta: float) -> list[Launch]:
+        """z = alpha A x + beta y, with z, x and y in their slots; y is not read if beta is 0, and z may be y."""
+
+    @abstractmethod
+    def diagonal(self) -> list[Launch]:
+        """z[i] = A[i, i] for all rows, 0 where there is no entry; repeated entries add up."""
+
+    @abstractmethod
+    def refresh(self) -> list[Launch]:
+        """The CSR values of slot VALUES into the format."""
 
     @abstractmethod
     def stats(self) -> Stats:
@@ -61,20 +100,32 @@ class Format(ABC):
     def summary(self) -> str:
         """The parameters in words, for MatView()."""
 
+    def detail(self) -> str:
+        """More lines for MatView() with ``ascii_info_detail``, without a newline at the end; may be empty."""
+        return ""
+
     @abstractmethod
     def reference(self, x: Any, y: Any = None) -> Any:
         """A x, or y + A x: slow and readable, over the stored arrays; NumPy in and out. The oracle of the tests."""
 
 
-def parse_options(cls: type[Format], text: str) -> dict[str, int]:
-    """Options from "name=value;...", with the defaults of `cls` for the others."""
+def parse_options(cls: type[Format], text: str) -> dict[str, Any]:
+    """Options from "name=value;...", the others by default. OptionError for what `cls` does not take."""
     options = dict(cls.default_options)
+    accepted = cls.accepted_options()
     for item in filter(None, text.split(";")):
         key, _, value = item.partition("=")
-        if key not in options:
-            raise OptionError(
-                f"-mat_{cls.name}_{key} is not an option: "
-                f"there are {', '.join(f'-mat_{cls.name}_{k}' for k in options)}"
-            )
-        options[key] = int(value)
+        if key not in accepted:
+            kin = [k for k in accepted if k.partition(".")[0] == key.partition(".")[0] and "." in key]
+            known = ", ".join(_flag(cls, k) for k in kin or cls.default_options)
+            raise OptionError(f"{_flag(cls, key)} is not an option: there are {known}")
+        try:
+            options[key] = type(accepted[key])(value)
+        except ValueError:
+            raise OptionError(f"{_flag(cls, key)} {value}: a whole number is needed") from None
     return options
+
+
+def _flag(cls: type[Format], key: str) -> str:
+    """As users write an option: -mat_pjds_sigma_window, for a key of `cls` or for "pjds.sigma_window"."""
+    return f"-mat_{key.replace('.', '_')}" if "." in key else f"-mat_{cls.name}_{key}"

@@ -70,7 +70,8 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   const PetscInt      *rowptr, *colidx;
   GpufmtRequest        request = {0};
   GpufmtAnswer        *answer  = &store->answer;
-  char                 options[512];
+  char                 options[2048];
+  PetscInt             row_block, col_block;
   int                  device = 0;
 
   PetscFunctionBegin;
@@ -79,6 +80,7 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   PetscCall(StoreDrop(store));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtOptionsCollect(block->format, ((PetscObject)A)->options, Prefix(A, block), sizeof(options), options));
+  PetscCall(MatGetBlockSizes(A, &row_block, &col_block));
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
   request.format       = block->format->name;
   request.options      = options;
@@ -92,12 +94,16 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   request.nnz          = rowptr[A->rmap->n];
   request.rowptr       = rowptr;
   request.colidx       = colidx;
+  request.row_block    = row_block;
+  request.col_block    = col_block;
+  request.products     = store->products;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
   planner->plan(&request, answer);
   PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
   PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
   PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", block->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
                       request.nnz, answer->nstored, answer->bytes_held));
+  if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", block->format->name, answer->detail));
   store->valid         = PETSC_TRUE;
   store->pattern_state = pattern;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -144,6 +150,12 @@ static PetscErrorCode StoreRefresh(Mat A, int backend, GpufmtStore *store)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* the planner wanted to see how often the matrix is multiplied before it decides for good */
+static PetscBool PlanIsDue(const GpufmtStore *store)
+{
+  return (PetscBool)(store->answer.replan_after && store->products >= store->answer.replan_after);
+}
+
 /* a store whose pattern and values are those of A */
 PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
 {
@@ -153,9 +165,12 @@ PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, Petsc
   PetscFunctionBegin;
   *out = store;
   PetscCall(PetscObjectStateGet((PetscObject)A, &value));
-  if (PetscLikely(store->fresh && store->value_state == value)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (PetscLikely(store->fresh && store->value_state == value && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
-  if (!store->valid || store->pattern_state != pattern) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
+  if (!store->valid || store->pattern_state != pattern) {
+    store->products = 0;
+    PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
+  } else if (PlanIsDue(store)) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   store->fresh = PETSC_FALSE;
   PetscCall(StoreRefresh(A, backend, store));
   PetscCall(PetscObjectStateGet((PetscObject)A, &store->value_state));

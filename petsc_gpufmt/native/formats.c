@@ -9,13 +9,17 @@ static const GpufmtFormat formats[] = {
 typedef struct {
   const char *format, *name, *option;
   PetscInt    default_value;
+  const char *default_word; /* NULL: the option is a whole number */
   const char *help;
 } GpufmtOption;
 
 static const GpufmtOption options[] = {
-#define GPUFMT_OPTION(format, name, default_value, help) {#format, #name, "-mat_" #format "_" #name, default_value, help},
+#define GPUFMT_OPTION(format, name, default_value, help) {#format, #name, "-mat_" #format "_" #name, default_value, NULL, help},
+#define GPUFMT_WORD(format, name, default_value, help)   {#format, #name, "-mat_" #format "_" #name, 0, #default_value, help},
 #include "formats.def"
 };
+
+#define WORD_LENGTH 64
 
 /* finds the format of a type name, sequential, parallel, root or alias; NULL: not one of ours */
 const GpufmtFormat *GpufmtFormatFind(const char type_name[])
@@ -28,7 +32,7 @@ const GpufmtFormat *GpufmtFormatFind(const char type_name[])
   return NULL;
 }
 
-/* shows the options under -help and checks that each is an integer; the values are read when a block is planned,
+/* shows the options under -help and checks that numbers are numbers; the values are read when a block is planned,
    because the blocks that GAMG makes never see MatSetFromOptions() */
 PetscErrorCode GpufmtOptionsDeclare(const GpufmtFormat *format, PetscOptionItems PetscOptionsObject)
 {
@@ -36,28 +40,39 @@ PetscErrorCode GpufmtOptionsDeclare(const GpufmtFormat *format, PetscOptionItems
   PetscOptionsHeadBegin(PetscOptionsObject, "Storage format options");
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
     PetscInt value = options[k].default_value;
+    char     word[WORD_LENGTH];
 
     if (strcmp(options[k].format, format->name)) continue;
-    PetscCall(PetscOptionsInt(options[k].option, options[k].help, "None", value, &value, NULL));
+    if (options[k].default_word) PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_word, word, sizeof(word), NULL));
+    else PetscCall(PetscOptionsInt(options[k].option, options[k].help, "None", value, &value, NULL));
   }
   PetscOptionsHeadEnd();
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* writes "name=value;..." for the options that the user set */
+/* writes "name=value;..." for the options that the user set. The type `gpufmt` may choose any format, so it also gets the options of the
+   others, as "format.name=value;". */
 PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions database, const char prefix[], size_t length, char text[])
 {
+  const PetscBool chooses = (PetscBool)!strcmp(format->name, "gpufmt");
+
   PetscFunctionBegin;
   text[0] = 0;
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
-    PetscInt  value;
-    PetscBool set;
-    char      item[64];
+    const PetscBool own = (PetscBool)!strcmp(options[k].format, format->name);
+    PetscInt        value;
+    PetscBool       set;
+    char            word[WORD_LENGTH], item[3 * WORD_LENGTH];
 
-    if (strcmp(options[k].format, format->name)) continue;
-    PetscCall(PetscOptionsGetInt(database, prefix, options[k].option, &value, &set));
+    if (!own && !chooses) continue;
+    if (options[k].default_word) PetscCall(PetscOptionsGetString(database, prefix, options[k].option, word, sizeof(word), &set));
+    else {
+      PetscCall(PetscOptionsGetInt(database, prefix, options[k].option, &value, &set));
+      if (set) PetscCall(PetscSNPrintf(word, sizeof(word), "%" PetscInt_FMT, value));
+    }
     if (!set) continue;
-    PetscCall(PetscSNPrintf(item, sizeof(item), "%s=%" PetscInt_FMT ";", options[k].name, value));
+    PetscCall(PetscSNPrintf(item, sizeof(item), "%s%s%s=%s;", own ? "" : options[k].format, own ? "" : ".", options[k].name, word));
+    PetscCheck(strlen(text) + strlen(item) < length, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE, "The options of matrix type %s take more than %zu characters: set fewer of them", format->name, length);
     PetscCall(PetscStrlcat(text, item, length));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -68,6 +83,7 @@ PETSC_EXTERN const char *GpufmtOptionTable(void)
 {
   return
 #define GPUFMT_OPTION(format, name, default_value, help) #format " " #name " " #default_value "\n"
+#define GPUFMT_WORD(format, name, default_value, help)   #format " " #name " " #default_value "\n"
 #include "formats.def"
     ;
 }

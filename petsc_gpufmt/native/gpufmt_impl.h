@@ -20,6 +20,7 @@ typedef struct {
   PetscBool        valid, fresh; /* plans exist; they hold values at all */
   GpufmtAnswer     answer;
   PetscObjectState pattern_state, value_state;
+  int64_t          products; /* since the pattern was first stored */
 } GpufmtStore;
 
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
@@ -77,6 +78,9 @@ GPUFMT_HIDDEN PetscErrorCode MatMult_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
+
+/* diagonal.c */
+GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
 /* view.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);

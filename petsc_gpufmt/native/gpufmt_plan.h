@@ -3,14 +3,15 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 1
+#define GPUFMT_ABI_VERSION 2
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern */
 enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_NUM_SLOTS };
 
-enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_NUM_PLANS };
+/* z = A x, z = y + A x, values into the format, z = diagonal of A */
+enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_NUM_PLANS };
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -32,22 +33,26 @@ typedef struct {
 
 typedef struct {
   const char *format;
-  const char *options; /* "name=value;..." of the options that were set */
+  const char *options; /* "name=value;..." of the options that were set; "format.name=value;" for those of another format */
   int32_t     backend, transposed;
   int32_t     device; /* CUDA device ordinal */
   int32_t     index_bytes, scalar_bytes;
   void       *stream;
   int64_t     nrows, ncols, nnz; /* of the CSR block, not of its transpose */
   const void *rowptr, *colidx;   /* host CSR pattern: [nrows + 1], [nnz] */
+  int64_t     row_block, col_block; /* block sizes that the application has set, 1: none */
+  int64_t     products;             /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
 } GpufmtRequest;
 
 typedef struct {
   int64_t    token; /* owner of all that the plans point to; 0: none */
   GpufmtPlan plans[GPUFMT_NUM_PLANS];
   int64_t    nonempty_rows, nstored, bytes_held;
-  int32_t    error; /* a PETSc error code, 0: success */
+  int64_t    replan_after; /* products after which to ask again with the same pattern; 0: never */
+  int32_t    error;        /* a PETSc error code, 0: success */
   char       message[1024];
   char       summary[256]; /* parameters in words, for MatView() */
+  char       detail[4096]; /* lines for MatView() with ascii_info_detail */
 } GpufmtAnswer;
 
 /* The planner: callbacks into Python. None of them raises; `plan` reports by answer->error. */

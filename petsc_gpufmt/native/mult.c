@@ -60,6 +60,7 @@ static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Ope
   for (int s = 0; s < 3; s++)
     if (ops[s].vec && PetscMemTypeDevice(ops[s].memtype)) backend = GPUFMT_BACKEND_CUDA;
   PetscCall(GpufmtBlockGetStore(A, block, backend, transposed, &store));
+  store->products++;
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   for (int s = 0; s < 3; s++) {
     const size_t bytes = (size_t)ops[s].size * sizeof(PetscScalar);

@@ -159,6 +159,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->multadd          = MatMultAdd_SeqAIJGpufmt;
   B->ops->multtranspose    = MatMultTranspose_SeqAIJGpufmt;
   B->ops->multtransposeadd = MatMultTransposeAdd_SeqAIJGpufmt;
+  B->ops->getdiagonal      = MatGetDiagonal_SeqAIJGpufmt;
   B->ops->destroy          = MatDestroy_SeqAIJGpufmt;
   B->ops->bindtocpu        = MatBindToCPU_SeqAIJGpufmt;
   B->ops->setfromoptions   = MatSetFromOptions_Gpufmt;
@@ -190,6 +191,7 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->multadd          = seq_parent.multadd;
   B->ops->multtranspose    = seq_parent.multtranspose;
   B->ops->multtransposeadd = seq_parent.multtransposeadd;
+  B->ops->getdiagonal      = seq_parent.getdiagonal;
   B->ops->destroy          = seq_parent.destroy;
   B->ops->bindtocpu        = seq_parent.bindtocpu;
   B->ops->setfromoptions   = seq_parent.setfromoptions;

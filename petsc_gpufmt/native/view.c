@@ -1,11 +1,24 @@
 /* One line about the stored format under MatView ::ascii_info and ::ascii_info_detail. */
 #include "gpufmt_impl.h"
 
+/* what rank 0 says about its part; each line is marked, so that it can be found and left out */
+static PetscErrorCode ViewLines(PetscViewer viewer, const char text[])
+{
+  PetscFunctionBegin;
+  while (*text) {
+    const size_t length = strcspn(text, "\n");
+
+    PetscCall(PetscViewerASCIIPrintf(viewer, "    storage: %.*s\n", (int)length, text));
+    text += length + (text[length] == '\n');
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* A is the matrix that the user sees; its blocks are `diag` and, in parallel, `offdiag` */
 PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewer)
 {
   const GpufmtFormat *format = ((GpufmtBlock *)A->spptr)->format;
-  const char         *summary = NULL;
+  const char         *summary = NULL, *detail = NULL;
   PetscLogDouble      sums[5] = {0}; /* nonzeros, stored, bytes, blocks stored on the host, on the device */
   PetscBool           ascii;
   PetscViewerFormat   viewer_format;
@@ -28,7 +41,10 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
 
         if (!store->valid) continue;
         PetscCall(MatGetInfo(blocks[k], MAT_LOCAL, &info));
-        if (!summary) summary = store->answer.summary;
+        if (!summary) {
+          summary = store->answer.summary;
+          detail  = store->answer.detail;
+        }
         if (!counted) {
           sums[0] += info.nz_used;
           sums[1] += (PetscLogDouble)store->answer.nstored;
@@ -43,5 +59,6 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
   else
     PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s on %s, %s, nonzeros=%.0f, stored=%.0f, fill ratio=%.4f, %.3f MB\n", format->name, sums[4] > 0 ? (sums[3] > 0 ? "device and host" : "device") : "host", summary ? summary : "empty on rank 0", sums[0],
                                      sums[1], sums[1] > 0 ? 1 - sums[0] / sums[1] : 0.0, sums[2] / 1e6));
+  if (viewer_format == PETSC_VIEWER_ASCII_INFO_DETAIL && detail) PetscCall(ViewLines(viewer, detail));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,0 +1,32 @@
+/* The diagonal, on the device where the vector is there. */
+#include "gpufmt_impl.h"
+
+PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
+{
+  GpufmtBlock   *block = (GpufmtBlock *)A->spptr;
+  GpufmtStore   *store;
+  struct _MatOps parent;
+  void          *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  PetscScalar   *array;
+  PetscMemType   memtype   = PETSC_MEMTYPE_HOST;
+  PetscBool      on_device = PETSC_FALSE;
+  PetscErrorCode ierr      = PETSC_SUCCESS;
+
+  PetscFunctionBegin;
+#if PetscDefined(HAVE_CUDA)
+  if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable()) PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
+#endif
+  if (!on_device) {
+    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
+    PetscCall((*parent.getdiagonal)(A, v));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtBlockGetStore(A, block, GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(VecGetArrayWriteAndMemType(v, &array, &memtype));
+  slots[GPUFMT_SLOT_Z] = array;
+  ierr                 = GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_DIAGONAL], GPUFMT_BACKEND_CUDA, slots, stream); /* a failure leaves the vector usable */
+  PetscCall(VecRestoreArrayWriteAndMemType(v, &array));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
