@@ -1,63 +1,98 @@
 // Kernels of pJDS (formats/pjds.py). Kreutzer et al. 2012, section II-A, listing 2.
 //
 // Arrays
-//   slice_offsets [nslices + 1]  slice s occupies entries slice_offsets[s] .. slice_offsets[s + 1] of col and val,
-//                                column by column: entry j of its lane i at slice_offsets[s] + j * SLICE_HEIGHT + i
-//   col [nstored]                column of each entry, -1 in padding: x is not read there, so Inf and NaN in x stay where they belong
+//   slice_offsets [nslices + 1]  slice s occupies stored entries slice_offsets[s] .. slice_offsets[s + 1], column by column: entry j of
+//                                its lane i at slice_offsets[s] + j * SLICE_HEIGHT + i
+//   col, col_offset, col_base, wide_offset   columns of the stored entries as in columns.cuh, -1 in padding: x is not read there, so Inf
+//                                and NaN in x stay where they belong
+//   row_pattern, pattern_deltas, pattern_stride   or, with INDEX_PATTERN, columns as in row_patterns.cuh, row_pattern in the sorted order
 //   val [nstored]                value of each entry, 0 in padding
 //   row_perm [nrows]             row_perm[sorted position] = row; null if rows keep their order
 //
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
-#include "common.cuh"
+// BATCH: entries that a thread loads before it uses the first.
+#include "columns.cuh"
+#include "row_patterns.cuh"
 
-// Sum of one row's products over every THREADS_PER_ROW-th entry. Four entries are loaded before the first is used, the rest in one
-// predicated batch: a row of seven takes two waits for memory, not four, and the kernel keeps to 32 registers.
-template <int SLICE_HEIGHT, int THREADS_PER_ROW>
-__device__ __forceinline__ scalar_t partial_product(offset_t begin, offset_t end, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x)
+constexpr int INDEX_PATTERN = 3; // after the modes of columns.cuh
+
+// Blocks of a multiprocessor that have registers at once. A large batch needs more than the 32 of 2048 threads if all of
+// its loads are to be on their way before the first is used; the threads of short rows, which load a few entries and end, gain more
+// from their number.
+__device__ constexpr int resident_blocks(int batch, int threads)
 {
-  constexpr int BATCH = 4, STRIDE = SLICE_HEIGHT * THREADS_PER_ROW;
-  const int     width = (int)((end - begin) / SLICE_HEIGHT);
-  const int     count = (width - (int)threadIdx.y + THREADS_PER_ROW - 1) / THREADS_PER_ROW;
-  scalar_t      sum   = 0;
-  int           j     = 0;
+  return (batch > 4 ? 1024 : 2048) / threads;
+}
 
-  col += begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
-  val += begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
-  for (; j + BATCH <= count; j += BATCH) {
-    index_t  c[BATCH];
-    scalar_t v[BATCH];
+// Sum of `count` entries of one row, every STRIDE-th from *val on: whole batches, then the rest in one predicated batch, so that a row
+// of no more entries than a batch waits for memory once.
+template <int STRIDE, int BATCH, class Cursor, class Operand>
+__device__ __forceinline__ scalar_t partial_sum(int count, Cursor columns, const scalar_t *__restrict__ val, index_t row, const Operand operand)
+{
+  scalar_t sum = 0;
+
+#pragma unroll 1
+  for (; count >= BATCH; count -= BATCH) {
+    typename Cursor::Raw c[BATCH];
+    scalar_t             v[BATCH];
 
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
-      c[k] = load_once(col + (offset_t)(j + k) * STRIDE);
-      v[k] = load_once(val + (offset_t)(j + k) * STRIDE);
+      c[k] = columns.load(k);
+      v[k] = load_once(val + k * STRIDE);
     }
 #pragma unroll
-    for (int k = 0; k < BATCH; k++) sum += v[k] * (c[k] >= 0 ? __ldg(x + c[k]) : scalar_t(0));
+    for (int k = 0; k < BATCH; k++) operand.add(sum, v[k], columns.column(c[k]), row);
+    columns.advance(BATCH);
+    val += BATCH * STRIDE;
   }
-  if (j < count) {
-    index_t  c[BATCH - 1];
-    scalar_t v[BATCH - 1];
+  if (count > 0) {
+    typename Cursor::Raw c[BATCH - 1];
+    scalar_t             v[BATCH - 1];
 
 #pragma unroll
     for (int k = 0; k < BATCH - 1; k++) {
-      c[k] = j + k < count ? load_once(col + (offset_t)(j + k) * STRIDE) : index_t(-1);
-      v[k] = j + k < count ? load_once(val + (offset_t)(j + k) * STRIDE) : scalar_t(0);
+      c[k] = k < count ? columns.load(k) : columns.padding();
+      v[k] = k < count ? load_once(val + k * STRIDE) : scalar_t(0);
     }
 #pragma unroll
-    for (int k = 0; k < BATCH - 1; k++) sum += v[k] * (c[k] >= 0 ? __ldg(x + c[k]) : scalar_t(0));
+    for (int k = 0; k < BATCH - 1; k++) operand.add(sum, v[k], columns.column(c[k]), row);
   }
   return sum;
 }
 
-// The row's sum in the threads with threadIdx.y == 0. Bytes a row of k entries: k (sizeof(index_t) + sizeof(scalar_t)) + 2 sizeof(scalar_t)
-// + 8 / SLICE_HEIGHT, + sizeof(index_t) where rows are sorted. Deterministic: a fixed tree of sums, no atomics.
-template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__device__ __forceinline__ scalar_t row_product(index_t nrows, offset_t slice, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x)
+// One row for each lane of each slice. Bytes a row of k entries: k sizeof(scalar_t) + 2 sizeof(scalar_t) + 8 / SLICE_HEIGHT and its
+// columns, + sizeof(index_t) where rows are sorted. Deterministic: a fixed tree of sums, the same in all index modes; no atomics.
+template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Operand>
+__device__ __forceinline__ void product(index_t nrows, const offset_t *__restrict__ slice_offsets, const StoredColumns &columns, const RowPatterns &patterns, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  scalar_t sum = 0;
+  constexpr int  STRIDE   = SLICE_HEIGHT * THREADS_PER_ROW;
+  const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
+  const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
+  const bool     has_row  = position < nrows;
+  offset_t       begin = 0, end = 0;
+  index_t        row = (index_t)position;
+  scalar_t       sum = 0;
 
-  if (slice * SLICE_HEIGHT < nrows) sum = partial_product<SLICE_HEIGHT, THREADS_PER_ROW>(slice_offsets[slice], slice_offsets[slice + 1], col, val, x);
+  // lanes beyond the last row read padding, where there is any to read
+  if (INDEX_MODE == INDEX_PATTERN ? has_row : slice * SLICE_HEIGHT < nrows) {
+    begin = slice_offsets[slice];
+    end   = slice_offsets[slice + 1];
+    if (row_perm && has_row) row = row_perm[position];
+    const int      width = (int)((unsigned long long)(end - begin) / SLICE_HEIGHT);
+    const int      count = (width - (int)threadIdx.y + THREADS_PER_ROW - 1) / THREADS_PER_ROW;
+    const offset_t first = begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
+
+    if constexpr (INDEX_MODE == INDEX_PATTERN) sum = partial_sum<STRIDE, BATCH>(count, PatternCursor<THREADS_PER_ROW>(patterns, position, threadIdx.y, row), val + first, row, operand);
+    else {
+      const offset_t wide = INDEX_MODE == INDEX_MIXED ? columns.wide_offset[slice] : begin;
+
+      if (INDEX_MODE == INDEX_FULL || (INDEX_MODE == INDEX_MIXED && wide >= 0))
+        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_FULL, SLICE_HEIGHT, THREADS_PER_ROW>(columns.col, wide - begin + first), val + first, row, operand);
+      else
+        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_SHORT, SLICE_HEIGHT, THREADS_PER_ROW>(columns.col_offset, columns.col_base, first), val + first, row, operand);
+    }
+  }
   if constexpr (THREADS_PER_ROW > 1) {
     __shared__ scalar_t partial[SLICES_PER_BLOCK][THREADS_PER_ROW][SLICE_HEIGHT];
 
@@ -68,42 +103,71 @@ __device__ __forceinline__ scalar_t row_product(index_t nrows, offset_t slice, c
     }
     sum = partial[threadIdx.z][threadIdx.y][threadIdx.x];
   }
-  return sum;
-}
-
-// z = A x
-template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)
-  pjds_spmv(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const scalar_t *__restrict__ x, scalar_t *__restrict__ z)
-{
-  const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
-  const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
-  const scalar_t sum      = row_product<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice, slice_offsets, col, val, x);
-
-  if (threadIdx.y == 0 && position < nrows) z[row_perm ? row_perm[position] : position] = sum;
-}
-
-// z = y + A x; z may be y
-template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)
-  pjds_spmv_add(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const scalar_t *__restrict__ x, const scalar_t *y, scalar_t *z)
-{
-  const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
-  const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
-  const scalar_t sum      = row_product<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice, slice_offsets, col, val, x);
-
   // an empty slice has nothing to add: most slices of an off-diagonal block are empty, and z is y there
-  if (threadIdx.y == 0 && position < nrows && (y != z || slice_offsets[slice] != slice_offsets[slice + 1])) {
-    const offset_t row = row_perm ? row_perm[position] : position;
+  if (threadIdx.y == 0 && has_row && (begin != end || y != z || beta != 1)) store_result(row, sum, alpha, beta, y, z);
+}
 
-    z[row] = y[row] + sum;
+// z = alpha A x + beta y; y is not read if beta is 0, and z may be y
+template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
+__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK, resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
+  pjds_spmv(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const unsigned char *__restrict__ row_pattern, const index_t *__restrict__ pattern_deltas, index_t pattern_stride, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, {col, col_offset, col_base, wide_offset}, {row_pattern, pattern_deltas, pattern_stride}, val, row_perm, VectorOperand{x}, alpha, beta, y, z);
+}
+
+// z[row] = A[row, row]
+template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
+__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK, resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
+  pjds_diagonal(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const unsigned char *__restrict__ row_pattern, const index_t *__restrict__ pattern_deltas, index_t pattern_stride, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, scalar_t *z)
+{
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, {col, col_offset, col_base, wide_offset}, {row_pattern, pattern_deltas, pattern_stride}, val, row_perm, DiagonalOperand{}, 1, 0, nullptr, z);
+}
+
+// structure pass: slice_sizes [nslices], the entries of each slice padded to its longest row; sums [3], all 0 before: entries of all
+// slices, rows with an entry, entries of the longest row. Threads: blockDim = (lanes of a slice, slices), with at most 32 lanes a slice
+// and 32 | blockDim.x blockDim.y; blocks take slices in turn, so that few meet at the sums.
+__global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t height, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, offset_t *sums, offset_t *__restrict__ slice_sizes)
+{
+  const offset_t nslices = ((offset_t)nrows + height - 1) / height;
+  offset_t       nstored = 0, longest = 0, nonempty = 0;
+
+  for (offset_t first = (offset_t)blockIdx.x * blockDim.y; first < nslices; first += (offset_t)gridDim.x * blockDim.y) {
+    const offset_t slice = first + threadIdx.y;
+    index_t        width = 0;
+
+    for (index_t lane = threadIdx.x; slice < nslices && lane < height; lane += blockDim.x) {
+      const offset_t position = slice * height + lane;
+
+      if (position >= nrows) break;
+      const offset_t row    = row_perm ? row_perm[position] : position;
+      const index_t  length = rowptr[row + 1] - rowptr[row];
+
+      nonempty += length > 0;
+      width = max(width, length);
+    }
+    for (int distance = blockDim.x / 2; distance > 0; distance /= 2) width = max(width, __shfl_xor_sync(~0u, width, distance));
+    if (threadIdx.x == 0 && slice < nslices) {
+      slice_sizes[slice] = (offset_t)width * height;
+      nstored += (offset_t)width * height;
+    }
+    longest = max(longest, (offset_t)width);
+  }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    nstored += __shfl_xor_sync(~0u, nstored, distance);
+    nonempty += __shfl_xor_sync(~0u, nonempty, distance);
+    longest = max(longest, __shfl_xor_sync(~0u, longest, distance));
+  }
+  if ((threadIdx.y * blockDim.x + threadIdx.x) % 32 == 0) {
+    atomicAdd((unsigned long long *)sums, (unsigned long long)nstored);
+    atomicAdd((unsigned long long *)(sums + 1), (unsigned long long)nonempty);
+    atomicMax(sums + 2, longest);
   }
 }
 
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if
-// source is null. THREADS_PER_ROW threads share a row: lanes write coalesced, and what they read of a row lies in few cache lines.
+// source is null. THREADS_PER_ROW threads share a row: lanes write coalesced, and what they read of a short row lies in few cache lines.
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Entry>
-__device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill_from_short_rows(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
   const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
@@ -118,6 +182,58 @@ __device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__
   }
   for (offset_t p = slice_offsets[slice] + threadIdx.y * SLICE_HEIGHT + threadIdx.x; p < slice_offsets[slice + 1]; p += SLICE_HEIGHT * THREADS_PER_ROW, k += THREADS_PER_ROW)
     stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
+}
+
+// As fill_from_short_rows(), for long ones and with a block for each slice: a warp reads neighbouring entries of a row, and shared memory
+// turns a tile of them.
+template <int SLICE_HEIGHT, int THREADS_PER_ROW, class Entry>
+__device__ __forceinline__ void fill_from_long_rows(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+{
+  constexpr int      TILE = 32, ROWS = SLICE_HEIGHT * THREADS_PER_ROW / TILE; // entries of a tile, and rows that are read at once
+  __shared__ Entry   tile[TILE][SLICE_HEIGHT + 1];
+  __shared__ index_t row_begin[SLICE_HEIGHT], row_length[SLICE_HEIGHT];
+  const offset_t     slice = blockIdx.x, begin = slice_offsets[slice], end = slice_offsets[slice + 1];
+  const int          thread = threadIdx.y * SLICE_HEIGHT + threadIdx.x, entry = thread % TILE;
+
+  if (threadIdx.y == 0) {
+    const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
+    const offset_t row      = position < nrows && row_perm ? row_perm[position] : position;
+
+    row_begin[threadIdx.x]  = position < nrows ? rowptr[row] : 0;
+    row_length[threadIdx.x] = position < nrows ? rowptr[row + 1] - rowptr[row] : 0;
+  }
+  __syncthreads();
+  for (offset_t first = 0; begin + first * SLICE_HEIGHT < end; first += TILE) {
+    Entry read[SLICE_HEIGHT / ROWS];
+
+#pragma unroll
+    for (int i = 0; i < SLICE_HEIGHT / ROWS; i++) {
+      const int      row = thread / TILE + i * ROWS;
+      const offset_t k   = row_begin[row] + first + entry;
+
+      read[i] = first + entry < row_length[row] ? entries[source ? source[k] : k] : padding;
+    }
+#pragma unroll
+    for (int i = 0; i < SLICE_HEIGHT / ROWS; i++) tile[entry][thread / TILE + i * ROWS] = read[i];
+    __syncthreads();
+#pragma unroll
+    for (int j = threadIdx.y; j < TILE; j += THREADS_PER_ROW) {
+      const offset_t p = begin + (first + j) * SLICE_HEIGHT + threadIdx.x;
+
+      if (p < end) stored[p] = tile[j][threadIdx.x];
+    }
+    __syncthreads();
+  }
+}
+
+// two threads a row are enough for short ones
+template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Entry>
+__device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+{
+  if constexpr (THREADS_PER_ROW > 2) {
+    static_assert(SLICES_PER_BLOCK == 1, "the threads of a block wait for each other");
+    fill_from_long_rows<SLICE_HEIGHT, THREADS_PER_ROW>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, padding);
+  } else fill_from_short_rows<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, padding);
 }
 
 // structure pass: columns into the slices

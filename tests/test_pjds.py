@@ -1,27 +1,52 @@
 """pJDS: layout, padding against the figures of Kreutzer et al. 2012, choice of the window, launches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from builders import SHAPES, CsrMatrix, banded, from_row_lengths, shape, uniform
+from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, option_id
-from stored_matrix import StoredMatrix
+from stored_matrix import StoredMatrix, assert_same_bits
 
 from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.errors import IndexOverflowError, OptionError
+from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats import columns, pjds
 from petsc_gpufmt.formats.pjds import (
     ACCEPTABLE_FILL_RATIO,
     ALL_ROWS,
     AUTOMATIC,
+    DICTIONARY,
+    FULL,
+    LARGE_BATCH,
+    SHORT,
     SLICE_HEIGHTS,
+    SMALL_BATCH,
     Pjds,
-    slice_offsets,
+    check_options,
+    cut,
+    slices_of_rows,
     sort_rows,
 )
+from petsc_gpufmt.formats.row_patterns import RowPatterns
 from petsc_gpufmt.plan import Launch, Operation
 
 MANY_THREADS = 1 << 20
+
+
+WITH_DICTIONARY = {"1x1", "all_empty", "banded", "dense", "stencil"}
+"""Shapes of few different rows."""
+
+
+def make_backend(place, request):
+    if place == "host":
+        return HostBackend(*native_library.petsc_types())
+    if place == "cuda":
+        return CudaBackend(np.float64, np.int32, device=0)
+    resident_threads = MANY_THREADS if place.endswith("many threads") else 0
+    return EmulatedBackend(np.float64, np.int32, request.getfixturevalue("emulation_folder"), resident_threads)
 
 
 @pytest.fixture
@@ -29,14 +54,26 @@ def backend():
     return HostBackend(*native_library.petsc_types())
 
 
+def row_pointer(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def sorted_rows(lengths, window, backend):
+    return sort_rows(row_pointer(lengths), window, backend)
+
+
+def padded_slices(lengths, height, window, backend):
+    """Slices of rows of these lengths, without storing them."""
+    rowptr = row_pointer(lengths)
+    return slices_of_rows(rowptr, sort_rows(rowptr, window, backend), window, height, backend)
+
+
 def padded_entries(lengths, height, window, backend):
-    """nstored of rows of these lengths, without storing them."""
-    perm = sort_rows(lengths, window, backend)
-    return int(slice_offsets(lengths, perm, height, np)[-1])
+    return padded_slices(lengths, height, window, backend).nstored
 
 
 @pytest.mark.parametrize("options", ALL_OPTION_SETS["pjds"], ids=option_id)
-@pytest.mark.parametrize("shape_name", SHAPES)
+@EVERY_SHAPE_MOST_SLOW
 def test_layout(backend, shape_name, options):
     matrix = shape(shape_name)
     stored = StoredMatrix(matrix, Pjds, backend, options).format
@@ -54,7 +91,7 @@ def test_layout(backend, shape_name, options):
         expected_columns.extend(columns.ravel())
         expected_values.extend(values.ravel())
 
-    assert stored.col.tolist() == expected_columns
+    assert stored.columns.decode().tolist() == expected_columns
     assert stored.val.tolist() == expected_values
     assert sorted(perm) == list(range(matrix.nrows))
 
@@ -66,7 +103,7 @@ def test_rows_are_sorted_by_decreasing_length_inside_windows_and_ties_keep_their
         [first + np.argsort(-lengths[first : first + window], kind="stable") for first in range(0, 300, window)]
     )
 
-    perm = sort_rows(lengths, window, backend)
+    perm = sorted_rows(lengths, window, backend)
 
     assert (np.arange(300) if perm is None else perm).tolist() == expected.tolist()
 
@@ -93,10 +130,10 @@ def test_the_papers_worst_case_one_full_row_and_one_entry_in_all_others(backend,
 def test_the_example_of_the_documentation(backend):
     lengths = np.array([1, 3, 0, 2, 4, 1, 2, 1], dtype=np.int32)
 
-    perm = sort_rows(lengths, 8, backend)
+    slices = padded_slices(lengths, 4, 8, backend)
 
-    assert perm.tolist() == [4, 1, 3, 6, 0, 5, 7, 2]
-    assert slice_offsets(lengths, perm, 4, np).tolist() == [0, 16, 20]
+    assert slices.row_perm.tolist() == [4, 1, 3, 6, 0, 5, 7, 2]
+    assert slices.offsets.tolist() == [0, 16, 20] and slices.nstored == 20
 
 
 @pytest.mark.parametrize("window", [AUTOMATIC, ALL_ROWS, 1])
@@ -106,28 +143,31 @@ def test_rows_of_constant_length_store_no_padding(backend, window):
     assert stored.nstored == stored.nnz and stored.stats().fill_ratio == 0
 
 
-# Dimension, longest, shortest and mean row length of matrices like those of the paper's section I-C and figure 3.
-# Of the lengths between, only what matters to padding is kept: how many different ones there are, and their mean.
+# Dimension, longest, shortest and mean row length of matrices like those of the paper's section I-C and figure 3, and
+# the reduction in table I, which is 1 - mean / longest. Of the lengths between, only what matters to padding is kept:
+# how many different ones there are, and their mean. Mean and reduction are rounded in the paper.
 PAPER_MATRICES = {
-    "DLR1": (278_502, 180, 90, 144),
-    "DLR2": (541_980, 740, 50, 315),
-    "HMEp": (6_201_600, 24, 3, 15),
-    "sAMG": (3_405_035, 25, 4, 7),
+    "DLR1": (278_502, 175, 88, 144, 17.5),
+    "DLR2": (541_980, 606, 50, 315, 48.0),
+    "HMEp": (6_201_600, 23, 3, 14.7, 36.0),
+    "sAMG": (3_405_035, 22, 4, 7, 68.4),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "longest", "shortest", "mean"), PAPER_MATRICES.values(), ids=PAPER_MATRICES)
-def test_overhead_on_matrices_like_the_papers_is_below_a_hundredth_of_a_percent(backend, n, longest, shortest, mean):
+@pytest.mark.parametrize(("n", "longest", "shortest", "mean", "reduction"), PAPER_MATRICES.values(), ids=PAPER_MATRICES)
+def test_padding_and_reduction_on_matrices_like_the_papers(backend, n, longest, shortest, mean, reduction):
+    """Less than 0.01 % over the nonzeros with slices of 32 rows, and the data reduction of table I against ELLPACK."""
     share = (mean - shortest) / (longest - shortest)
     places = np.random.default_rng(44).beta(2 * share, 2 * (1 - share), n)
     lengths = np.rint(shortest + (longest - shortest) * places).astype(np.int32)
     nnz = int(lengths.sum(dtype=np.int64))
     assert lengths.max() == longest and lengths.min() == shortest and nnz == pytest.approx(mean * n, rel=0.02)
 
-    nstored = padded_entries(lengths, 32, n, backend)
+    slices = padded_slices(lengths, 32, n, backend)
 
-    assert nstored - nnz < 1e-4 * nnz
+    assert slices.nstored - nnz < 1e-4 * nnz
+    assert 100 * (1 - slices.nstored / (n * slices.longest)) == pytest.approx(reduction, abs=0.7)
 
 
 @pytest.mark.parametrize("height", SLICE_HEIGHTS)
@@ -158,6 +198,16 @@ def test_the_automatic_window_does_not_sort_where_padding_is_small(backend):
     assert 0 < stored.stats().fill_ratio <= ACCEPTABLE_FILL_RATIO
 
 
+@pytest.mark.parametrize(("resident_threads", "sorts"), [(8 * 121_000, True), (8 * 122_000, False)])
+def test_rows_are_not_sorted_for_padding_that_the_device_does_not_notice(backend, resident_threads, sorts):
+    backend.resident_threads = resident_threads
+    lengths = np.where(np.arange(12800) % 2, 20, 1)
+    lengths[::100] = 2
+    slices = cut(CsrPattern(12800, 20, row_pointer(lengths), np.zeros(lengths.sum())), 8, AUTOMATIC, backend)
+
+    assert (slices.row_perm is not None) == sorts
+
+
 @pytest.mark.parametrize("nrows", [500, 3000, 40000])
 def test_the_automatic_window_is_the_smallest_with_acceptable_padding(backend, nrows):
     lengths = np.random.default_rng(46).geometric(0.1, nrows)
@@ -182,7 +232,7 @@ def test_stats_and_summary_of_a_small_matrix(backend):
     assert stats.fill_ratio == pytest.approx(1 - 15 / 32)
     assert stats.bytes_held == 32 * (8 + 4) + 3 * 8 + 10 * 4 + 11 * 4
     assert stats.bytes_per_product == 32 * (8 + 4) + 10 * (8 / 8 + 4 + 8) + 6 * 8
-    assert stored.summary() == "slice height 8, sigma window 10"
+    assert stored.summary() == "slice height 8, sigma window 10, full columns"
 
 
 @pytest.mark.parametrize("width", [8, 32])
@@ -190,6 +240,37 @@ def test_the_automatic_slice_height_is_the_number_of_rows_that_run_in_step(backe
     backend.simd_width = width
 
     assert StoredMatrix(shape("banded"), Pjds, backend, {}).format.slice_height == width
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("index", 4, "-mat_pjds_index 4: choose one of 1, 2, 3, or 0 for automatic"),
+        ("index", -1, "-mat_pjds_index -1: choose one of 1, 2, 3"),
+        ("threads_per_row", 3, "-mat_pjds_threads_per_row 3: choose one of 1, 2, 4, 8, 16, 32, or 0"),
+        ("block_threads", 100, "-mat_pjds_block_threads 100: choose one of 64, 128, 256, 512, or 0"),
+    ],
+)
+def test_a_value_that_is_not_offered_is_refused(backend, option, value, message):
+    with pytest.raises(OptionError, match=message):
+        StoredMatrix(shape("banded"), Pjds, backend, {option: value})
+
+
+def test_more_threads_than_a_block_holds_are_refused(backend):
+    message = (
+        "threads_per_row 32 needs 1024 threads for a slice of 32 rows, and a block has at most 512: "
+        "choose at most 16, or a smaller -mat_pjds_slice_height"
+    )
+    with pytest.raises(OptionError, match=message):
+        StoredMatrix(shape("banded"), Pjds, backend, {"slice_height": 32, "threads_per_row": 32})
+
+
+def test_a_dictionary_that_is_not_there_is_refused_with_the_reason(backend):
+    with pytest.raises(
+        OptionError,
+        match="-mat_pjds_index 3 stores row patterns, but the matrix has more than 256 row patterns .*: choose",
+    ):
+        StoredMatrix(shape("power_law"), Pjds, backend, {"index": DICTIONARY})
 
 
 @pytest.mark.parametrize("height", [1, 33, 256, -32])
@@ -203,15 +284,10 @@ def test_a_negative_window_is_refused(backend):
         StoredMatrix(shape("banded"), Pjds, backend, {"sigma_window": -2})
 
 
-def test_padded_rows_that_do_not_fit_the_index_type_are_refused():
-    with pytest.raises(IndexOverflowError, match="32761 rows padded to slices of 8 do not fit int16"):
-        slice_offsets(np.zeros(2**15 - 7, dtype=np.int16), None, 8, np)
+def test_padding_may_pass_what_the_index_type_counts(backend):
+    slices = padded_slices(np.array([2**30, 5]), 8, 1, backend)
 
-
-def test_padding_may_pass_what_the_index_type_counts():
-    offsets = slice_offsets(np.full(64, 100, dtype=np.int8), None, 32, np)
-
-    assert offsets.tolist() == [0, 3200, 6400] and offsets.dtype == np.int64
+    assert slices.offsets.tolist() == [0, 2**33] and slices.nstored == 2**33 and slices.longest == 2**30
 
 
 @pytest.mark.parametrize(
@@ -220,7 +296,7 @@ def test_padding_may_pass_what_the_index_type_counts():
         (1, 7, MANY_THREADS, 1),
         (1, 8, MANY_THREADS, 2),
         (1, 16, MANY_THREADS, 4),
-        (1, 5000, MANY_THREADS, 32),  # 1024 threads a block
+        (1, 5000, MANY_THREADS, 16),  # 512 threads a block
         (40, 100, MANY_THREADS, 16),
         (40, 100, 160, 4),
         (40, 100, 79, 1),
@@ -231,6 +307,149 @@ def test_threads_share_rows_that_are_few_and_long(backend, nrows, row_length, re
     stored = StoredMatrix(uniform(nrows, row_length, row_length, seed=49), Pjds, backend, {"slice_height": 32}).format
 
     assert [launch.block[1] for launch in stored.plan(Operation.MULT)] == [threads_per_row]
+
+
+@pytest.mark.parametrize(
+    ("row_length", "threads_per_row", "batch", "fill_threads"),
+    [
+        (0, 1, SMALL_BATCH, None),
+        (4, 1, SMALL_BATCH, 1),
+        (5, 1, LARGE_BATCH, 2),
+        (8, 2, SMALL_BATCH, 2),
+        (15, 2, LARGE_BATCH, 2),
+        (16, 2, LARGE_BATCH, 4),
+    ],
+)
+def test_batches_and_threads_of_the_refresh_follow_the_entries_of_a_thread(
+    backend, monkeypatch, row_length, threads_per_row, batch, fill_threads
+):
+    options = {"slice_height": 32, "threads_per_row": threads_per_row}
+    stored = StoredMatrix(uniform(40, 90, row_length, seed=56), Pjds, backend, options).format
+    asked = []
+    monkeypatch.setattr(backend, "function", lambda stem, kernel, template: asked.append((kernel, template)) or 0)
+
+    for operation in (Operation.MULT, Operation.DIAGONAL, Operation.REFRESH):
+        stored.plan(operation)
+
+    assert [template[1] for kernel, template in asked if kernel != "pjds_fill_values"] == [batch, batch]
+    assert [template[1] for kernel, template in asked if kernel == "pjds_fill_values"] == (
+        [fill_threads] if fill_threads else []
+    )
+
+
+def test_threads_per_row_and_block_are_those_asked_for(backend):
+    options = {"slice_height": 16, "threads_per_row": 4, "block_threads": 256}
+    stored = StoredMatrix(shape("power_law"), Pjds, backend, options).format
+
+    assert [launch.block for launch in stored.plan(Operation.MULT)] == [(16, 4, 4)]
+
+
+def test_options_measured_best_are_used_where_nothing_is_asked_for(backend, monkeypatch):
+    asked = []
+
+    def tuned(backend, format_name, key):
+        asked.append((format_name, key))
+        return {"slice_height": 16, "threads_per_row": 2, "block_threads": 64}
+
+    monkeypatch.setattr(pjds, "tuned", tuned)
+    stored = StoredMatrix(shape("banded"), Pjds, backend, {"threads_per_row": 4}).format
+
+    assert asked == [("pjds", "rows=few,width=8")]
+    assert [launch.block for launch in stored.plan(Operation.MULT)] == [(16, 4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("nrows", "row_length", "key"),
+    [
+        (0, 0, "rows=few,width=1"),
+        (32768, 1, "rows=few,width=1"),
+        (32769, 3, "rows=some,width=4"),
+        (262145, 9, "rows=many,width=16"),
+    ],
+)
+def test_matrices_of_similar_size_and_row_length_are_tuned_alike(nrows, row_length, key):
+    csr = CsrPattern(nrows, 9, np.arange(0, nrows * row_length + 1, max(row_length, 1)), np.zeros(nrows * row_length))
+
+    assert Pjds.tuning_key(csr) == key
+
+
+def test_all_options_of_the_tuning_space_are_offered_and_none_wastes_a_thread():
+    csr = uniform(50, 40, 13, seed=55).pattern(np, np.int32)
+    space = Pjds.tuning_space(csr)
+
+    assert len(space) == len({tuple(options.values()) for options in space}) > 10
+    for options in space:
+        check_options({**Pjds.default_options, **options}, options["slice_height"])
+        assert options["threads_per_row"] <= 13
+        assert options["slice_height"] * options["threads_per_row"] <= options["block_threads"]
+
+
+@pytest.mark.parametrize("options", [{}, {"slice_height": 64, "sigma_window": 50}], ids=option_id)
+@EVERY_SHAPE_MOST_SLOW
+@pytest.mark.parametrize(
+    "place", ["host", "emulation", "emulation of many threads", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def test_results_have_the_same_bits_however_columns_are_stored(place, shape_name, options, request):
+    stored = []
+    for index in (FULL, SHORT, DICTIONARY):
+        try:
+            stored.append(
+                StoredMatrix(shape(shape_name), Pjds, make_backend(place, request), {**options, "index": index})
+            )
+        except OptionError:
+            assert index == DICTIONARY and shape_name not in WITH_DICTIONARY
+    x, y = stored[0].vectors()
+
+    for other in stored[1:]:
+        assert_same_bits(other.product(0.7, -1.3, x, y), stored[0].product(0.7, -1.3, x, y))
+        assert_same_bits(other.diagonal(), stored[0].diagonal())
+
+
+def test_the_automatic_index_is_that_of_fewest_bytes(backend, monkeypatch):
+    monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
+    chosen = {name: StoredMatrix(shape(name), Pjds, backend, {}).format for name in ("stencil", "power_law", "dense")}
+    far = replace(uniform(64, 64, 4, seed=56), ncols=64 * 70_000)
+    far = replace(far, colidx=far.colidx * 70_000)
+
+    assert isinstance(chosen["stencil"].columns, RowPatterns)
+    assert chosen["power_law"].columns.mode == chosen["dense"].columns.mode == columns.SHORT
+    assert StoredMatrix(far, Pjds, backend, {}).format.columns.mode == columns.FULL
+
+
+def test_columns_of_few_entries_stay_full(backend):
+    assert StoredMatrix(shape("stencil"), Pjds, backend, {}).format.columns.mode == columns.FULL
+
+
+@pytest.mark.parametrize("index", [FULL, SHORT, DICTIONARY])
+def test_bytes_that_a_product_moves(backend, index):
+    matrix = stencil(8, 8, 8)
+    stored = StoredMatrix(matrix, Pjds, backend, {"slice_height": 8, "sigma_window": 1, "index": index}).format
+    nstored, rows = stored.nstored, 512
+    of_columns = {FULL: nstored * 4, SHORT: nstored * 2 + nstored // 8 * 4, DICTIONARY: rows + 27 * 8 * 4}[index]
+
+    assert stored.row_perm is None
+    assert stored.stats().bytes_per_product == nstored * 8 + of_columns + rows * (8 / 8 + 8) + rows * 8
+    assert stored.stats().bytes_held == nstored * 8 + of_columns + (rows // 8 + 1) * 8 + (rows + 1) * 4
+
+
+def test_the_report_compares_with_csr_and_ellpack(backend):
+    lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
+    options = {"slice_height": 8, "sigma_window": ALL_ROWS}
+    stored = StoredMatrix(from_row_lengths(lengths, 6, seed=48), Pjds, backend, options).format
+
+    assert stored.detail().splitlines() == [
+        "rows: 10, longest 4, mean 1.50",
+        "stored entries: 32 for 15 nonzeros, fill ratio 0.5312",
+        "columns: full columns, 128 bytes",
+        "storage: 448 bytes, 2.0000 times the 224 of CSR, 0.9333 times the 480 of ELLPACK",
+        "launch: 1 threads a row, 128 a block",
+    ]
+
+
+def test_the_report_of_an_empty_matrix(backend):
+    stored = StoredMatrix(shape("Nx0"), Pjds, backend, {}).format
+
+    assert "times the 204 of CSR, infinitely many times the 0 of ELLPACK" in stored.detail()
 
 
 @pytest.mark.parametrize("resident_threads", [0, MANY_THREADS])
@@ -249,16 +468,13 @@ def test_the_threads_of_a_launch_cover_all_slices_once(backend, height, resident
 def test_no_launch_for_nothing(backend):
     stored = StoredMatrix(shape("0xN"), Pjds, backend, {}).format
 
-    assert [stored.plan(operation) for operation in Operation] == [[], [], []]
+    assert [stored.plan(operation) for operation in Operation] == [[]] * len(Operation)
 
 
 @pytest.mark.parametrize("place", ["host", "emulation"])
 def test_rows_are_padded_rightly_where_the_entries_end_at_the_largest_index(place, request):
     """Walking past the end of the last row must not wrap around: 2^31 - 1 entries, of which one slice is looked at."""
-    if place == "host":
-        backend = HostBackend(*native_library.petsc_types())
-    else:
-        backend = EmulatedBackend(np.float64, np.int32, request.getfixturevalue("emulation_folder"))
+    backend = make_backend(place, request)
     last = 2**31 - 1
     rowptr = np.array([last - 4, last - 1, last], dtype=np.int32)
     entries = np.zeros(last, dtype=np.int32)  # memory that is reserved only

@@ -1,15 +1,44 @@
 /* Host kernels of pJDS (formats/pjds.py): the parameters and arrays are those of kernels/pjds.cu. */
-#include "host.h"
+#include "columns.h"
+#include "row_patterns.h"
 
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */
 
+typedef struct {
+  int             height;
+  index_t         nrows;
+  const offset_t *slice_offsets;
+  StoredColumns   columns;
+  RowPatterns     patterns;
+  const scalar_t *val;
+  const index_t  *row_perm;
+} Pjds;
+
+/* the parameters with which all products begin */
+#define PJDS_PARAMS \
+  { \
+    (int)block[0], PARAM(index_t, 0), PARAM(const offset_t *, 1), {PARAM(const index_t *, 2), PARAM(const uint16_t *, 3), PARAM(const index_t *, 4), PARAM(const offset_t *, 5)}, \
+      {PARAM(const uint8_t *, 6), PARAM(const index_t *, 7), PARAM(index_t, 8)}, PARAM(const scalar_t *, 9), PARAM(const index_t *, 10) \
+  }
+
+static inline offset_t row_at(const Pjds *A, offset_t position)
+{
+  return A->row_perm ? A->row_perm[position] : position;
+}
+
 /* one column of a group; the sums are separate variables because compilers keep those in registers, and an array not always */
-#define ADD_COLUMN(TERM) (s0 += TERM(0), s1 += TERM(1), s2 += TERM(2), s3 += TERM(3), s4 += TERM(4), s5 += TERM(5), s6 += TERM(6), s7 += TERM(7))
-#define ENTRY(i)            (val[p + i] * x[col[p + i]])
-#define ENTRY_OR_PADDING(i) (val[p + i] * (col[p + i] >= 0 ? x[col[p + i]] : 0))
+#define ADD_COLUMN(TERM, COLUMN) (s0 += TERM(COLUMN, 0), s1 += TERM(COLUMN, 1), s2 += TERM(COLUMN, 2), s3 += TERM(COLUMN, 3), s4 += TERM(COLUMN, 4), s5 += TERM(COLUMN, 5), s6 += TERM(COLUMN, 6), s7 += TERM(COLUMN, 7))
+#define ENTRY(COLUMN, i)            (val[p + i] * x[COLUMN(i)])
+#define ENTRY_OR_PADDING(COLUMN, i) (val[p + i] * (COLUMN(i) >= 0 ? x[COLUMN(i)] : 0))
+#define FULL_COLUMN(i)              (col[p + i])
+#define SHORT_COLUMN(i)             (base + col_offset[p + i])
+#define SHORT_OR_PADDING(i)         (col_offset[p + i] == SHORT_PADDING ? -1 : base + col_offset[p + i])
+#define NEIGHBOUR(i)                (i)
+#define ENTRY_OF_PATTERN(deltas, i) (val[p + i] * (deltas[i][j] == NO_ENTRY ? 0 : x_row[i][deltas[i][j]]))
+#define KEEP_SUMS                   (sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3, sum[4] = s4, sum[5] = s5, sum[6] = s6, sum[7] = s7)
 
 /* sum[i] = row i of one group times x; entry `begin` is the group's first, entry `last` the first of the slice's last column */
-static inline __attribute__((always_inline)) void group_product(offset_t begin, offset_t last, int height, const index_t *col, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void full_product(offset_t begin, offset_t last, int height, const index_t *col, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
 {
   scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
   int      padded = 0;
@@ -17,46 +46,137 @@ static inline __attribute__((always_inline)) void group_product(offset_t begin, 
   if (begin <= last)
     for (int i = 0; i < GROUP; i++) padded |= col[last + i] < 0; /* a padded row is padded in the last column */
   if (padded)
-    for (offset_t p = begin; p <= last; p += height) ADD_COLUMN(ENTRY_OR_PADDING);
+    for (offset_t p = begin; p <= last; p += height) ADD_COLUMN(ENTRY_OR_PADDING, FULL_COLUMN);
   else
-    for (offset_t p = begin; p <= last; p += height) ADD_COLUMN(ENTRY);
-  sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3, sum[4] = s4, sum[5] = s5, sum[6] = s6, sum[7] = s7;
+    for (offset_t p = begin; p <= last; p += height) ADD_COLUMN(ENTRY, FULL_COLUMN);
+  KEEP_SUMS;
 }
 
-/* z = A x, or z = y + A x unless y is null */
-VECTOR_CLONES static void product(int height, index_t nrows, const offset_t *slice_offsets, const index_t *col, const scalar_t *val, const index_t *row_perm, const scalar_t *x, const scalar_t *y, scalar_t *z)
+/* as full_product(), in a slice of short columns */
+static inline __attribute__((always_inline)) void short_product(offset_t begin, offset_t last, int height, const uint16_t *col_offset, const index_t *col_base, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
 {
-  for (offset_t slice = 0, position = 0; position < nrows; slice++) {
-    const offset_t begin = slice_offsets[slice], end = slice_offsets[slice + 1], next = position + height;
+  scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+  int      padded = 0;
 
-    if (y == z && begin == end) { /* nothing to add; most slices of an off-diagonal block are empty */
+  if (begin <= last)
+    for (int i = 0; i < GROUP; i++) padded |= col_offset[last + i] == SHORT_PADDING;
+  col_base += begin / height;
+  for (offset_t p = begin; p <= last; p += height) {
+    const index_t base = *col_base++;
+
+    if (padded) ADD_COLUMN(ENTRY_OR_PADDING, SHORT_OR_PADDING);
+    else ADD_COLUMN(ENTRY, SHORT_COLUMN);
+  }
+  KEEP_SUMS;
+}
+
+/* as full_product(), for neighbouring rows of one pattern: x_row is x at the first of them */
+static inline __attribute__((always_inline)) void pattern_product(offset_t begin, offset_t last, int height, const index_t *deltas, const scalar_t *val, const scalar_t *x_row, scalar_t sum[GROUP])
+{
+  scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+
+  for (offset_t p = begin; p <= last && *deltas != NO_ENTRY; p += height) {
+    const scalar_t *x = x_row + *deltas++;
+
+    ADD_COLUMN(ENTRY, NEIGHBOUR);
+  }
+  KEEP_SUMS;
+}
+
+/* as full_product(), for rows of any patterns: x_row[i] is x at row i */
+static inline __attribute__((always_inline)) void patterns_product(offset_t begin, offset_t last, int height, const index_t *const deltas[GROUP], const scalar_t *val, const scalar_t *const x_row[GROUP], scalar_t sum[GROUP])
+{
+  scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+
+  for (offset_t p = begin, j = 0; p <= last; p += height, j++) ADD_COLUMN(ENTRY_OF_PATTERN, deltas);
+  KEEP_SUMS;
+}
+
+/* sum[i] = row i of a group times x: the `rows` rows from `position` on, lanes from `begin` on */
+static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *A, offset_t position, int rows, offset_t begin, offset_t last, const scalar_t *x, scalar_t sum[GROUP])
+{
+  const index_t  *deltas[GROUP];
+  const scalar_t *x_row[GROUP];
+  int             alike = 1;
+
+  for (int i = 0; i < GROUP; i++) { /* lanes after the last row repeat it; their sums are not used */
+    const offset_t p = position + (i < rows ? i : rows - 1);
+
+    deltas[i] = row_deltas(&A->patterns, p);
+    x_row[i]  = x + row_at(A, p);
+    alike &= deltas[i] == deltas[0] && x_row[i] == x_row[0] + i;
+  }
+  if (alike) pattern_product(begin, last, A->height, deltas[0], A->val, x_row[0], sum);
+  else patterns_product(begin, last, A->height, deltas, A->val, x_row, sum);
+}
+
+/* sum[i] = row i of the group of `rows` rows from `position` on, times x */
+static inline __attribute__((always_inline)) void group_product(const Pjds *A, offset_t slice, offset_t position, int rows, const scalar_t *x, scalar_t sum[GROUP])
+{
+  const offset_t slice_begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1], lane = position - slice * A->height;
+  const offset_t begin = slice_begin + lane, last = end - A->height + lane;
+
+  if (A->patterns.row_pattern) group_by_patterns(A, position, rows, begin, last, x, sum);
+  else {
+    const index_t *full = full_columns(&A->columns, slice, slice_begin);
+
+    if (full) full_product(begin, last, A->height, full, A->val, x, sum);
+    else short_product(begin, last, A->height, A->columns.col_offset, A->columns.col_base, A->val, x, sum);
+  }
+}
+
+/* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
+VECTOR_CLONES static void product(const Pjds *A, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  for (offset_t slice = 0, position = 0; position < A->nrows; slice++) {
+    const offset_t next = position + A->height;
+
+    if (y == z && beta == 1 && A->slice_offsets[slice] == A->slice_offsets[slice + 1]) { /* nothing to add; most slices of an off-diagonal block are empty */
       position = next;
       continue;
     }
-    for (int lane = 0; lane < height && position < nrows; lane += GROUP, position += GROUP) {
-      const int rows = nrows - position < GROUP ? (int)(nrows - position) : GROUP;
+    for (; position < next && position < A->nrows; position += GROUP) {
+      const int rows = A->nrows - position < GROUP ? (int)(A->nrows - position) : GROUP;
       scalar_t  sum[GROUP];
 
-      group_product(begin + lane, end - height + lane, height, col, val, x, sum);
-      for (int i = 0; i < rows; i++) {
-        const offset_t row = row_perm ? row_perm[position + i] : position + i;
-
-        z[row] = y ? y[row] + sum[i] : sum[i];
-      }
+      group_product(A, slice, position, rows, x, sum);
+      for (int i = 0; i < rows; i++) store_result(row_at(A, position + i), sum[i], alpha, beta, y, z);
     }
   }
 }
 
-/* z = A x */
+/* z = alpha A x + beta y */
 HOST_KERNEL(pjds_spmv)
 {
-  product((int)block[0], PARAM(index_t, 0), PARAM(const offset_t *, 1), PARAM(const index_t *, 2), PARAM(const scalar_t *, 3), PARAM(const index_t *, 4), PARAM(const scalar_t *, 5), NULL, PARAM(scalar_t *, 6));
+  const Pjds A = PJDS_PARAMS;
+
+  product(&A, PARAM(const scalar_t *, 11), PARAM(scalar_t, 12), PARAM(scalar_t, 13), PARAM(const scalar_t *, 14), PARAM(scalar_t *, 15));
 }
 
-/* z = y + A x; z may be y */
-HOST_KERNEL(pjds_spmv_add)
+/* A[row, row] of the row at `position` */
+static scalar_t diagonal_entry(const Pjds *A, offset_t position, offset_t row)
 {
-  product((int)block[0], PARAM(index_t, 0), PARAM(const offset_t *, 1), PARAM(const index_t *, 2), PARAM(const scalar_t *, 3), PARAM(const index_t *, 4), PARAM(const scalar_t *, 5), PARAM(const scalar_t *, 6), PARAM(scalar_t *, 7));
+  const offset_t slice = position / A->height, begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1];
+  const index_t *deltas = A->patterns.row_pattern ? row_deltas(&A->patterns, position) : NULL;
+  const index_t *full   = deltas ? NULL : full_columns(&A->columns, slice, begin);
+  scalar_t       sum    = 0;
+
+  for (offset_t p = begin + position % A->height; p < end; p += A->height)
+    if (deltas ? *deltas++ == 0 : stored_column(&A->columns, full, A->height, p) == row) sum += A->val[p];
+  return sum;
+}
+
+/* z[row] = A[row, row] */
+HOST_KERNEL(pjds_diagonal)
+{
+  const Pjds A = PJDS_PARAMS;
+  scalar_t  *z = PARAM(scalar_t *, 11);
+
+  for (offset_t position = 0; position < A.nrows; position++) {
+    const offset_t row = row_at(&A, position);
+
+    z[row] = diagonal_entry(&A, position, row);
+  }
 }
 
 /* where a row of the sorted order begins and ends in the CSR arrays; empty beyond the last row */
@@ -68,6 +188,26 @@ static inline void row_range(offset_t position, index_t nrows, const index_t *ro
 
     *begin = rowptr[row];
     *end   = rowptr[row + 1];
+  }
+}
+
+/* structure pass: sizes of slices padded to their longest row; sums: entries of all, rows with an entry, entries of the longest row */
+HOST_KERNEL(pjds_slice_sizes)
+{
+  const index_t  nrows = PARAM(index_t, 0), height = PARAM(index_t, 1), *rowptr = PARAM(const index_t *, 2), *row_perm = PARAM(const index_t *, 3);
+  offset_t      *sums = PARAM(offset_t *, 4), *slice_sizes = PARAM(offset_t *, 5);
+
+  for (offset_t first = 0; first < nrows; first += height) {
+    offset_t width = 0, begin, end;
+
+    for (offset_t position = first; position < first + height; position++) {
+      row_range(position, nrows, rowptr, row_perm, &begin, &end);
+      sums[1] += end > begin;
+      if (end - begin > width) width = end - begin;
+    }
+    *slice_sizes++ = width * height;
+    sums[0] += width * height;
+    if (width > sums[2]) sums[2] = width;
   }
 }
 

@@ -3,30 +3,50 @@
 Rows are sorted by decreasing length within windows of ``sigma_window`` rows, cut into slices of ``slice_height`` rows
 (the paper's b_r), and every slice is padded to its longest row and stored column by column. ``sigma_window = n`` is
 the paper's format; ``sigma_window = 1`` keeps the order of rows. The kernels write to the rows' own places, so results
-are never permuted.
+are never permuted. Columns are stored in the fewest bytes: as row patterns, in 16 bits, or in full.
 
 In the literature on SELL-C-sigma a slice is called a chunk.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.errors import IndexOverflowError, OptionError
+from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats import columns
 from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.plan import Launch, Operation, Slot
+from petsc_gpufmt.formats.columns import StoredColumns
+from petsc_gpufmt.formats.row_patterns import NoRowPatternsError, RowPatterns
+from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.tuning import tuned
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
+THREADS_PER_ROW = (1, 2, 4, 8, 16, 32)
+BLOCK_THREADS = (64, 128, 256, 512)
 AUTOMATIC, ALL_ROWS = 0, -1
+FULL, SHORT, DICTIONARY = 1, 2, 3
+"""Values of the option index: full columns, 16 bits where they fit, row patterns."""
+
+INDEX_PATTERN = 3
+"""Index mode of the kernels for row patterns, after those of columns.py."""
+
 # Automatic window: the smallest of these whose padding is acceptable. A small window keeps neighbouring rows together,
 # which keeps their accesses to x in cache; padding costs its bytes.
 AUTOMATIC_WINDOWS = (1, 1024, 16384, ALL_ROWS)
 ACCEPTABLE_FILL_RATIO = 0.03
-THREADS_PER_BLOCK = 128
+THREADS_PER_PADDING = 8  # and padding that costs the threads of a device, for each so many, one entry
+DEFAULT_BLOCK_THREADS = 128
+MOST_BLOCK_THREADS = BLOCK_THREADS[-1]  # larger blocks leave a part of the registers to nobody
+# Entries that a thread loads before it uses the first, where it has at most so many on average, and where it has more.
+SMALL_BATCH, LARGE_BATCH = 4, 7
+# Columns of fewer entries come from the second-level cache in less time than it takes to launch a kernel.
+FEW_ENTRIES = 1 << 17
 
 
 class Pjds(Format):
@@ -35,82 +55,110 @@ class Pjds(Format):
     Attributes
     ----------
     slice_offsets : (nslices + 1,) int64; slice s occupies entries slice_offsets[s] to slice_offsets[s + 1]
-    col : (nstored,) index; column of each stored entry, -1 for padding
+    columns : StoredColumns of all stored entries, or RowPatterns in the sorted order
     val : (nstored,) scalar; 0 for padding
     row_perm : (nrows,) index or None; row_perm[sorted position] = row, None if rows keep their order
     rowptr, source : of the CSR pattern, kept for REFRESH
     """
 
     name = "pjds"
-    default_options = {"slice_height": AUTOMATIC, "sigma_window": AUTOMATIC}
+    default_options = {
+        "slice_height": AUTOMATIC,
+        "sigma_window": AUTOMATIC,
+        "index": AUTOMATIC,
+        "threads_per_row": AUTOMATIC,
+        "block_threads": AUTOMATIC,
+    }
 
-    def __init__(
-        self,
-        csr: CsrPattern,
-        backend: Backend,
-        slice_height: int,
-        sigma_window: int,
-        row_perm: Any,
-        slice_offsets: Any,
-        nonempty_rows: int,
-    ):
+    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, int], slices: Slices):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
-        self.slice_height, self.sigma_window = slice_height, sigma_window
-        self.row_perm, self.slice_offsets = row_perm, slice_offsets
-        self.nslices = int(slice_offsets.size) - 1
-        self.nstored = int(slice_offsets[-1])
-        self.mean_width = self.nstored / max(1, self.nslices * slice_height)
-        self.nonempty_rows = nonempty_rows
-        self.col = backend.xp.empty(self.nstored, dtype=backend.index)
+        self.slice_height, self.sigma_window = slices.height, slices.window
+        self.row_perm, self.slice_offsets = slices.row_perm, slices.offsets
+        self.nslices, self.nstored = int(slices.offsets.size) - 1, slices.nstored
+        self.longest, self.nonempty_rows = slices.longest, slices.nonempty_rows
+        self.mean_width = self.nstored / max(1, self.nslices * self.slice_height)
+        self.block_threads = options["block_threads"] or DEFAULT_BLOCK_THREADS
+        self.threads_per_row = options["threads_per_row"] or self._enough_threads_per_row()
+        self.columns = self._store_columns(csr, options["index"])
         self.val = backend.xp.empty(self.nstored, dtype=backend.scalar)
-        backend.run(self._fill("pjds_fill_columns", csr.colidx, self.col, source=None))
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Pjds:
-        """Sort, cut and pad. Raises OptionError for a slice height or window that is not offered."""
+        """Sort, cut and pad. Raises OptionError for a value that is not offered, or a dictionary that is not there."""
+        best = tuned(backend, cls.name, cls.tuning_key(csr))
+        options = {name: value or best.get(name, AUTOMATIC) for name, value in options.items()}
         height = options["slice_height"] or backend.simd_width
-        sigma = options["sigma_window"]
-        if height not in SLICE_HEIGHTS:
-            choices = ", ".join(map(str, SLICE_HEIGHTS))
-            raise OptionError(f"-mat_pjds_slice_height {height}: choose one of {choices}, or 0 for automatic")
-        if sigma < ALL_ROWS:
-            raise OptionError(
-                f"-mat_pjds_sigma_window {sigma}: "
-                "choose a number of rows, 1 for no sorting, -1 for all rows, or 0 for automatic"
-            )
-        lengths = backend.xp.diff(csr.rowptr)
-        candidates = AUTOMATIC_WINDOWS if sigma == AUTOMATIC else (sigma,)
-        best = None
-        for candidate in candidates:
-            window = csr.nrows if candidate == ALL_ROWS else min(candidate, csr.nrows)
-            perm = sort_rows(lengths, window, backend)
-            offsets = slice_offsets(lengths, perm, height, backend.xp)
-            nstored = int(offsets[-1])
-            if best is None or nstored < best[0]:
-                best = nstored, max(window, 1), perm, offsets
-            if csr.nnz >= (1 - ACCEPTABLE_FILL_RATIO) * nstored or window >= csr.nrows:
-                break
-        return cls(csr, backend, height, *best[1:], nonempty_rows=int((lengths > 0).sum()))
+        check_options(options, height)
+        slices = cut(csr, height, options["sigma_window"], backend)
+        return cls(csr, backend, options, slices)
 
-    def plan(self, operation: Operation) -> list[Launch]:
-        if operation is Operation.REFRESH:
-            return self._fill("pjds_fill_values", Slot.VALUES, self.val, source=self.source)
+    @classmethod
+    def tuning_key(cls, csr: CsrPattern) -> str:
+        """How many rows, and their mean length rounded up to a power of two."""
+        rows = next((name for name, most in (("few", 1 << 15), ("some", 1 << 18)) if csr.nrows <= most), "many")
+        mean = -(-csr.nnz // max(1, csr.nrows))
+        return f"rows={rows},width={1 << max(0, mean - 1).bit_length()}"
+
+    @classmethod
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+        mean = -(-csr.nnz // max(1, csr.nrows))
+        return [
+            {"slice_height": height, "threads_per_row": threads, "block_threads": block}
+            for height, threads, block in product((16, 32, 64), THREADS_PER_ROW, (64, 128, 256))
+            if threads <= mean and height * threads <= block
+        ]
+
+    def _store_columns(self, csr: CsrPattern, choice: int) -> StoredColumns | RowPatterns:
+        """The columns as asked for; if nothing is, in the fewest bytes."""
+        worth_it = self.nnz >= FEW_ENTRIES
+        if choice == DICTIONARY or (choice == AUTOMATIC and worth_it):
+            try:
+                patterns = RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
+                if choice == DICTIONARY or patterns.nbytes < 2 * self.nstored:
+                    return patterns
+            except NoRowPatternsError as e:
+                if choice == DICTIONARY:
+                    raise OptionError(
+                        f"-mat_pjds_index {DICTIONARY} stores row patterns, but the matrix has {e}: choose 0, 1 or 2"
+                    ) from e
+        col = self.backend.xp.empty(self.nstored, dtype=self.backend.index)
+        self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
+        wanted = {FULL: columns.FULL_ONLY, SHORT: columns.SHORT_WHERE_IT_FITS}.get(
+            choice, columns.AUTOMATIC if worth_it else columns.FULL_ONLY
+        )
+        return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, wanted)
+
+    def product(self, alpha: float, beta: float) -> list[Launch]:
+        factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
+        return self._multiply("pjds_spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+
+    def diagonal(self) -> list[Launch]:
+        return self._multiply("pjds_diagonal", Slot.Z)
+
+    def refresh(self) -> list[Launch]:
+        return self._fill("pjds_fill_values", Slot.VALUES, self.val, source=self.source)
+
+    def _multiply(self, kernel: str, *vectors: Any) -> list[Launch]:
+        """The launch of a kernel that reads the matrix row by row."""
         if not self.nrows:
             return []
-        matrix = (self.col, self.val, self.row_perm)
-        if operation is Operation.MULT:
-            return [self._launch("pjds_spmv", self._threads_per_row(), *matrix, Slot.X, Slot.Z)]
-        return [self._launch("pjds_spmv_add", self._threads_per_row(), *matrix, Slot.X, Slot.Y, Slot.Z)]
+        if isinstance(self.columns, RowPatterns):
+            index_mode, stored = INDEX_PATTERN, (None, None, None, None, *self.columns.arguments)
+        else:
+            index_mode, stored = self.columns.mode, (*self.columns.arguments, None, None, self.backend.index.type(0))
+        arguments = (*stored, self.val, self.row_perm, *vectors)
+        batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
+        return [self._launch(kernel, (index_mode, batch), self.threads_per_row, self.block_threads, *arguments)]
 
-    def _threads_per_row(self) -> int:
+    def _enough_threads_per_row(self) -> int:
         """More than one where rows are too few to fill the device, and long enough for four entries a thread."""
         threads = 1
         while (
             2 * threads * self.nrows <= self.backend.resident_threads
             and self.mean_width >= 8 * threads
-            and 2 * threads * self.slice_height <= 1024
+            and 2 * threads <= min(THREADS_PER_ROW[-1], MOST_BLOCK_THREADS // self.slice_height)
         ):
             threads *= 2
         return threads
@@ -119,52 +167,145 @@ class Pjds(Format):
         """The launch that copies CSR `entries` into `stored`, padding the rest."""
         if not self.nstored:
             return []
-        threads_per_row = 2 if self.mean_width < 16 else 4  # on an H200, more thrash the first-level cache
-        return [self._launch(kernel, threads_per_row, self.rowptr, self.row_perm, source, entries, stored)]
+        # on an H200, more threads thrash the first-level cache; from 16 entries a row on, blocks turn tiles
+        threads_per_row = next((threads for most, threads in ((5, 1), (16, 2)) if self.mean_width < most), 4)
+        block_threads = DEFAULT_BLOCK_THREADS if threads_per_row < 4 else 4 * self.slice_height
+        arguments = (self.rowptr, self.row_perm, source, entries, stored)
+        return [self._launch(kernel, (), threads_per_row, block_threads, *arguments)]
 
-    def _launch(self, kernel: str, threads_per_row: int, *arguments: Any) -> Launch:
+    def _launch(
+        self, kernel: str, template: tuple[int, ...], threads_per_row: int, block_threads: int, *arguments: Any
+    ) -> Launch:
         """A launch with one thread, or several, for each row; all kernels begin with nrows and slice_offsets."""
-        slices_per_block = max(1, THREADS_PER_BLOCK // (self.slice_height * threads_per_row))
+        slices_per_block = max(1, block_threads // (self.slice_height * threads_per_row))
         block = (self.slice_height, threads_per_row, slices_per_block)
-        function = self.backend.function("pjds", kernel, block)
+        function = self.backend.function("pjds", kernel, (*template, *block))
         nrows = self.backend.index.type(self.nrows)
         grid = (-(-self.nslices // slices_per_block), 1, 1)
         return Launch(function, grid, block, (nrows, self.slice_offsets, *arguments))
 
     def stats(self) -> Stats:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
-        arrays = [self.slice_offsets, self.col, self.val, self.row_perm, self.rowptr, self.source]
+        kept = sum(int(a.nbytes) for a in (self.rowptr, self.source) if a is not None)
         per_row = 8 / self.slice_height + (index if self.row_perm is not None else 0) + scalar
+        moved = self.nstored * scalar + self.columns.bytes_per_product + self.nrows * per_row + self.ncols * scalar
         return Stats(
             nnz=self.nnz,
             nstored=self.nstored,
             fill_ratio=1 - self.nnz / self.nstored if self.nstored else 0.0,
-            bytes_held=sum(int(a.nbytes) for a in arrays if a is not None),
-            bytes_per_product=round(self.nstored * (index + scalar) + self.nrows * per_row + self.ncols * scalar),
+            bytes_held=self._matrix_bytes() + kept,
+            bytes_per_product=round(moved),
             nonempty_rows=self.nonempty_rows,
         )
 
+    def _matrix_bytes(self) -> int:
+        """Bytes of what a product reads, but for x."""
+        row_perm = 0 if self.row_perm is None else int(self.row_perm.nbytes)
+        return int(self.val.nbytes) + self.columns.nbytes + int(self.slice_offsets.nbytes) + row_perm
+
     def summary(self) -> str:
-        return f"slice height {self.slice_height}, sigma window {self.sigma_window}"
+        return f"slice height {self.slice_height}, sigma window {self.sigma_window}, {self.columns.summary()}"
+
+    def detail(self) -> str:
+        index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
+        stats = self.stats()
+        csr = self.nnz * (index + scalar) + (self.nrows + 1) * index
+        ellpack = self.nrows * self.longest * (index + scalar)
+        ours = self._matrix_bytes()
+        return "\n".join(
+            (
+                f"rows: {self.nrows}, longest {self.longest}, mean {self.nnz / max(1, self.nrows):.2f}",
+                f"stored entries: {self.nstored} for {self.nnz} nonzeros, fill ratio {stats.fill_ratio:.4f}",
+                f"columns: {self.columns.summary()}, {self.columns.nbytes} bytes",
+                f"storage: {ours} bytes, {ratio(ours, csr)} times the {csr} of CSR, "
+                f"{ratio(ours, ellpack)} times the {ellpack} of ELLPACK",
+                f"launch: {self.threads_per_row} threads a row, {self.block_threads} a block",
+            )
+        )
 
     def reference(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         to_host = self.backend.to_host
-        offsets, col, val = to_host(self.slice_offsets), to_host(self.col), to_host(self.val)
+        offsets, col, val = to_host(self.slice_offsets), self.columns.decode(), to_host(self.val)
         perm = np.arange(self.nrows) if self.row_perm is None else to_host(self.row_perm)
         z = np.zeros(self.nrows, dtype=val.dtype)
         for position, row in enumerate(perm):
             s, lane = divmod(position, self.slice_height)
             entries = np.arange(offsets[s] + lane, offsets[s + 1], self.slice_height)
-            entries = entries[col[entries] >= 0]
-            z[row] = val[entries] @ x[col[entries]]
+            column = col[position, : entries.size] if col.ndim == 2 else col[entries]
+            z[row] = val[entries[column >= 0]] @ x[column[column >= 0]]
         return z if y is None else y + z
 
 
-def sort_rows(lengths: Any, window: int, backend: Backend) -> Any:
+def ratio(a: int, b: int) -> str:
+    return f"{a / b:.4f}" if b else "infinitely many"
+
+
+def check_options(options: dict[str, int], height: int) -> None:
+    """Raise OptionError for a value that is not offered; `height` is the slice height that will be used."""
+    offered = {
+        "slice_height": SLICE_HEIGHTS,
+        "index": (FULL, SHORT, DICTIONARY),
+        "threads_per_row": THREADS_PER_ROW,
+        "block_threads": BLOCK_THREADS,
+    }
+    for name, values in offered.items():
+        if options[name] != AUTOMATIC and options[name] not in values:
+            choices = ", ".join(map(str, values))
+            raise OptionError(f"-mat_pjds_{name} {options[name]}: choose one of {choices}, or 0 for automatic")
+    if options["sigma_window"] < ALL_ROWS:
+        raise OptionError(
+            f"-mat_pjds_sigma_window {options['sigma_window']}: "
+            "choose a number of rows, 1 for no sorting, -1 for all rows, or 0 for automatic"
+        )
+    if options["threads_per_row"] * height > MOST_BLOCK_THREADS:
+        raise OptionError(
+            f"-mat_pjds_threads_per_row {options['threads_per_row']} needs {options['threads_per_row'] * height} "
+            f"threads for a slice of {height} rows, and a block has at most {MOST_BLOCK_THREADS}: "
+            f"choose at most {MOST_BLOCK_THREADS // height}, or a smaller -mat_pjds_slice_height"
+        )
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Rows sorted within windows of `window` rows and cut into slices of `height`.
+
+    Attributes
+    ----------
+    row_perm : (nrows,) index or None; see Pjds
+    offsets : (nslices + 1,) int64; where each slice begins when padded to its longest row
+    nstored, nonempty_rows, longest : entries with padding; rows with an entry; entries of the longest row
+    """
+
+    height: int
+    window: int
+    row_perm: Any
+    offsets: Any
+    nstored: int
+    nonempty_rows: int
+    longest: int
+
+
+def cut(csr: CsrPattern, height: int, sigma: int, backend: Backend) -> Slices:
+    """The slices for `sigma_window` = sigma; for 0, those of the smallest automatic window with acceptable padding."""
+    best = None
+    for candidate in AUTOMATIC_WINDOWS if sigma == AUTOMATIC else (sigma,):
+        window = max(1, csr.nrows if candidate == ALL_ROWS else min(candidate, csr.nrows))
+        slices = slices_of_rows(csr.rowptr, sort_rows(csr.rowptr, window, backend), window, height, backend)
+        if best is None or slices.nstored < best.nstored:
+            best = slices
+        acceptable = max(ACCEPTABLE_FILL_RATIO * slices.nstored, backend.resident_threads // THREADS_PER_PADDING)
+        if slices.nstored - csr.nnz <= acceptable or window >= csr.nrows:
+            break
+    assert best is not None
+    return best
+
+
+def sort_rows(rowptr: Any, window: int, backend: Backend) -> Any:
     """Stable sort of rows by decreasing length within windows of `window` rows; None if nothing would move."""
-    xp, nrows = backend.xp, int(lengths.size)
+    xp, nrows = backend.xp, int(rowptr.size) - 1
     if window <= 1 or nrows <= 1:
         return None
+    lengths = xp.diff(rowptr)
     longest = int(lengths.max())
     windows = xp.arange(nrows, dtype=xp.int64) // window
     key = windows * (longest + 1) + (longest - lengths)
@@ -173,18 +314,19 @@ def sort_rows(lengths: Any, window: int, backend: Backend) -> Any:
     return xp.argsort(key, kind="stable").astype(backend.index)
 
 
-def slice_offsets(lengths: Any, row_perm: Any, height: int, xp: Any) -> Any:
-    """Where each slice begins when padded to its longest row: (nslices + 1,) int64."""
-    nslices = -(-int(lengths.size) // height)
-    if nslices * height > np.iinfo(lengths.dtype).max:
-        raise IndexOverflowError(
-            f"{int(lengths.size)} rows padded to slices of {height} do not fit {lengths.dtype}: "
-            "use a PETSc with 64-bit indices"
-        )
-    padded = xp.zeros(nslices * height, dtype=lengths.dtype)
-    padded[: lengths.size] = lengths if row_perm is None else lengths[row_perm]
-    offsets = xp.zeros(nslices + 1, dtype=xp.int64)
+def slices_of_rows(rowptr: Any, row_perm: Any, window: int, height: int, backend: Backend) -> Slices:
+    """Cut rows, sorted already, into slices. One launch and one read of its results: small matrices are built often."""
+    xp, nrows = backend.xp, int(rowptr.size) - 1
+    nslices = -(-nrows // height)
+    counted = xp.zeros(3 + nslices + 1, dtype=np.int64)  # three sums, then 0 and the size of each slice
     if nslices:
-        widths = padded.reshape(nslices, height).max(axis=1).astype(xp.int64)
-        offsets[1:] = xp.cumsum(widths * height)
-    return offsets
+        lanes = min(height, 32)
+        block = (lanes, DEFAULT_BLOCK_THREADS // lanes, 1)
+        nblocks = -(-nslices // block[1])
+        nblocks = min(nblocks, max(1, backend.resident_threads // DEFAULT_BLOCK_THREADS))
+        function = backend.function("pjds", "pjds_slice_sizes", ())
+        index = backend.index.type
+        arguments = (index(nrows), index(height), rowptr, row_perm, counted[:3], counted[4:])
+        backend.run([Launch(function, (nblocks, 1, 1), block, arguments)])
+    nstored, nonempty_rows, longest = map(int, backend.to_host(counted[:3]))
+    return Slices(height, window, row_perm, xp.cumsum(counted[3:]), nstored, nonempty_rows, longest)

@@ -1,0 +1,88 @@
+/* Host kernels of row patterns (formats/row_patterns.py): the parameters are those of kernels/row_patterns.cu. */
+#include "row_patterns.h"
+
+#define SLOTS 1024 /* of the hash table, a power of two */
+#define LIMIT 256  /* patterns that a byte numbers */
+
+/* 64-bit hash of the length and the deltas of a row; never 0, which marks a free slot */
+static inline uint64_t row_key(offset_t row, const index_t *rowptr, const index_t *colidx)
+{
+  uint64_t key = (uint64_t)(rowptr[row + 1] - rowptr[row]);
+
+  for (offset_t k = rowptr[row]; k < rowptr[row + 1]; k++) {
+    key = (key ^ (uint64_t)(colidx[k] - row)) * UINT64_C(0x9E3779B97F4A7C15);
+    key ^= key >> 29;
+  }
+  return key ? key : 1;
+}
+
+/* the keys of all rows, and for each key a row that has it; ends with *npatterns beyond LIMIT if there are too many */
+HOST_KERNEL(row_patterns_collect)
+{
+  const index_t  nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
+  uint64_t      *keys      = PARAM(uint64_t *, 3);
+  offset_t      *rows      = PARAM(offset_t *, 4);
+  int           *npatterns = PARAM(int *, 5);
+
+  for (offset_t row = 0; row < nrows && *npatterns <= LIMIT; row++) {
+    const uint64_t key  = row_key(row, rowptr, colidx);
+    int            slot = (int)(key % SLOTS);
+
+    while (keys[slot] && keys[slot] != key) slot = (slot + 1) % SLOTS;
+    if (keys[slot]) continue;
+    keys[slot] = key;
+    rows[slot] = row;
+    ++*npatterns;
+  }
+}
+
+/* the table of deltas, from one row for each pattern */
+HOST_KERNEL(row_patterns_table)
+{
+  const index_t   stride = PARAM(index_t, 0);
+  const offset_t *rows   = PARAM(const offset_t *, 1);
+  const index_t  *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3);
+  index_t        *deltas = PARAM(index_t *, 4);
+
+  for (uint32_t id = 0; id < grid[0]; id++, deltas += stride) {
+    const offset_t row = rows[id], begin = rowptr[row], length = rowptr[row + 1] - begin;
+
+    for (offset_t j = 0; j < stride; j++) deltas[j] = j < length ? (index_t)(colidx[begin + j] - row) : NO_ENTRY;
+  }
+}
+
+/* the pattern whose key is that of the row; `keys` ascend */
+static index_t find_pattern(uint64_t key, const uint64_t *keys, index_t npatterns)
+{
+  index_t id = 0, high = npatterns;
+
+  while (high - id > 1) {
+    const index_t middle = (id + high) / 2;
+
+    if (keys[middle] <= key) id = middle;
+    else high = middle;
+  }
+  return id;
+}
+
+/* the pattern of each row; *mismatch is set if a row differs from the pattern of its key */
+HOST_KERNEL(row_patterns_assign)
+{
+  const index_t   nrows = PARAM(index_t, 0), npatterns = PARAM(index_t, 1), stride = PARAM(index_t, 2);
+  const uint64_t *keys   = PARAM(const uint64_t *, 3);
+  const index_t  *table  = PARAM(const index_t *, 4);
+  const index_t  *rowptr = PARAM(const index_t *, 5), *colidx = PARAM(const index_t *, 6), *row_perm = PARAM(const index_t *, 7);
+  uint8_t        *row_pattern = PARAM(uint8_t *, 8);
+  int            *mismatch    = PARAM(int *, 9);
+
+  for (offset_t position = 0; position < nrows; position++) {
+    const offset_t row = row_perm ? row_perm[position] : position, begin = rowptr[row], length = rowptr[row + 1] - begin;
+    const index_t  id     = find_pattern(row_key(row, rowptr, colidx), keys, npatterns);
+    const index_t *deltas = table + (offset_t)id * stride;
+    int            same   = length <= stride && (length == stride || deltas[length] == NO_ENTRY);
+
+    for (offset_t j = 0; same && j < length; j++) same = colidx[begin + j] - row == deltas[j];
+    row_pattern[position] = (uint8_t)id;
+    if (!same) *mismatch = 1;
+  }
+}

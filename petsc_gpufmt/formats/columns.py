@@ -1,0 +1,149 @@
+"""Column indices of sliced storage, full or in 16 bits.
+
+Stored entries lie in groups of ``height`` neighbours: a column of a slice, or a piece of a row. Columns of one group
+are often close to each other, and then an entry needs only its distance from the smallest column of its group. The
+choice is made for each slice, and loses nothing: products are bit for bit those with full columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.plan import Launch
+
+FULL, SHORT, MIXED = 0, 1, 2
+"""Index modes, as in kernels/columns.cuh: all columns full, all short, or full in some slices."""
+
+AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS = 0, 1, 2
+"""Choices: the fewest bytes a product; full columns; short ones in every slice where they fit."""
+
+SHORT_PADDING = 0xFFFF
+THREADS_PER_BLOCK = 128
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """The columns of (nstored,) entries in slices.
+
+    Attributes
+    ----------
+    mode : FULL, SHORT or MIXED
+    height : entries of a group; every slice is a whole number of groups
+    nstored, nwide : entries of all slices; of those that keep full columns where the mode is MIXED
+    slice_offsets : (nslices + 1,) int64 where the slices begin, None if each group is a slice
+    col : (nstored,) index if FULL, (nwide,) index if MIXED, else None; -1 in padding
+    col_offset : (nstored,) uint16 or None; column - base of the group, 0xFFFF in padding, anything in wide slices
+    col_base : (nstored / height,) index or None; smallest column of each group
+    wide_offset : (nslices,) int64 or None; where the full columns of a slice begin in `col`, -1 if it has short ones
+    """
+
+    mode: int
+    height: int
+    nstored: int
+    slice_offsets: Any
+    backend: Backend
+    col: Any = None
+    col_offset: Any = None
+    col_base: Any = None
+    wide_offset: Any = None
+    nwide: int = 0
+
+    @classmethod
+    def compress(
+        cls, col: Any, slice_offsets: Any, height: int, backend: Backend, choice: int = AUTOMATIC
+    ) -> StoredColumns:
+        """Store the columns `col`: (nstored,) index, -1 in padding; the array is kept where they stay full.
+
+        `slice_offsets` is None if each group is a slice.
+        """
+        full = cls(FULL, height, int(col.size), slice_offsets, backend, col)
+        if choice == FULL_ONLY or not col.size:
+            return full
+        short = full._shortened()
+        return full if choice == AUTOMATIC and short.bytes_per_product >= full.bytes_per_product else short
+
+    @property
+    def arguments(self) -> tuple[Any, Any, Any, Any]:
+        """What kernels take: col, col_offset, col_base, wide_offset; None for those that the mode does not have."""
+        return self.col, self.col_offset, self.col_base, self.wide_offset
+
+    @property
+    def nslices(self) -> int:
+        return self.nstored // self.height if self.slice_offsets is None else int(self.slice_offsets.size) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(int(a.nbytes) for a in self.arguments if a is not None)
+
+    @property
+    def bytes_per_product(self) -> int:
+        """Bytes of them that a product reads."""
+        index = self.backend.index.itemsize
+        if self.mode == FULL:
+            return self.nstored * index
+        nshort = self.nstored - self.nwide
+        wide = self.nwide * index + self.nslices * 8 if self.mode == MIXED else 0
+        return nshort * 2 + nshort // self.height * index + wide
+
+    def decode(self) -> np.ndarray:
+        """(nstored,) column of every entry, -1 in padding."""
+        to_host = self.backend.to_host
+        if self.mode == FULL:
+            return to_host(self.col)
+        offset, base = to_host(self.col_offset), to_host(self.col_base)
+        columns = np.where(offset == SHORT_PADDING, -1, np.repeat(base, self.height) + offset).astype(base.dtype)
+        if self.mode == MIXED:
+            wide_offset, col = to_host(self.wide_offset), to_host(self.col)
+            sizes = np.full(self.nslices, self.height)
+            if self.slice_offsets is not None:
+                sizes = np.diff(to_host(self.slice_offsets))
+            columns[np.repeat(wide_offset >= 0, sizes)] = col
+        return columns
+
+    def summary(self) -> str:
+        """The mode in words."""
+        if self.mode == MIXED:
+            return f"16-bit columns, full ones for {self.nwide} of {self.nstored} entries"
+        return "16-bit columns" if self.mode == SHORT else "full columns"
+
+    def _shortened(self) -> StoredColumns:
+        """These full columns in 16 bits, but for the slices that have a group where they do not fit."""
+        backend, xp = self.backend, self.backend.xp
+        ngroups = self.nstored // self.height
+        col_offset = xp.empty(self.nstored, dtype=np.uint16)
+        col_base = xp.empty(ngroups, dtype=backend.index)
+        wide_size = xp.zeros(self.nslices, dtype=np.int64)
+        lanes = min(self.height, 32)
+        block = (lanes, THREADS_PER_BLOCK // lanes, 1)
+        height, compressed = backend.index.type(self.height), (col_offset, col_base, wide_size)
+        self._run(
+            "columns_compress",
+            -(-ngroups // block[1]),
+            block,
+            (np.int64(ngroups), height, np.int64(self.nslices), self.slice_offsets, self.col, *compressed),
+        )
+        nwide = int(wide_size.sum())  # waits for the device
+        if not nwide:
+            return replace(self, mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
+        wide_offset = xp.where(wide_size > 0, xp.cumsum(wide_size) - wide_size, -1)
+        wide_col = xp.empty(nwide, dtype=backend.index)
+        arguments = (height, self.slice_offsets, wide_offset, self.col, wide_col)
+        self._run("columns_copy_wide", self.nslices, (THREADS_PER_BLOCK, 1, 1), arguments)
+        return replace(
+            self,
+            mode=MIXED,
+            col=wide_col,
+            col_offset=col_offset,
+            col_base=col_base,
+            wide_offset=wide_offset,
+            nwide=nwide,
+        )
+
+    def _run(self, kernel: str, nblocks: int, block: tuple[int, int, int], arguments: tuple[Any, ...]) -> None:
+        function = self.backend.function("columns", kernel, ())
+        self.backend.run([Launch(function, (nblocks, 1, 1), block, arguments)])
