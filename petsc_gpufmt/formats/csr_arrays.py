@@ -1,0 +1,159 @@
+"""What the formats that keep the arrays of CSR have in common: 16-bit columns, launches, refresh, sizes, reference."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats.base import Format, Stats
+from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.plan import Launch, Slot
+
+LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
+BLOCK_THREADS = (64, 128, 256, 512)
+WARP = 32
+# of the kernels that fill the arrays
+FILL_THREADS, VALUES_A_THREAD = 256, 4
+
+
+class CsrFormat(Format):
+    """A matrix in CSR, its entries in the order of the pattern.
+
+    Attributes
+    ----------
+    rowptr : (nrows + 1,) index; row i has entries rowptr[i] to rowptr[i + 1]
+    col : (nnz,) index, columns; or uint16, columns from col_base of their row
+    col_base : (nrows,) index or None; smallest column of each row, None if `col` holds columns
+    val : (nnz,) scalar
+    source : (nnz,) index or None; of the CSR pattern, kept for REFRESH
+    block_threads : threads a block of the product
+    """
+
+    def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int):
+        """Copy the pattern. OptionError for an `index` that is not one of the choices of `columns`."""
+        self.backend, self.block_threads = backend, block_threads
+        self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
+        self.rowptr, self.source = csr.rowptr, csr.source
+        self.nonempty_rows = int((csr.rowptr[1:] > csr.rowptr[:-1]).sum())
+        self.col, self.col_base = self._store_columns(csr.colidx, index)
+        self.val = backend.xp.empty(self.nnz, dtype=backend.scalar)
+
+    @classmethod
+    def tuning_key(cls, csr: CsrPattern) -> str:
+        """Matrices whose mean row lengths lie between the same powers of two share their best options."""
+        return f"row_length<={power_of_two(csr.nnz / max(1, csr.nrows), 1, 4096)}"
+
+    @classmethod
+    def choose(
+        cls, option: str, options: dict[str, int], offered: tuple[int, ...], measured: dict[str, int], default: int
+    ) -> int:
+        """An option as given, else as `measured`, else `default`. OptionError for a value that is not offered."""
+        value = options[option]
+        if value == AUTOMATIC:
+            return measured.get(option, default)
+        if value not in offered:
+            choices = ", ".join(map(str, offered))
+            raise OptionError(
+                f"-mat_{cls.name}_{option} {value}: choose one of {choices}, or {AUTOMATIC} for automatic"
+            )
+        return value
+
+    @property
+    @abstractmethod
+    def nblocks(self) -> int:
+        """Blocks of the product."""
+
+    @property
+    def template_arguments(self) -> tuple[int, ...]:
+        """Template arguments of the product before block_threads and the kind of columns."""
+        return ()
+
+    @property
+    def row_arguments(self) -> tuple[Any, ...]:
+        """Arguments of the product before the columns: where rows begin."""
+        return self.backend.index.type(self.nrows), self.rowptr
+
+    def product(self, alpha: float, beta: float) -> list[Launch]:
+        scalar = self.backend.scalar.type
+        return self._over_matrix("spmv", Slot.X, scalar(alpha), scalar(beta), Slot.Y if beta else None, Slot.Z)
+
+    def diagonal(self) -> list[Launch]:
+        return self._over_matrix("diagonal", Slot.Z)
+
+    def _over_matrix(self, operation: str, *operands: Any) -> list[Launch]:
+        if not self.nrows:
+            return []
+        template = (*self.template_arguments, self.block_threads, int(self.col_base is not None))
+        function = self.backend.function(self.name, f"{self.name}_{operation}", template)
+        arguments = (*self.row_arguments, self.col, self.col_base, self.val, *operands)
+        return [Launch(function, (self.nblocks, 1, 1), (self.block_threads, 1, 1), arguments)]
+
+    def refresh(self) -> list[Launch]:
+        if not self.nnz:
+            return []
+        arguments = (self.backend.index.type(self.nnz), self.source, Slot.VALUES, self.val)
+        return [self._fill("csr_fill_values", VALUES_A_THREAD, -(-self.nnz // VALUES_A_THREAD), *arguments)]
+
+    def _store_columns(self, colidx: Any, index: int) -> tuple[Any, Any]:
+        """(col, col_base) for the option `index`."""
+        xp, index_dtype = self.backend.xp, self.backend.index
+        if index not in (AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS):
+            raise OptionError(
+                f"-mat_{self.name}_index {index}: choose {FULL_ONLY} (full columns), {SHORT_WHERE_IT_FITS} (16 bits "
+                f"where they fit) or {AUTOMATIC} (the fewer bytes)"
+            )
+        saved = self.nnz * (index_dtype.itemsize - 2) - self.nrows * index_dtype.itemsize
+        if index == FULL_ONLY or not self.nnz or (index == AUTOMATIC and saved <= 0):
+            return colidx.copy(), None
+        rows = (index_dtype.type(self.nrows), self.rowptr)
+        threads_per_row = power_of_two(self.nnz / self.nrows / 4, 1, WARP)
+        threads = self.nrows * threads_per_row
+        col_base, row_span = (xp.empty(self.nrows, dtype=index_dtype) for _ in range(2))
+        self.backend.run([self._fill("csr_row_spans", threads_per_row, threads, *rows, colidx, col_base, row_span)])
+        if int(row_span.max()) > LARGEST_OFFSET:  # waits for the device
+            return colidx.copy(), None
+        col = xp.empty(self.nnz, dtype=np.uint16)
+        self.backend.run([self._fill("csr_fill_offsets", threads_per_row, threads, *rows, col_base, colidx, col)])
+        return col, col_base
+
+    def _fill(self, kernel: str, template_argument: int, threads: int, *arguments: Any) -> Launch:
+        """A launch of a kernel that fills arrays."""
+        function = self.backend.function("csr", kernel, (FILL_THREADS, template_argument))
+        return Launch(function, (-(-threads // FILL_THREADS), 1, 1), (FILL_THREADS, 1, 1), arguments)
+
+    def stats(self) -> Stats:
+        candidates = (*self.row_arguments, self.col, self.col_base, self.val)
+        read = sum(int(a.nbytes) for a in candidates if isinstance(a, self.backend.xp.ndarray))
+        return Stats(
+            nnz=self.nnz,
+            nstored=self.nnz,
+            fill_ratio=0.0,
+            bytes_held=read + (0 if self.source is None else int(self.source.nbytes)),
+            bytes_per_product=read + (self.nrows + self.ncols) * self.backend.scalar.itemsize,
+            nonempty_rows=self.nonempty_rows,
+        )
+
+    def summary(self) -> str:
+        columns = "full columns" if self.col_base is None else "16-bit columns"
+        return f"{self.block_threads} threads a block, {columns}"
+
+    def reference(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        rowptr, col, val = (self.backend.to_host(a) for a in (self.rowptr, self.col, self.val))
+        rows = np.repeat(np.arange(self.nrows), np.diff(rowptr))
+        columns = col if self.col_base is None else col + self.backend.to_host(self.col_base)[rows]
+        z = np.zeros(self.nrows, dtype=val.dtype)
+        np.add.at(z, rows, val * x[columns])
+        return z if y is None else y + z
+
+
+def power_of_two(least: float, low: int, high: int) -> int:
+    """The smallest power of two that is not below `least`, between the powers `low` and `high`."""
+    power = low
+    while power < min(least, high):
+        power *= 2
+    return power

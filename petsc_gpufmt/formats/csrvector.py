@@ -1,0 +1,55 @@
+"""Vector CSR: the same number of threads for each row (Bell, Garland 2009: a warp; Reguly, Giles 2012: fewer)."""
+
+from __future__ import annotations
+
+from itertools import product as combinations
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.formats.columns import AUTOMATIC
+from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, WARP, CsrFormat, power_of_two
+from petsc_gpufmt.tuning import tuned
+
+THREADS_PER_ROW = (2, 4, 8, 16, 32)
+DEFAULT_BLOCK_THREADS = 128
+ENTRIES_A_THREAD = 4  # are loaded at once
+
+
+class CsrVector(CsrFormat):
+    """One matrix in CSR, multiplied with `threads_per_row` threads of a warp for each row."""
+
+    name = "csrvector"
+    default_options = {"threads_per_row": AUTOMATIC, "block_threads": AUTOMATIC, "index": AUTOMATIC}
+
+    def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int, threads_per_row: int):
+        super().__init__(csr, backend, index, block_threads)
+        self.threads_per_row = threads_per_row
+
+    @classmethod
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> CsrVector:
+        """Copy the pattern. Raises OptionError for options that are not offered."""
+        measured = tuned(backend, cls.name, cls.tuning_key(csr))
+        mean_length = csr.nnz / max(1, csr.nrows)
+        threads_per_row = cls.choose(
+            "threads_per_row", options, THREADS_PER_ROW, measured, power_of_two(mean_length / ENTRIES_A_THREAD, 2, WARP)
+        )
+        block_threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, DEFAULT_BLOCK_THREADS)
+        return cls(csr, backend, options["index"], block_threads, threads_per_row)
+
+    @classmethod
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+        return [
+            {"threads_per_row": team, "block_threads": threads}
+            for team, threads in combinations(THREADS_PER_ROW, BLOCK_THREADS)
+        ]
+
+    @property
+    def nblocks(self) -> int:
+        return -(-self.nrows * self.threads_per_row // self.block_threads)
+
+    @property
+    def template_arguments(self) -> tuple[int, ...]:
+        return (self.threads_per_row,)
+
+    def summary(self) -> str:
+        return f"{self.threads_per_row} threads a row, {super().summary()}"
