@@ -1,0 +1,204 @@
+// Kernels of EVC-HYB (formats/evchyb.py). Guo, Gropp, Olson, section 2, algorithm 1 and listings 1 and 2.
+//
+// Stored entries lie in slices of whole groups of 32. A slice of the ELL part holds 32 rows, column by column: entry j of its row `lane`
+// is entry `lane` of group j. A slice of the vCSR part is a segment of one row, 32 neighbouring entries in each group. So a warp reads
+// both in the same way, a group at a time, and only what follows differs: in the ELL part each lane has the sum of a row, in the vCSR
+// part the lanes add up.
+//
+// Arrays
+//   slice_offsets [nslices + 1]  slice s occupies entries slice_offsets[s] .. slice_offsets[s + 1]; the ELL part comes first
+//   stored columns [nstored]     see columns.cuh
+//   val [nstored]                0 in padding
+//   row_perm [32 nell]           row of each lane of the nell slices of the ELL part; null if row s * 32 + lane
+//   segment_row [nsegments]      row of each segment: slice nell + i is segment i
+//   segments [nsegments]         where the row of each segment has its first one, and how many
+//   tasks [blocks * WARPS]       what each warp does; the teams of a block are equally large
+//   partials [nsegments]         sums of the segments of split rows, between the blocks of one product
+//   tickets [nsegments]          of the first segment of a row: segments that are summed; 0 between products
+//
+// Threads: blockDim = (32, WARPS). A team of 1 to WARPS neighbouring warps shares a slice. The first nlong_blocks blocks have slices of
+// the vCSR part, the longest first. BATCH: entries that a thread loads before it uses the first.
+#include "columns.cuh"
+
+constexpr int HEIGHT = 32;
+
+// Threads of a multiprocessor that run at once: 32 registers for each suffice for a batch of 4, 64 for one of 8. As many entries are on
+// their way in both, but fewer threads share the first-level cache, and each waits half as often.
+__device__ constexpr int blocks_at_once(int warps, int batch)
+{
+  return (batch > 4 ? 1024 : 2048) / (warps * HEIGHT);
+}
+
+struct alignas(16) Task {
+  offset_t begin; // of the slice
+  int      slice; // -1: nothing to do
+  int      shape; // groups of the slice << 5 | the row is split << 4 | log2 of the warps in a team
+};
+
+struct RowSegments {
+  int first, count;
+};
+
+// Sum of the warp, in each lane: a fixed tree.
+__device__ __forceinline__ scalar_t warp_sum(scalar_t sum)
+{
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  return sum;
+}
+
+// Sum over `count` groups from `group` on, in this order. BATCH are loaded before the first is used, the rest in one predicated batch.
+template <int BATCH, int INDEX_MODE, class Operand>
+__device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, HEIGHT> &columns, const scalar_t *__restrict__ val, offset_t group, int count, int lane, index_t row, const Operand operand)
+{
+  typedef typename ColumnReader<INDEX_MODE, HEIGHT>::Raw Raw;
+  scalar_t                                               sum = 0;
+
+#pragma unroll 1
+  for (; count >= BATCH; count -= BATCH, group += BATCH) {
+    Raw      c[BATCH];
+    scalar_t v[BATCH];
+
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      c[k] = columns.load(group + k, lane);
+      v[k] = load_once(val + (group + k) * HEIGHT + lane);
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) operand.add(sum, v[k], columns.column(c[k]), row);
+  }
+  if (count > 0) {
+    Raw      c[BATCH - 1];
+    scalar_t v[BATCH - 1];
+
+#pragma unroll
+    for (int k = 0; k < BATCH - 1; k++) {
+      c[k] = k < count ? columns.load(group + k, lane) : columns.padding();
+      v[k] = k < count ? load_once(val + (group + k) * HEIGHT + lane) : scalar_t(0);
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH - 1; k++) operand.add(sum, v[k], columns.column(c[k]), row);
+  }
+  return sum;
+}
+
+// Adds up the segments of a row in the warp that is last with its own: it alone returns true, with the sum of the row in `sum`. The
+// segments are added in the same order whichever was last.
+__device__ __forceinline__ bool last_of_row(int segment, int lane, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, scalar_t &sum)
+{
+  const RowSegments row  = segments[segment];
+  int               last = 0;
+
+  if (lane == 0) {
+    partials[segment] = sum;
+    __threadfence();
+    last = atomicAdd(tickets + row.first, 1) == row.count - 1;
+  }
+  if (!__shfl_sync(0xffffffff, last, 0)) return false;
+  __threadfence();
+  sum = 0;
+  for (int i = lane; i < row.count; i += HEIGHT) sum += __ldcg(partials + row.first + i);
+  sum = warp_sum(sum);
+  if (lane == 0) tickets[row.first] = 0;
+  return true;
+}
+
+// Bytes: of each stored entry its column and value; of each row two scalars, and an index where rows are sorted; 16 for each task, which
+// is half a byte a row where a warp has a slice. Deterministic: fixed trees of sums, no atomics on floating-point.
+template <int WARPS, int BATCH, int INDEX_MODE, class Operand>
+__device__ __forceinline__ void product(index_t nlong_blocks, index_t nell, const Task *__restrict__ tasks, const StoredColumns stored, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  __shared__ scalar_t shared[WARPS][HEIGHT];
+  const bool          is_long = blockIdx.x < nlong_blocks;
+  const int           lane = threadIdx.x, warp = threadIdx.y;
+  const Task          task = tasks[(offset_t)blockIdx.x * WARPS + warp];
+  const int           log_team = task.shape & 15, team = 1 << log_team, share = warp & (team - 1), width = task.shape >> 5;
+  index_t             row = 0;
+
+  if (task.slice >= 0) {
+    if (is_long) row = segment_row[task.slice - nell];
+    else row = row_perm ? row_perm[(offset_t)task.slice * HEIGHT + lane] : (index_t)task.slice * HEIGHT + lane;
+  }
+  const ColumnReader<INDEX_MODE, HEIGHT> columns(stored, task.slice < 0 ? 0 : task.slice, task.begin);
+  const int                              count = (width + team - 1) >> log_team, first = share * count; // a warp's groups are neighbours
+  scalar_t                               sum = partial_sum<BATCH, INDEX_MODE>(columns, val, task.begin / HEIGHT + first, width - first < count ? width - first : count, lane, row, operand);
+
+  if (is_long) {
+    sum = warp_sum(sum);
+    if (team > 1) {
+      if (lane == 0) shared[0][warp] = sum;
+      __syncthreads();
+      if (share == 0) sum = warp_sum(lane < team ? shared[0][warp + lane] : scalar_t(0));
+    }
+  } else if (team > 1) {
+    shared[warp][lane] = sum;
+    __syncthreads();
+    if (share == 0)
+      for (int i = 1; i < team; i++) sum += shared[warp + i][lane];
+  }
+  if (share != 0 || task.slice < 0) return;
+  if (is_long) {
+    if (task.shape & 16 && !last_of_row(task.slice - nell, lane, segments, partials, tickets, sum)) return;
+    if (lane != 0) return;
+  }
+  // an empty slice has nothing to add: most slices of an off-diagonal block are empty, and z is y there
+  if (width || y != z || beta != 1) store_result(row, sum, alpha, beta, y, z);
+}
+
+// z = alpha A x + beta y; y is not read if beta is 0, and z may be y
+template <int WARPS, int BATCH, int INDEX_MODE>
+__global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
+  evchyb_spmv(index_t nlong_blocks, index_t nell, const Task *__restrict__ tasks, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  product<WARPS, BATCH, INDEX_MODE>(nlong_blocks, nell, tasks, {col, col_offset, col_base, wide_offset}, val, row_perm, segment_row, segments, partials, tickets, VectorOperand{x}, alpha, beta, y, z);
+}
+
+// z[row] = A[row, row]
+template <int WARPS, int BATCH, int INDEX_MODE>
+__global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
+  evchyb_diagonal(index_t nlong_blocks, index_t nell, const Task *__restrict__ tasks, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, scalar_t *z)
+{
+  product<WARPS, BATCH, INDEX_MODE>(nlong_blocks, nell, tasks, {col, col_offset, col_base, wide_offset}, val, row_perm, segment_row, segments, partials, tickets, DiagonalOperand{}, 1, 0, nullptr, z);
+}
+
+// Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if
+// source is null. Threads: blockDim = (32, warps that share a slice, slices of the block). Writes are coalesced; reads are in the vCSR
+// part, and in the ELL part what the lanes read of their rows lies in few cache lines.
+template <class Entry>
+__device__ __forceinline__ void fill(offset_t nslices, index_t nell, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+{
+  const offset_t slice = (offset_t)blockIdx.x * blockDim.z + threadIdx.z;
+
+  if (slice >= nslices) return;
+  const offset_t begin = slice_offsets[slice], end = slice_offsets[slice + 1];
+  offset_t       k, k_end, k_step;
+
+  if (slice < nell) {
+    const offset_t row = row_perm ? row_perm[slice * HEIGHT + threadIdx.x] : slice * HEIGHT + threadIdx.x;
+
+    k      = rowptr[row] + threadIdx.y;
+    k_end  = rowptr[row + 1];
+    k_step = blockDim.y;
+  } else {
+    const offset_t segment = slice - nell, row = segment_row[segment];
+
+    k      = rowptr[row] + (begin - slice_offsets[nell + segments[segment].first]) + threadIdx.y * HEIGHT + threadIdx.x;
+    k_end  = rowptr[row + 1];
+    k_step = blockDim.y * HEIGHT;
+  }
+  for (offset_t p = begin + threadIdx.y * HEIGHT + threadIdx.x; p < end; p += blockDim.y * HEIGHT, k += k_step) stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
+}
+
+// structure pass: columns into the slices
+__global__ void __launch_bounds__(128)
+  evchyb_fill_columns(offset_t nslices, index_t nell, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+{
+  fill<index_t>(nslices, nell, slice_offsets, row_perm, segment_row, segments, rowptr, source, entries, stored, -1);
+}
+
+// value pass: the refresh after a change of values
+__global__ void __launch_bounds__(128)
+  evchyb_fill_values(offset_t nslices, index_t nell, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+{
+  fill<scalar_t>(nslices, nell, slice_offsets, row_perm, segment_row, segments, rowptr, source, entries, stored, 0);
+}

@@ -1,0 +1,270 @@
+"""EVC-HYB: ELLPACK for short rows, vectorised CSR for long ones.
+
+Dahai Guo, William Gropp, Luke N. Olson, *A hybrid format for better performance of sparse matrix-vector multiplication
+on a GPU*, 2016, section 2.
+
+Rows are sorted by length. Those of at most ``split_length`` entries are cut into slices of a
+warp's width, each padded to its longest row and stored column by column (the ELL part); the others, and the few short
+rows that do not fill a slice, are padded to whole warps and stored one after another (the vCSR part). One launch
+multiplies both, with more threads for longer rows in each part.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats.base import Format, Stats
+from petsc_gpufmt.formats.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.evchyb_layout import (
+    ALL_ROWS,
+    AUTOMATIC,
+    RowOrder,
+    automatic_split,
+    cut_slices,
+    is_small,
+    order_rows,
+)
+from petsc_gpufmt.formats.evchyb_parameters import LARGE_BATCH, SMALL_BATCH, Parameters
+from petsc_gpufmt.formats.evchyb_tasks import ENTRIES_PER_THREAD, deal
+from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.tuning import tuned
+
+BLOCK_THREADS = (128, 256, 512, 1024)
+BATCHES = (SMALL_BATCH, LARGE_BATCH)
+SEGMENT_LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+SEGMENT_LENGTH = 4096
+"""Automatic: two batches of loads for each thread of a large block, as much as one multiprocessor should wait for."""
+
+LONGEST_SPLIT, MOST_ENTRIES_PER_THREAD = 1 << 16, 1 << 10
+FILL_THREADS = 128
+
+
+class EvcHyb(Format):
+    """One matrix in EVC-HYB.
+
+    Attributes
+    ----------
+    height : rows of a slice of the ELL part; rows of the vCSR part are padded to a multiple of it
+    order : RowOrder, rows of each part
+    slices : Slices, of both parts
+    columns : StoredColumns of the (nstored,) stored entries
+    val : (nstored,) scalar; 0 for padding
+    teams : Teams, the warps that share each slice
+    tasks : (teams.nblocks * teams.warps, 2) int64; what each warp does
+    partials : (nsegments,) scalar; sums of the segments of split rows, during a product
+    tickets : (nsegments,) int32; how many are there, 0 between products
+    rowptr, source : of the CSR pattern, kept for `refresh`
+    split_length : longest row of the ELL part
+    batch : entries that a thread loads before it uses the first
+    nnz_ell, nstored_ell, nonempty_rows : int
+    """
+
+    name = "evchyb"
+    default_options = {
+        "split_length": AUTOMATIC,
+        "sigma_window": AUTOMATIC,
+        "index": AUTOMATIC,
+        "block_threads": AUTOMATIC,
+        "batch": AUTOMATIC,
+        "entries_per_thread": AUTOMATIC,
+        "segment_length": AUTOMATIC,
+    }
+
+    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, int], lengths: Any, order: RowOrder):
+        xp = backend.xp
+        self.backend = backend
+        self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
+        self.rowptr, self.source = csr.rowptr, csr.source
+        self.height, self.order = backend.simd_width, order
+        self.split_length = options["split_length"]
+        segment_groups = (options["segment_length"] or SEGMENT_LENGTH) // self.height
+        self.slices = cut_slices(lengths, order, self.height, segment_groups, backend)
+        in_long = lengths[order.long_rows].sum(dtype=np.int64)
+        offsets = self.slices.offsets
+        counts = xp.stack([offsets[self.slices.nell], offsets[-1], in_long, (lengths > 0).sum()])
+        self.nstored_ell, self.nstored, nnz_long, self.nonempty_rows = counts.tolist()
+        self.nnz_ell = self.nnz - nnz_long
+        self.val = xp.empty(self.nstored, dtype=backend.scalar)
+        col = xp.empty(self.nstored, dtype=backend.index)
+        backend.run(self._fill("evchyb_fill_columns", csr.colidx, col, source=None))
+        small = backend.name == "host" or is_small(csr, backend)
+        width = self.nstored / self.height / max(1, self.slices.nslices)
+        parameters = Parameters.of(options, col, self.nstored_ell, width, small, self.height, backend)
+        self.batch = parameters.batch
+        self.columns = parameters.compress(col, offsets, width, self.height, backend)
+        self.teams = deal(
+            self.slices,
+            self.height,
+            segment_groups,
+            parameters.block_threads // self.height,
+            parameters.entries_per_thread,
+            backend,
+        )
+        self.tasks = self.teams.task_words(self.slices, self.height, xp)
+        self.partials = xp.zeros(self.slices.nsegments, dtype=backend.scalar)
+        self.tickets = xp.zeros(self.slices.nsegments, dtype=np.int32)
+
+    @classmethod
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> EvcHyb:
+        """Sort, split, cut and pad. Raises OptionError for options that are not offered."""
+        best = tuned(backend, cls.name, cls.tuning_key(csr))
+        options = {name: value or best.get(name, AUTOMATIC) for name, value in options.items()}
+        check_options(options)
+        lengths = backend.xp.diff(csr.rowptr)
+        height = backend.simd_width
+        options["split_length"] = options["split_length"] or automatic_split(csr, lengths, height, backend)
+        order = order_rows(csr, lengths, options["split_length"], options["sigma_window"], height, backend)
+        return cls(csr, backend, options, lengths, order)
+
+    @classmethod
+    def tuning_key(cls, csr: CsrPattern) -> str:
+        """How many entries, and their mean number in a row rounded up to a power of two."""
+        entries = next((name for name, most in (("few", 1 << 18), ("some", 1 << 21)) if csr.nnz <= most), "many")
+        mean = -(-csr.nnz // max(1, csr.nrows))
+        return f"entries={entries},row_length={1 << min(10, max(0, mean - 1).bit_length())}"
+
+    @classmethod
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+        return [
+            {"block_threads": threads, "batch": batch, "entries_per_thread": entries, "index": index}
+            for threads, batch, entries, index in product(
+                BLOCK_THREADS, BATCHES, ENTRIES_PER_THREAD, (FULL_ONLY, SHORT_WHERE_IT_FITS)
+            )
+        ]
+
+    def product(self, alpha: float, beta: float) -> list[Launch]:
+        factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
+        return self._product("evchyb_spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+
+    def diagonal(self) -> list[Launch]:
+        return self._product("evchyb_diagonal", Slot.Z)
+
+    def refresh(self) -> list[Launch]:
+        return self._fill("evchyb_fill_values", Slot.VALUES, self.val, source=self.source)
+
+    def _product(self, kernel: str, *vectors: Any) -> list[Launch]:
+        """The launch that multiplies both parts; none for a matrix without rows."""
+        if not self.teams.nblocks:
+            return []
+        index, warps = self.backend.index.type, self.teams.warps
+        function = self.backend.function("evchyb", kernel, (warps, self.batch, self.columns.mode))
+        matrix = (*self.columns.arguments, self.val, *self._row_arguments, self.partials, self.tickets)
+        arguments = (index(self.teams.nlong_blocks), index(self.slices.nell), self.tasks, *matrix, *vectors)
+        return [Launch(function, (self.teams.nblocks, 1, 1), (self.height, warps, 1), arguments)]
+
+    def _fill(self, kernel: str, entries: Any, stored: Any, source: Any) -> list[Launch]:
+        """The launch that copies CSR `entries` into `stored`, padding the rest."""
+        if not self.nstored:
+            return []
+        nslices = self.slices.nslices
+        warps_per_slice = 2 if self.nstored < 16 * self.height * nslices else 4  # more thrash the first-level cache
+        block = (self.height, warps_per_slice, FILL_THREADS // (self.height * warps_per_slice))
+        function = self.backend.function("evchyb", kernel, ())
+        layout = (np.int64(nslices), self.backend.index.type(self.slices.nell), self.slices.offsets)
+        arguments = (*layout, *self._row_arguments, self.rowptr, source, entries, stored)
+        return [Launch(function, (-(-nslices // block[2]), 1, 1), block, arguments)]
+
+    @property
+    def _row_arguments(self) -> tuple[Any, Any, Any]:
+        return self.order.ell_rows, self.slices.segment_row, self.slices.segments
+
+    def stats(self) -> Stats:
+        scalar = self.backend.scalar.itemsize
+        per_product = [self.tasks, self.order.ell_rows, self.slices.segment_row]
+        held = [
+            self.slices.offsets,
+            self.slices.segments,
+            self.val,
+            self.partials,
+            self.tickets,
+            self.rowptr,
+            self.source,
+        ]
+        rows = sum(int(a.nbytes) for a in per_product if a is not None)
+        return Stats(
+            nnz=self.nnz,
+            nstored=self.nstored,
+            fill_ratio=1 - self.nnz / self.nstored if self.nstored else 0.0,
+            bytes_held=self.columns.nbytes + rows + sum(int(a.nbytes) for a in held if a is not None),
+            bytes_per_product=self.columns.bytes_per_product
+            + self.nstored * scalar
+            + rows
+            + (self.nrows + self.ncols) * scalar,
+            nonempty_rows=self.nonempty_rows,
+        )
+
+    def summary(self) -> str:
+        sizes = [c.team for c in (*self.teams.long_classes, *self.teams.ell_classes)] or [1]
+        warps = f"{min(sizes)} to {max(sizes)}" if min(sizes) < max(sizes) else str(max(sizes))
+        threads = ""
+        if self.backend.resident_threads:
+            threads = f"{self.teams.warps * self.height} threads a block, batches of {self.batch}, "
+        return (
+            f"split length {self.split_length}, sigma window {self.order.sigma_window}, "
+            f"{warps} {'warp' if max(sizes) == 1 else 'warps'} a slice, {threads}{self.columns.summary()}"
+        )
+
+    def detail(self) -> str:
+        """As in table 3 of the paper: where the sorted rows are split, and what each part stores, padding included."""
+        nell = self.order.nell * self.height
+        long_rows, stored_long = self.nrows - nell, self.nstored - self.nstored_ell
+        nnz_long = self.nnz - self.nnz_ell
+
+        def percent(part: int, whole: int) -> str:
+            return f"{100 * part / whole if whole else 0:.2f} %"
+
+        lines = [
+            f"split at row {nell} of {self.nrows}, {self.nnz} nonzeros, "
+            f"{percent(self.nstored - self.nnz, self.nnz)} added",
+            f"ELL part: {nell} rows, {self.nstored_ell} stored, {percent(self.nstored_ell, self.nstored)} of all, "
+            f"{percent(self.nstored_ell - self.nnz_ell, self.nnz_ell)} added",
+            f"vCSR part: {long_rows} rows, {stored_long} stored, {percent(stored_long, self.nstored)} of all, "
+            f"{percent(stored_long - nnz_long, nnz_long)} added",
+        ]
+        if self.backend.resident_threads:  # the host has no threads to share out
+            for part, classes in (("vCSR part", self.teams.long_classes), ("ELL part", self.teams.ell_classes)):
+                lines += [f"{part}: {c.count} slices with {c.team * self.height} threads each" for c in classes]
+        return "\n".join(lines)
+
+    def reference(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        to_host, height, nell = self.backend.to_host, self.height, self.slices.nell
+        offsets, val, col = to_host(self.slices.offsets), to_host(self.val), self.columns.decode()
+        ell_rows = np.arange(nell * height) if self.order.ell_rows is None else to_host(self.order.ell_rows)
+        segment_row = to_host(self.slices.segment_row)
+        z = np.zeros(self.nrows, dtype=val.dtype)
+        for s in range(self.slices.nslices):
+            entries = np.arange(offsets[s], offsets[s + 1])
+            rows = (
+                np.full(entries.size, segment_row[s - nell]) if s >= nell else ell_rows[s * height + entries % height]
+            )
+            used = col[entries] >= 0
+            np.add.at(z, rows[used], val[entries[used]] * x[col[entries[used]]])
+        return z if y is None else y + z
+
+
+def check_options(options: dict[str, int]) -> None:
+    """Raise OptionError for a value that is not offered."""
+    offered = {
+        "index": (FULL_ONLY, SHORT_WHERE_IT_FITS),
+        "block_threads": BLOCK_THREADS,
+        "batch": BATCHES,
+        "segment_length": SEGMENT_LENGTHS,
+    }
+    for name, values in offered.items():
+        if options[name] not in (AUTOMATIC, *values):
+            choices = ", ".join(map(str, values))
+            raise OptionError(f"-mat_evchyb_{name} {options[name]}: choose one of {choices}, or 0 for automatic")
+    for name, most in (("split_length", LONGEST_SPLIT), ("entries_per_thread", MOST_ENTRIES_PER_THREAD)):
+        if not 0 <= options[name] <= most:
+            raise OptionError(f"-mat_evchyb_{name} {options[name]}: choose 1 to {most}, or 0 for automatic")
+    if options["sigma_window"] < ALL_ROWS:
+        raise OptionError(
+            f"-mat_evchyb_sigma_window {options['sigma_window']}: "
+            "choose a number of rows, 1 for no sorting, -1 for all rows, or 0 for automatic"
+        )
