@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from petsc_gpufmt import library_path
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.cli import bench, info
+from petsc_gpufmt.cli import bench, info, tune
 from petsc_gpufmt.errors import GpufmtError
 
 
@@ -23,6 +23,7 @@ def make_parser() -> argparse.ArgumentParser:
     options.set_defaults(run=show_options)
     about = commands.add_parser("info", help="print versions, library, GPU, formats and their options")
     about.set_defaults(run=info.show_info)
+    tune.add_arguments(commands.add_parser("tune", help="find the fastest options of the formats for this GPU"))
     bench.add_commands(commands.add_parser("bench", help="measure products, show results"))
     return parser
 

@@ -1,0 +1,181 @@
+"""The type that chooses: a matrix in the storage format that suits it.
+
+The choice is made from the pattern (`petsc_gpufmt.choose`). On a device, a matrix that has been multiplied often is
+stored once more, in the few formats that the model finds close to each other, and the fastest of them is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.choose import Candidate, csr_bytes, rank, worth_timing
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats.base import Format, Stats
+from petsc_gpufmt.formats.pjds import FEW_ENTRIES
+from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.product_timer import ProductTimer, is_limit
+from petsc_gpufmt.profile import Profile
+
+AUTOMATIC = "auto"
+TIMED_AFTER = 50
+# Of the products of a candidate that are timed; three sequences are run.
+TIMED_PRODUCTS = 6
+# A runner-up that saves less than the noise of the measurement does not replace the first choice.
+WORTHWHILE = 0.97
+# Share of the free memory of the device that two candidates may take together.
+MEMORY_SHARE = 0.25
+
+
+class Gpufmt(Format):
+    """One matrix in a format of the package's choice, to which everything is passed on.
+
+    Attributes
+    ----------
+    chosen : the matrix in that format
+    decision : which one, and why, in a few words
+    notes : lines with what the decision was made from
+    """
+
+    name = "gpufmt"
+    default_options = {"format": AUTOMATIC, "timed_after": TIMED_AFTER}
+    choices: ClassVar[dict[str, type[Format]]] = {}
+    """The formats to choose from, by name; the registry fills it in."""
+
+    def __init__(self, chosen: Format, decision: str, notes: Sequence[str] = (), replan_after: int = 0):
+        self.chosen, self.decision, self.notes, self.replan_after = chosen, decision, tuple(notes), replan_after
+
+    @classmethod
+    def accepted_options(cls) -> dict[str, int | str]:
+        """Its own, and as ``format.option`` those of the formats it may choose."""
+        others = {f"{f.name}.{key}": value for f in cls.choices.values() for key, value in f.default_options.items()}
+        return {**cls.default_options, **others}
+
+    @classmethod
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Gpufmt:
+        """Store the pattern in the format that was asked for, or that the model finds fastest.
+
+        Raises OptionError for a format that does not exist, and what the format raises.
+        """
+        timed_after = options["timed_after"]
+        if timed_after < 0:
+            raise OptionError(f"-mat_gpufmt_timed_after {timed_after}: choose a number of products, or 0 for no timing")
+        if options["format"] != AUTOMATIC:
+            chosen = store(options["format"], {}, csr, backend, options)
+            return cls(chosen, f"{chosen.name}, as asked for")
+        profile = Profile.of(csr, backend)
+        ranked = rank(profile, backend)
+        best = ranked[0]
+        chosen = store(best.name, best.options, csr, backend, options)
+        timed = csr.nnz and backend.model is not None and len(worth_timing(ranked)) > 1
+        return cls(
+            chosen,
+            reasons(chosen, best, profile, backend),
+            notes(profile, ranked, backend),
+            timed_after if timed else 0,
+        )
+
+    @classmethod
+    def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Gpufmt:
+        """Store the pattern in the format whose products take the least time, of those that the model finds close."""
+        if options["format"] != AUTOMATIC:
+            return cls.build(csr, backend, options)
+        profile = Profile.of(csr, backend)
+        ranked = rank(profile, backend)
+        best = ranked[0]
+        chosen = store(best.name, best.options, csr, backend, options)
+        timer, lines = ProductTimer(backend), notes(profile, ranked, backend)
+        others = worth_timing(ranked)[1:]
+        needed = 2 * max([chosen.stats().bytes_held, *(c.nbytes for c in others)])
+        if needed > MEMORY_SHARE * timer.free_bytes():
+            lines.append(f"not timed: two copies need {in_bytes(needed)}, more than a quarter of the free memory")
+            return cls(chosen, reasons(chosen, best, profile, backend), lines)
+        seconds = {best.name: timer.seconds(chosen, csr, TIMED_PRODUCTS)}
+        least = seconds[best.name] * WORTHWHILE
+        for candidate in others:
+            stored = None  # a slower copy gives its memory back before the next is made
+            try:
+                stored = store(candidate.name, candidate.options, csr, backend, options)
+                seconds[candidate.name] = timer.seconds(stored, csr, TIMED_PRODUCTS)
+            except Exception as e:
+                if not is_limit(e):
+                    raise
+                lines.append(f"{candidate.name} could not be timed: {e}")
+                continue
+            if seconds[candidate.name] < least:
+                chosen, best, least = stored, candidate, seconds[candidate.name]
+        times = ", ".join(f"{name} {value * 1e6:.1f}" for name, value in seconds.items())
+        lines.insert(0, reasons(chosen, best, profile, backend))
+        return cls(chosen, f"{chosen.name}: {profile.describe()}; timed in us: {times}", lines)
+
+    def product(self, alpha: float, beta: float) -> list[Launch]:
+        return self.chosen.product(alpha, beta)
+
+    def diagonal(self) -> list[Launch]:
+        return self.chosen.diagonal()
+
+    def refresh(self) -> list[Launch]:
+        return self.chosen.refresh()
+
+    def stats(self) -> Stats:
+        return self.chosen.stats()
+
+    def reference(self, x: Any, y: Any = None) -> Any:
+        return self.chosen.reference(x, y)
+
+    def summary(self) -> str:
+        return f"chose {self.decision}; {self.chosen.summary()}"
+
+    def detail(self) -> str:
+        timing = [f"formats are timed after {self.replan_after} products"] if self.replan_after else []
+        return "\n".join(filter(None, [*self.notes, *timing, self.chosen.detail()]))
+
+
+def store(
+    name: str, chosen_options: dict[str, int], csr: CsrPattern, backend: Backend, options: dict[str, Any]
+) -> Format:
+    """The pattern in the format `name`; the user's `options` go before the chosen ones. OptionError if unknown."""
+    known = Gpufmt.choices
+    if name not in known:
+        raise OptionError(f"-mat_gpufmt_format {name}: choose {AUTOMATIC} or one of {', '.join(known)}")
+    cls, prefix = known[name], f"{name}."
+    given = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+    return cls.build(csr, backend, {**cls.default_options, **chosen_options, **given})
+
+
+def reasons(chosen: Format, candidate: Candidate, profile: Profile, backend: Backend) -> str:
+    """The format and what speaks for it, in words."""
+    moved, as_csr = chosen.stats().bytes_per_product, csr_bytes(profile, backend)
+    parts = [profile.describe(), candidate.why, f"{in_bytes(moved)} a product against {in_bytes(as_csr)} as CSR"]
+    return f"{chosen.name}: {'; '.join(part for part in parts if part)}"
+
+
+def notes(profile: Profile, ranked: Sequence[Candidate], backend: Backend) -> list[str]:
+    """Lines with the profile and the estimates; seconds are those of a device."""
+    p = profile
+    lines = [
+        f"{p.nnz} entries; with the padding of slices of 32 rows {p.sliced_entries}, of rows sorted by length "
+        f"{p.sorted_entries}; {p.empty_rows} empty rows"
+    ]
+    if p.lengths:
+        lines.append(f"rows of 0, 1, 2, 3-4, 5-8, ... entries: {', '.join(map(str, p.lengths))}")
+    if p.npatterns:
+        lines.append(f"{p.npatterns} row patterns, which take the place of columns")
+    elif p.nnz >= FEW_ENTRIES:
+        lines.append(f"too many row patterns for a table; columns fit 16 bits in {p.short_slices:.0%} of the slices")
+    if p.block_shape != (1, 1):
+        lines.append("dense blocks: {} x {}, {:.0%} full".format(*p.block_shape, p.block_fill))
+    for c in ranked:
+        seconds = "" if backend.name == "host" else f", {c.seconds * 1e6:.1f} us"
+        lines.append(f"estimate of {c.name}: {in_bytes(c.nbytes)}{seconds}; {c.why}")
+    return lines
+
+
+def in_bytes(count: float) -> str:
+    """0.58 GB, 12.3 MB, 45.0 kB."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if count >= 0.1 * size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count / 1e3:.3g} kB"
