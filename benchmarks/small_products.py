@@ -1,7 +1,7 @@
-"""Small products of every format on the GPU, for compute-sanitizer: build, refresh, z = A x, z = y + A x, transposes.
+"""Small products of every format on the GPU, for compute-sanitizer: all plans, transposes, and the calls of PETSc.
 
-Exits with status 1 if a result is wrong. Memory comes straight from cudaMalloc, so that an access outside an array
-shows.
+Each format stores each matrix with its default options and with some from its tuning space. Exits with status 1 if a
+result is wrong. Memory comes straight from cudaMalloc, so that an access outside an array shows.
 """
 
 import argparse
@@ -11,23 +11,18 @@ import numpy as np
 import scipy.sparse
 from petsc4py import PETSc
 
-from petsc_gpufmt.bench.contenders import format_options
 from petsc_gpufmt.bench.mult import SEED, Reference
 from petsc_gpufmt.bench.places import available_places, device_reason, random_vector
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.plan import Operation, Slot
 from petsc_gpufmt.registry import FORMATS
 
-VARIANTS = [
-    *FORMATS,
-    "pjds:slice_height=8",
-    "pjds:slice_height=128,sigma_window=-1",
-    "pjds:slice_height=16,sigma_window=100",
-]
+TUNED = 2  # sets of options of a tuning space that are tried
+MATRIX_FOR_PETSC = "uneven rows, some empty"
 
 
 def small_matrices(scalar, index, rng):
-    """Name -> CSR matrix: shapes at which a kernel can leave its arrays."""
+    """Name -> CSR matrix: shapes at which a kernel can leave its arrays. Those of blocks of 3 say so to the formats."""
 
     def random(nrows, ncols, density):
         return scipy.sparse.random(nrows, ncols, density, format="csr", dtype=scalar, random_state=rng)
@@ -37,43 +32,59 @@ def small_matrices(scalar, index, rng):
     matrices = {
         "one entry": random(1, 1, 1.0),
         "no entries": random(70, 50, 0.0),
-        "uneven rows, some empty": some_empty.tocsr(),
+        MATRIX_FOR_PETSC: some_empty.tocsr(),
         "few long rows": random(5, 3000, 0.5),
-        "wide": random(100, 4000, 0.02),
-        "tall": random(4000, 100, 0.02),
-        "one long row": scipy.sparse.vstack([random(1, 500, 1.0), random(600, 500, 0.01)]).tocsr(),
+        "columns far apart": random(40, 70_000, 0.0003),
+        "one long row": scipy.sparse.vstack([random(1, 5500, 1.0), random(200, 5500, 0.001)]).tocsr(),
+        "blocks": scipy.sparse.kron(random(40, 40, 0.1), np.ones((3, 3)), format="csr").multiply(random(120, 120, 0.9)),
     }
+    matrices = {name: matrix.tocsr() for name, matrix in matrices.items()}
     for matrix in matrices.values():
         matrix.sort_indices()
         matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrices
 
 
-def plan_products(variant, matrix, place, rng):
-    """Errors over bounds of the plans of one format, as given and transposed."""
-    name, options = format_options(variant)
+def option_sets(cls, pattern):
+    """The default, and some of the tuning space: the first, and others evenly spread."""
+    space = cls.tuning_space(pattern)
+    return [{}, *space[:: max(1, len(space) // TUNED)][:TUNED]]
+
+
+def plan_products(cls, options, pattern, transposed, matrix, place, rng):
+    """Errors over bounds of all plans of one format, for the matrix or for its transpose."""
     backend, xp = place.backend, place.backend.xp
-    pattern = CsrPattern(*matrix.shape, xp.asarray(matrix.indptr), xp.asarray(matrix.indices))
+    expected = matrix.T.tocsr() if transposed else matrix
+    pattern = pattern.transposed(xp) if transposed else pattern
+    stored = cls.build(pattern, backend, {**cls.default_options, **options})
+    backend.run(stored.plan(Operation.REFRESH), {Slot.VALUES: xp.asarray(matrix.data)})
+    x, y = (random_vector(size, backend.scalar, rng) for size in (expected.shape[1], expected.shape[0]))
+    reference = Reference.of(expected, x)
+    diagonal = np.zeros(expected.shape[0], dtype=backend.scalar)
+    diagonal[: min(expected.shape)] = expected.diagonal()
+    results = {
+        Operation.MULT: reference,
+        Operation.MULTADD: sum_reference(y, reference),
+        Operation.DIAGONAL: Reference(diagonal, np.zeros_like(diagonal)),
+    }
+    z = xp.full(expected.shape[0], np.nan, dtype=backend.scalar)
+    slots = {Slot.X: xp.asarray(x), Slot.Y: xp.asarray(y), Slot.Z: z}
     errors = []
-    for transposed in (False, True):
-        expected = matrix.T.tocsr() if transposed else matrix
-        stored = FORMATS[name].build(pattern.transposed(xp) if transposed else pattern, backend, options)
-        backend.run(stored.plan(Operation.REFRESH), {Slot.VALUES: xp.asarray(matrix.data)})
-        x, y = (random_vector(size, backend.scalar, rng) for size in (expected.shape[1], expected.shape[0]))
-        reference = Reference.of(expected, x)
-        z = xp.full(expected.shape[0], np.nan, dtype=backend.scalar)
-        slots = {Slot.X: xp.asarray(x), Slot.Y: xp.asarray(y), Slot.Z: z}
-        backend.run(stored.plan(Operation.MULT), slots)
-        errors.append(reference.error(backend.to_host(z)))
+    for operation, result in results.items():
         z.fill(np.nan)
-        backend.run(stored.plan(Operation.MULTADD), slots)
-        bound = reference.bound + np.finfo(backend.scalar).eps * (abs(y) + abs(reference.z))
-        errors.append(Reference(y + reference.z, bound).error(backend.to_host(z)))
+        backend.run(stored.plan(operation), slots)
+        errors.append(result.error(backend.to_host(z)))
     return errors
 
 
+def sum_reference(y, product):
+    """y + A x and its rounding bound."""
+    bound = product.bound + np.finfo(y.dtype).eps * (abs(y) + abs(product.z))
+    return Reference(y + product.z, bound)
+
+
 def petsc_products(name, matrix, place, rng):
-    """Errors over bounds of MatMult, MatMultTranspose and MatMultAdd of a PETSc matrix."""
+    """Errors over bounds of MatMult, MatMultTranspose, MatMultAdd and MatGetDiagonal of a PETSc matrix."""
     A = PETSc.Mat().create(PETSc.COMM_SELF)
     A.setSizes(matrix.shape)
     A.setType(f"seqaij{name}")
@@ -94,8 +105,11 @@ def petsc_products(name, matrix, place, rng):
     A.multTranspose(y, w)
     errors.append(backward.error(w.getArray(readonly=True)))
     A.multAdd(x, y, z)
-    bound = forward.bound + np.finfo(place.backend.scalar).eps * (abs(y_values) + abs(forward.z))
-    errors.append(Reference(y_values + forward.z, bound).error(z.getArray(readonly=True)))
+    errors.append(sum_reference(y_values, forward).error(z.getArray(readonly=True)))
+    A.getDiagonal(z)
+    diagonal = np.zeros_like(y_values)
+    diagonal[: min(matrix.shape)] = matrix.diagonal()
+    errors.append(Reference(diagonal, np.zeros_like(diagonal)).error(z.getArray(readonly=True)))
     for item in (A, x, y, z, w):
         item.destroy()
     return errors
@@ -114,8 +128,16 @@ def main():
             place.backend.xp.cuda.set_allocator(None)
         rng = np.random.default_rng(SEED)
         for label, matrix in small_matrices(place.backend.scalar, place.backend.index, rng).items():
-            errors = [error for variant in VARIANTS for error in plan_products(variant, matrix, place, rng)]
-            errors += [error for name in FORMATS for error in petsc_products(name, matrix, place, rng)]
+            errors = []
+            for cls in FORMATS.values():
+                block = 3 if label == "blocks" else 1
+                arrays = (place.backend.xp.asarray(array) for array in (matrix.indptr, matrix.indices))
+                pattern = CsrPattern(*matrix.shape, *arrays, row_block=block, col_block=block)
+                for options in option_sets(cls, pattern):
+                    for transposed in (False, True) if not options else (False,):
+                        errors += plan_products(cls, options, pattern, transposed, matrix, place, rng)
+                if label == MATRIX_FOR_PETSC:
+                    errors += petsc_products(cls.name, matrix, place, rng)
             worst = max(worst, *errors)
             print(
                 f"{label:24} {len(errors)} products on {place.name}, largest error {max(errors):.3g} of its bound",

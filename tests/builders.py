@@ -8,24 +8,29 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from petsc_gpufmt.csr import CsrPattern
 
 
 @dataclass(frozen=True)
 class CsrMatrix:
-    """A sparse matrix on the host: rowptr (nrows + 1,) and colidx (nnz,) int64, values (nnz,) float64."""
+    """A sparse matrix on the host: rowptr (nrows + 1,) and colidx (nnz,) int64, values (nnz,) float64.
+
+    `block` is the block size that the application has set, 1 if none.
+    """
 
     nrows: int
     ncols: int
     rowptr: np.ndarray
     colidx: np.ndarray
     values: np.ndarray
+    block: int = 1
 
     def pattern(self, xp: Any, index: Any) -> CsrPattern:
         """The pattern with arrays of the module `xp` (numpy, cupy) and indices of dtype `index`."""
         rowptr, colidx = (xp.asarray(a.astype(index)) for a in (self.rowptr, self.colidx))
-        return CsrPattern(self.nrows, self.ncols, rowptr, colidx)
+        return CsrPattern(self.nrows, self.ncols, rowptr, colidx, row_block=self.block, col_block=self.block)
 
     @property
     def rows(self) -> np.ndarray:
@@ -36,13 +41,22 @@ class CsrMatrix:
         """The transpose, its rows in the order in which this matrix stores their entries."""
         order = np.argsort(self.colidx, kind="stable")
         rowptr = np.concatenate([[0], np.cumsum(np.bincount(self.colidx, minlength=self.ncols))])
-        return CsrMatrix(self.ncols, self.nrows, rowptr, self.rows[order], self.values[order])
+        return CsrMatrix(self.ncols, self.nrows, rowptr, self.rows[order], self.values[order], self.block)
 
     def product(self, x: np.ndarray) -> np.ndarray:
-        """A x in extended precision, entry by entry."""
-        z = np.zeros(self.nrows, dtype=np.longdouble)
-        np.add.at(z, self.rows, self.values.astype(np.longdouble) * x[self.colidx])
-        return z
+        """A x in extended precision."""
+        return self.row_sums(self.values.astype(np.longdouble) * x[self.colidx])
+
+    def diagonal(self) -> np.ndarray:
+        """(nrows,) sum of the entries at (i, i) in extended precision."""
+        return self.row_sums(np.where(self.rows == self.colidx, self.values.astype(np.longdouble), 0))
+
+    def row_sums(self, terms: np.ndarray) -> np.ndarray:
+        """(nrows,) sum over the entries of each row of the (nnz,) `terms`."""
+        sums = np.zeros(self.nrows, dtype=terms.dtype)
+        nonempty = np.diff(self.rowptr) > 0
+        sums[nonempty] = np.add.reduceat(terms, self.rowptr[:-1][nonempty]) if terms.size else 0
+        return sums
 
 
 def from_row_lengths(lengths: np.ndarray, ncols: int, seed: int) -> CsrMatrix:
@@ -51,8 +65,19 @@ def from_row_lengths(lengths: np.ndarray, ncols: int, seed: int) -> CsrMatrix:
     rowptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     columns = [np.sort(rng.choice(ncols, size=k, replace=False)) for k in lengths if k]
     colidx = np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
-    values = rng.standard_normal(colidx.size) * 10.0 ** rng.integers(-3, 4, colidx.size)
-    return CsrMatrix(len(lengths), ncols, rowptr, colidx.astype(np.int64), values)
+    return CsrMatrix(len(lengths), ncols, rowptr, colidx.astype(np.int64), random_values(rng, colidx.size))
+
+
+def from_entries(nrows: int, ncols: int, rows: np.ndarray, columns: np.ndarray, seed: int, block: int = 1) -> CsrMatrix:
+    """Entries at (rows[i], columns[i]), sorted, with values as in `from_row_lengths`."""
+    order = np.lexsort((columns, rows))
+    rowptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=nrows))])
+    values = random_values(np.random.default_rng(seed), order.size)
+    return CsrMatrix(nrows, ncols, rowptr, columns[order].astype(np.int64), values, block)
+
+
+def random_values(rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.standard_normal(count) * 10.0 ** rng.integers(-3, 4, count)
 
 
 def uniform(nrows: int, ncols: int, row_length: int, seed: int) -> CsrMatrix:
@@ -88,6 +113,12 @@ def duplicate_columns() -> CsrMatrix:
     return replace(matrix, colidx=matrix.colidx // 3 * 3)
 
 
+def repeated_diagonal() -> CsrMatrix:
+    matrix = banded(130, 2)
+    repeated = (matrix.rows % 3 == 0) & (matrix.colidx == matrix.rows + 1)
+    return replace(matrix, colidx=np.where(repeated, matrix.rows, matrix.colidx))
+
+
 def explicit_zeros() -> CsrMatrix:
     matrix = uniform(140, 90, 6, seed=24)
     return replace(matrix, values=np.where(np.arange(matrix.values.size) % 4 == 0, 0.0, matrix.values))
@@ -97,6 +128,49 @@ def empty_rows() -> CsrMatrix:
     lengths = np.random.default_rng(25).integers(1, 9, 300)
     lengths[:40] = lengths[100:170] = lengths[::7] = lengths[-35:] = 0
     return from_row_lengths(lengths, 80, seed=26)
+
+
+def rows_to_split() -> CsrMatrix:
+    """Rows just below and above 32, 128, 512 and 4096 entries, and one that is worth many thread blocks."""
+    lengths = np.random.default_rng(32).integers(0, 6, 40)
+    lengths[[3, 9, 10, 11, 20, 21, 25, 26, 31, 39]] = [5500, 127, 128, 129, 31, 33, 511, 513, 4095, 4097]
+    return from_row_lengths(lengths, 5600, seed=33)
+
+
+def blocked(size: int, block_rows: int, declared: bool, missing: float = 0.0, seed: int = 34) -> CsrMatrix:
+    """Dense blocks at random places, 0 to 6 in most block rows, but for the fraction `missing` of their entries."""
+    block_lengths = np.random.default_rng(seed).integers(0, min(6, block_rows) + 1, block_rows)
+    block_lengths[block_rows // 2] = block_rows
+    blocks = from_row_lengths(block_lengths, block_rows, seed + 1)
+    within = np.arange(size)
+    rows = (blocks.rows[:, None, None] * size + within[:, None] + 0 * within).ravel()
+    columns = (blocks.colidx[:, None, None] * size + 0 * within[:, None] + within).ravel()
+    kept = np.random.default_rng(seed + 2).random(rows.size) >= missing
+    n = block_rows * size
+    return from_entries(n, n, rows[kept], columns[kept], seed + 3, block=size if declared else 1)
+
+
+def stencil(nx: int = 9, ny: int = 7, nz: int = 5) -> CsrMatrix:
+    """The nearest neighbours of each point of a grid, itself included: 27 row patterns at most."""
+    points = np.arange(nx * ny * nz).reshape(nz, ny, nx)
+    pairs = [(points, points)]
+    for axis in range(3):
+        lower, upper = np.delete(points, -1, axis), np.delete(points, 0, axis)
+        pairs += [(lower, upper), (upper, lower)]
+    rows, columns = (np.concatenate([end.ravel() for end in ends]) for ends in zip(*pairs, strict=True))
+    return from_entries(points.size, points.size, rows, columns, seed=38)
+
+
+def some_rows_wide() -> CsrMatrix:
+    """Columns of most rows lie close together, those of some rows further apart than 16 bits can say."""
+    ncols, nrows = 70_000, 600
+    rng = np.random.default_rng(39)
+    rows = np.repeat(np.arange(nrows), rng.integers(0, 9, nrows))
+    columns = rows * 110 + rng.integers(0, 300, rows.size)
+    wide = np.isin(rows // 100, [1, 4]) & (rows % 10 == 0)
+    columns[wide] = rng.integers(0, ncols, wide.sum())
+    distinct = np.unique(rows * ncols + columns)
+    return from_entries(nrows, ncols, distinct // ncols, distinct % ncols, seed=40)
 
 
 SHAPES: dict[str, Callable[[], CsrMatrix]] = {
@@ -118,8 +192,16 @@ SHAPES: dict[str, Callable[[], CsrMatrix]] = {
     "dense": lambda: uniform(40, 40, 40, seed=28),
     "unsorted_columns": unsorted_columns,
     "duplicate_columns": duplicate_columns,
+    "repeated_diagonal": repeated_diagonal,
     "explicit_zeros": explicit_zeros,
     "empty_rows": empty_rows,
+    "rows_to_split": rows_to_split,
+    "blocked_3x3": lambda: blocked(3, 40, declared=True),
+    "blocked_5x5_undeclared": lambda: blocked(5, 21, declared=False),
+    "blocked_4x4_incomplete": lambda: blocked(4, 30, declared=True, missing=0.15),
+    "stencil": stencil,
+    "wide_columns": lambda: uniform(100, 70_000, 9, seed=41),
+    "some_rows_wide": some_rows_wide,
 }
 """Matrices that every format must store."""
 
@@ -148,3 +230,11 @@ class PoisonedModule:
     def empty(self, shape: Any, dtype: Any) -> Any:
         dtype = np.dtype(dtype)
         return self._xp.full(shape, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype=dtype)
+
+
+# Shapes that take most of the ways through a kernel: rows of all lengths, many of them, none, blocks, wide columns
+TELLING_SHAPES = ["power_law", "tall", "empty_rows", "blocked_4x4_incomplete", "rows_to_split"]
+EVERY_SHAPE_MOST_SLOW = pytest.mark.parametrize(
+    "shape_name", [pytest.param(name, marks=() if name in TELLING_SHAPES else pytest.mark.slow) for name in SHAPES]
+)
+"""For tests of many settings: the quick run takes the telling shapes."""

@@ -1,6 +1,10 @@
 """Tests marked gpu are skipped where there is no CUDA device; what tests of several files share."""
 
+from pathlib import Path
+
 import pytest
+
+pytest.register_assert_rewrite("format_checks", "stored_matrix")
 
 
 def has_cuda_device() -> bool:
@@ -20,10 +24,10 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def emulation_folder(tmp_path_factory):
-    """Where emulated kernels are compiled, once a session."""
+def emulation_folder():
+    """Where emulated kernels are compiled, and kept from session to session."""
     from emulation.backend import cxx_compiler
 
     if cxx_compiler() is None:
         pytest.skip("no C++ compiler")
-    return tmp_path_factory.mktemp("emulation")
+    return Path(__file__).resolve().parents[1] / "build" / "emulation"

@@ -2,65 +2,112 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from builders import CsrMatrix, poisoned
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.formats.base import Format
-from petsc_gpufmt.plan import Operation, Slot
+from petsc_gpufmt.plan import Launch, Operation, Slot
 
 
 class StoredMatrix:
-    """`matrix`, rounded to the backend's scalar, or its transpose; all memory is poisoned before its first use."""
+    """`given`, rounded to the backend's scalar, or its transpose; all memory is poisoned before its first use.
+
+    Attributes
+    ----------
+    matrix : what is stored, with the values of the last refresh
+    """
 
     def __init__(
-        self, matrix: CsrMatrix, cls: type[Format], backend: Backend, options: dict[str, int], transposed: bool = False
+        self, given: CsrMatrix, cls: type[Format], backend: Backend, options: dict[str, int], transposed: bool = False
     ):
-        self.backend = backend
+        self.backend, self.transposed = backend, transposed
         backend.xp = poisoned(backend.xp)
-        pattern = matrix.pattern(backend.xp, backend.index)
+        pattern = given.pattern(backend.xp, backend.index)
         pattern.validate()
         if transposed:
             pattern = pattern.transposed(backend.xp)
         self.format = cls.build(pattern, backend, {**cls.default_options, **options})
-        values = matrix.values.astype(backend.scalar)
-        self.matrix = replace(matrix, values=values).transposed() if transposed else replace(matrix, values=values)
-        self.refresh(values)
+        self.given = given
+        self.refresh(given.values)
 
     def refresh(self, values: np.ndarray) -> None:
         """Store values given in the order of the matrix that was passed in (not of its transpose)."""
-        slots = {Slot.VALUES: self.backend.xp.asarray(values.astype(self.backend.scalar))}
-        self.backend.run(self.format.plan(Operation.REFRESH), slots)
+        self.given = replace(self.given, values=values.astype(self.backend.scalar))
+        self.matrix = self.given.transposed() if self.transposed else self.given
+        values_slot = {Slot.VALUES: self.backend.xp.asarray(self.given.values)}
+        self.backend.run(self.format.plan(Operation.REFRESH), values_slot)
 
     def mult(self, x: np.ndarray) -> np.ndarray:
         """A x, written over NaN."""
-        z = self._vector(np.full(self.matrix.nrows, np.nan))
-        self.backend.run(self.format.plan(Operation.MULT), {Slot.X: self._vector(x), Slot.Z: z})
-        return self.backend.to_host(z)
+        return self._run(self.format.plan(Operation.MULT), x)
 
     def multadd(self, x: np.ndarray, y: np.ndarray, in_place: bool = False) -> np.ndarray:
         """y + A x, written over y or over NaN."""
-        y = self._vector(y)
-        z = y if in_place else self._vector(np.full(self.matrix.nrows, np.nan))
-        self.backend.run(self.format.plan(Operation.MULTADD), {Slot.X: self._vector(x), Slot.Y: y, Slot.Z: z})
-        return self.backend.to_host(z)
+        return self._run(self.format.plan(Operation.MULTADD), x, y, in_place)
+
+    def product(self, alpha: float, beta: float, x: np.ndarray, y: np.ndarray, in_place: bool = False) -> np.ndarray:
+        """alpha A x + beta y, written over y or over NaN."""
+        return self._run(self.format.product(alpha, beta), x, y, in_place)
+
+    def diagonal(self) -> np.ndarray:
+        """(nrows,) entries (i, i), written over NaN."""
+        return self._run(self.format.plan(Operation.DIAGONAL))
 
     def vectors(self, seed: int = 30) -> tuple[np.ndarray, np.ndarray]:
         """Random x and y of fitting sizes."""
         rng = np.random.default_rng(seed)
         return tuple(rng.standard_normal(n).astype(self.backend.scalar) for n in (self.matrix.ncols, self.matrix.nrows))
 
+    def _run(self, launches: list[Launch], x=None, y=None, in_place: bool = False) -> np.ndarray:
+        slots = {slot: self._vector(vector) for slot, vector in ((Slot.X, x), (Slot.Y, y)) if vector is not None}
+        slots[Slot.Z] = slots[Slot.Y] if in_place else self._vector(np.full(self.matrix.nrows, np.nan))
+        self.backend.run(launches, slots)
+        return self.backend.to_host(slots[Slot.Z])
+
     def _vector(self, host_array: np.ndarray):
         return self.backend.xp.asarray(host_array.astype(self.backend.scalar))
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What a product must be: A x in extended precision, and |A||x| to measure errors against.
+
+    Rounding in any order of summation stays within (nnz of the row + 4) eps (|alpha| |A||x| + |beta y|).
+    """
+
+    matrix: CsrMatrix
+    exact: np.ndarray
+    magnitude: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: CsrMatrix, x: np.ndarray) -> Expected:
+        magnitude = replace(matrix, values=np.abs(matrix.values)).product(np.abs(x))
+        return cls(matrix, matrix.product(x), magnitude)
+
+    def check(self, z: np.ndarray, alpha: float = 1.0, beta: float = 0.0, y: np.ndarray | float = 0.0) -> None:
+        """AssertionError unless z = alpha A x + beta y to within rounding."""
+        exact, magnitude = alpha * self.exact, abs(alpha) * self.magnitude
+        if beta:
+            exact, magnitude = exact + beta * y, magnitude + np.abs(beta * y)
+        eps = np.finfo(self.matrix.values.dtype).eps
+        assert_close(z, exact, (np.diff(self.matrix.rowptr) + 4) * eps * magnitude, self.matrix.values.dtype)
+
+
 def assert_product(z: np.ndarray, matrix: CsrMatrix, x: np.ndarray, y: np.ndarray | float = 0.0) -> None:
-    """z = y + A x to within the rounding of any order of summation: (nnz of the row + 2) eps (|y| + |A||x|)."""
-    exact = y + matrix.product(x)
-    magnitude = np.abs(y) + replace(matrix, values=np.abs(matrix.values)).product(np.abs(x))
-    bound = (np.diff(matrix.rowptr) + 2) * np.finfo(matrix.values.dtype).eps * magnitude
-    assert z.shape == exact.shape and z.dtype == matrix.values.dtype
+    """z = y + A x to within the rounding of any order of summation."""
+    Expected.of(matrix, x).check(z, beta=1.0, y=y)
+
+
+def assert_close(z: np.ndarray, exact: np.ndarray, bound: np.ndarray, dtype: np.dtype) -> None:
+    assert z.shape == exact.shape and z.dtype == dtype
     wrong = ~(np.abs(z - exact) <= bound)
     assert not wrong.any(), f"rows {np.flatnonzero(wrong)[:10]}: {z[wrong][:10]} is not {exact[wrong][:10]}"
+
+
+def assert_same_bits(z: np.ndarray, expected: np.ndarray) -> None:
+    assert z.shape == expected.shape and z.dtype == expected.dtype
+    different = np.flatnonzero(z.view(f"u{z.itemsize}") != expected.view(f"u{z.itemsize}"))
+    assert not different.size, f"rows {different[:10]}: {z[different[:10]]} is not {expected[different[:10]]}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulation.backend import EmulatedBackend, EmulationError
+from emulation.backend import EmulatedBackend, EmulationError, compile_library, cxx_compiler
 
 from petsc_gpufmt.plan import Launch, Slot
 
@@ -60,6 +60,104 @@ def test_a_barrier_that_some_threads_miss_is_caught(backend, kernel, message):
     launch(backend, "write_shifted", (1, 1, 1), (32, 1, 1), np.int32(0), np.zeros(32))  # the next launch is sound
 
 
+def test_shuffles_sum_over_each_warp(backend):
+    x = np.arange(2 * 96, dtype=np.float64)
+    sums = np.full(6, np.nan)
+
+    launch(backend, "warp_sum", (2, 1, 1), (96, 1, 1), x, sums)
+
+    assert sums.tolist() == x.reshape(6, 32).sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("width", [32, 8])
+def test_shuffles_stay_in_their_segments(backend, width):
+    x, y = 2**40 + np.arange(32), np.zeros((4, 32), dtype=np.int64)
+    lane, first = np.arange(32), np.arange(32) // width * width
+
+    launch(backend, "shuffles", (1, 1, 1), (32, 1, 1), x, y, template_arguments=(width,))
+
+    assert y[0].tolist() == x[first + 3].tolist()
+    assert y[1].tolist() == x[np.where(lane - 2 < first, lane, lane - 2)].tolist()
+    assert y[2].tolist() == x[np.where(lane + 2 >= first + width, lane, lane + 2)].tolist()
+    assert y[3].tolist() == x[lane ^ 5].tolist()
+
+
+def test_a_shuffle_from_a_thread_that_takes_no_part_gives_nan(backend):
+    x = np.zeros(32)
+
+    launch(backend, "shuffle_from_outside", (1, 1, 1), (32, 1, 1), x)
+
+    assert np.isnan(x[:16]).all() and not x[16:].any()
+
+
+def test_votes_of_the_threads_that_the_mask_names(backend):
+    x, y = np.ones(32, dtype=np.int32), np.zeros(32, dtype=np.int64)
+    x[[0, 2]] = 0
+
+    launch(backend, "votes", (1, 1, 1), (32, 1, 1), x, y)
+
+    even, odd = 4 * (0x55555555 - 5) + 1, 4 * 0xAAAAAAAA + 3
+    assert y.tolist() == [even, odd] * 16
+
+
+def test_warp_operations_do_not_wait_for_threads_that_have_ended(backend):
+    x = np.zeros(64, dtype=np.int32)
+
+    launch(backend, "some_leave", (1, 1, 1), (64, 1, 1), x)
+
+    expected = [*range(101, 120), 119, *[0] * 12, *range(133, 152), 151, *[0] * 12]
+    assert x.tolist() == [20000 + e if e else 0 for e in expected]
+
+
+def test_warp_operations_barriers_and_tickets_together(backend):
+    x = np.arange(5 * 128, dtype=np.float64)
+    block_sums, ticket, total = np.full(5, np.nan), np.zeros(1, dtype=np.uint32), np.full(1, np.nan)
+
+    for _ in range(2):
+        launch(backend, "grid_sum", (5, 1, 1), (128, 1, 1), x, block_sums, ticket, total)
+
+        assert total[0] == x.sum() and ticket[0] == 0
+
+
+def test_atomics_of_all_integer_types(backend):
+    counts = [np.array([0, 50, 50, 0, 77], dtype=t) for t in (np.int32, np.uint32, np.int64, np.uint64)]
+
+    launch(backend, "atomics", (1, 1, 1), (64, 1, 1), *counts)
+
+    assert all(c.tolist() == [64, 0, 63, 63, 0] for c in counts)
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"), [(0, [0, 0, 32, 0, 5, 5]), (12, [2, 3, 28, 5, 12, 12]), (-1, [32, 1, 0, -1, 5, 5])]
+)
+def test_arithmetic(backend, x, expected):
+    y = np.full(6, -7, dtype=np.int32)
+
+    launch(backend, "arithmetic", (1, 1, 1), (1, 1, 1), np.int32(x), y)
+
+    assert y.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (
+            "warp_operation_against_barrier",
+            r"threads of warp 0 of block \(0,0,0\) wait at the warp operation in line \d+, "
+            r"another of the same mask at the barrier in line \d+",
+        ),
+        ("part_at_warp_operations", r"warp 0 of block \(0,0,0\) wait at different warp operations, in lines \d+ and"),
+        ("different_masks", r"in line \d+ with different masks, 55555557 and ffffffff"),
+        ("outside_own_mask", r"thread 3 of block \(0,0,0\) is not in its own mask fffffff7 at the warp"),
+    ],
+)
+def test_a_warp_operation_that_some_threads_miss_is_caught(backend, kernel, message):
+    with pytest.raises(EmulationError, match=message):
+        launch(backend, kernel, (2, 1, 1), (64, 1, 1), np.zeros(64))
+
+    launch(backend, "write_shifted", (1, 1, 1), (32, 1, 1), np.int32(0), np.zeros(32))  # the next launch is sound
+
+
 @pytest.mark.parametrize(("shift", "where"), [(1, "after"), (-1, "before")])
 def test_a_write_beyond_an_array_is_caught(backend, shift, where):
     with pytest.raises(EmulationError, match=f"out-of-bounds write {where} an array of 32 float64"):
@@ -107,3 +205,20 @@ def test_a_geometry_that_no_device_takes_is_caught(backend, grid, block, message
 def test_a_kernel_that_does_not_compile_shows_the_compiler_output(backend):
     with pytest.raises(EmulationError, match="no_such_kernel"):
         backend.function("shim", "no_such_kernel", ())
+
+
+@pytest.mark.skipif(cxx_compiler() is None, reason="no C++ compiler")
+def test_a_library_is_compiled_again_only_after_a_change(tmp_path):
+    source, header, build = tmp_path / "a.cpp", tmp_path / "a.h", tmp_path / "build"
+    source.write_text('#include "a.h"\nint one = ONE;\n')
+    header.write_text("#define ONE 1\n")
+
+    first = compile_library(build, "a", [source], [source])
+    written = first.stat().st_mtime_ns
+    assert compile_library(build, "a", [source], [source]) == first and first.stat().st_mtime_ns == written
+    other_arguments = compile_library(build, "a", [source, "-DTWO=2"], [source])
+    header.write_text("#define ONE 2\n")
+    other_header = compile_library(build, "a", [source], [source])
+
+    assert sorted(build.iterdir()) == sorted({first, other_arguments, other_header})
+    assert len({first, other_arguments, other_header}) == 3

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import math
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -45,27 +47,54 @@ def cxx_compiler() -> str | None:
 
 
 @functools.cache
-def compile_instance(build: Path, source: Path, name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
-    """Compile the kernel instance `name` of `source` into a library in the folder `build`, and load it."""
-    runtime = build / "libfibers.so"
-    common = [cxx_compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", f"-I{SHIM}"]
-    if not runtime.exists():
-        compile_library([*common, SHIM / "fibers.cpp", "-o", runtime])
-    library = build / f"{source.stem}-{len(list(build.iterdir()))}.so"
+def cxx_version() -> str:
+    return subprocess.run([cxx_compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def source_texts(file: Path, seen: dict[Path, str] | None = None) -> dict[Path, str]:
+    """The texts of a source file and of the files that it includes by name in quotes, from its folder or the shim's."""
+    seen = {} if seen is None else seen
+    seen[file] = file.read_text()
+    for name in re.findall(r'^\s*#\s*include\s*"(.+?)"', seen[file], re.MULTILINE):
+        for included in (file.parent / name, SHIM / name):
+            if included.exists() and included not in seen:
+                source_texts(included, seen)
+    return seen
+
+
+def compile_library(build: Path, stem: str, arguments: list[Any], sources: list[Path]) -> Path:
+    """The library that the compiler makes with `arguments` from `sources`, in the folder `build`.
+
+    It is kept there, and compiled again only after a change of the arguments, a source, what that includes, or the
+    compiler.
+    """
+    command = [str(word) for word in (cxx_compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", f"-I{SHIM}", *arguments)]
+    key = repr((cxx_version(), command, [source_texts(source) for source in sources]))
+    library = build / f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
+    if not library.exists():
+        build.mkdir(parents=True, exist_ok=True)
+        unfinished = library.with_suffix(f".{os.getpid()}")
+        command += ["-o", str(unfinished)]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        if process.returncode:
+            raise EmulationError(f"{' '.join(command)}\n{process.stderr}")
+        unfinished.replace(library)
+    return library
+
+
+@functools.cache
+def load_instance(build: Path, source: Path, name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """The kernel instance `name` of `source` as a library."""
+    fibers, instance = SHIM / "fibers.cpp", SHIM / "instance.cpp"
+    runtime = compile_library(build, "fibers", [fibers], [fibers])
     defines = [f"-DKERNEL={name}", f'-DKERNEL_FILE="{source}"']
     # one copy of a kernel's shared memory for each library, though several hold templates of one name
-    compile_library([*common, *flags, *defines, "-fno-gnu-unique", SHIM / "instance.cpp", runtime, "-o", library])
-    return ctypes.CDLL(str(library))
-
-
-def compile_library(command: list[Any]) -> None:
-    process = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    if process.returncode:
-        raise EmulationError(f"{' '.join(process.args)}\n{process.stderr}")
+    arguments = [*flags, *defines, "-fno-gnu-unique", instance, runtime]
+    return ctypes.CDLL(str(compile_library(build, source.stem, arguments, [instance, source])))
 
 
 class EmulatedBackend(Backend):
-    """Kernels of `kernels` compiled into `build`.
+    """Kernels of the folder `kernels`, compiled into the folder `build` and kept there.
 
     `resident_threads` is what the emulated device claims: 0 makes a thread a row the best choice, a large number
     makes threads share rows where rows are long enough.
@@ -82,7 +111,7 @@ class EmulatedBackend(Backend):
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         flags = (*compile_flags(self.scalar, self.index), f"-I{self.kernels}")
         name = instance_name(kernel, template_arguments)
-        library = compile_instance(self.build, self.kernels / f"{stem}.cu", name, flags)
+        library = load_instance(self.build, self.kernels / f"{stem}.cu", name, flags)
         return ctypes.cast(library.launch, ctypes.c_void_p).value or 0
 
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
