@@ -4,7 +4,7 @@ SETUP = python3 tools/setup_environment.py
 IN_ENVIRONMENT = source build/environment.sh &&
 QUICK = not (gpu or mpi or petsc or slow)
 PYTEST_ARGS ?=
-BENCH_ARGS ?= mult
+BENCH_ARGS ?= all
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo    the 3-D Bratu problem on two MPI ranks, pjds against aij'
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
-	@echo 'make bench   times of MatMult as JSON; BENCH_ARGS goes to `python -m petsc_gpufmt bench`'
+	@echo 'make bench   MatMult against its peers as JSON in results/; BENCH_ARGS="all --matrices FOLDER" adds real matrices'
 	@echo 'make lint    ruff'
 	@echo 'make clean   removes build/ and what the build put among the sources; .venv stays'
 

@@ -1,80 +1,56 @@
 static char help[] = "Times MatMult() called from C, one rank. Prints one line of JSON.\n\
-  -stencil <7 or 27>, -n <points>: stencil on n^3 grid points (default 7, 50)\n\
+  -file <path>: in PETSc's binary form an AIJ matrix A, x, the right A x, and the error allowed in each of its entries\n\
+  -types <type,...>: sequential types that the matrix is converted to, one after the other (default: none)\n\
   -calls <number>: calls in a row without waiting for the device (default 200)\n\
   -batches <number>: such sequences, of which the median is taken (default 25)\n\
-  -mat_type, -dll_append and every other option of PETSc.\n\n";
+  -dll_append and every other option of PETSc.\n\n";
 
 #include <petscmat.h>
 #include <petscdevice.h>
 #include <petsctime.h>
 
+enum {
+  MAX_TYPES = 8
+};
+
 typedef struct {
-  Mat          A;
-  Vec          x, z;
-  PetscScalar *expected; /* z computed with the assembly */
-  PetscReal   *bound;    /* largest rounding error of each entry of z */
+  Mat A;
+  Vec x, z;
+  Vec expected; /* the right z */
+  Vec bound;    /* largest rounding error of each entry of z */
 } Product;
 
-/* deterministic numbers in [-0.5, 0.5) without a pattern that could hide a misplaced value */
-static PetscReal Scramble(PetscInt64 key)
+static PetscErrorCode Load(Product *p, const char path[])
 {
-  PetscInt64 bits = (key * 2654435761LL + 40503LL) % 1000003LL;
-
-  return (PetscReal)(bits * bits % 1000003LL) / 1000003.0 - 0.5;
-}
-
-static PetscErrorCode AddEntry(Product *p, PetscInt row, PetscInt column, PetscInt *count, PetscInt columns[], PetscScalar values[])
-{
-  const PetscReal a = Scramble(31LL * row + column), x = Scramble(column);
+  PetscViewer viewer;
+  char       *types[MAX_TYPES];
+  PetscInt    count = MAX_TYPES;
 
   PetscFunctionBeginUser;
-  columns[*count] = column;
-  values[*count]  = a;
-  (*count)++;
-  p->expected[row] += a * x;
-  p->bound[row] += PetscAbsReal(a * x);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode Assemble(Product *p, PetscInt stencil, PetscInt n)
-{
-  const PetscInt size = n * n * n;
-
-  PetscFunctionBeginUser;
-  PetscCall(PetscCalloc2(size, &p->expected, size, &p->bound));
+  PetscCall(PetscViewerBinaryOpen(PETSC_COMM_SELF, path, FILE_MODE_READ, &viewer));
   PetscCall(MatCreate(PETSC_COMM_SELF, &p->A));
-  PetscCall(MatSetSizes(p->A, size, size, size, size));
-  PetscCall(MatSetFromOptions(p->A));
-  PetscCall(MatSeqAIJSetPreallocation(p->A, stencil, NULL));
-  PetscCall(MatSeqSELLSetPreallocation(p->A, stencil, NULL));
-  for (PetscInt row = 0; row < size; row++) {
-    const PetscInt i = row % n, j = row / n % n, k = row / (n * n);
-    PetscInt       columns[27], count = 0;
-    PetscScalar    values[27];
-
-    for (PetscInt dk = -1; dk <= 1; dk++)
-      for (PetscInt dj = -1; dj <= 1; dj++)
-        for (PetscInt di = -1; di <= 1; di++) {
-          const PetscBool inside = (PetscBool)(i + di >= 0 && i + di < n && j + dj >= 0 && j + dj < n && k + dk >= 0 && k + dk < n);
-
-          if (inside && (stencil == 27 || di * di + dj * dj + dk * dk <= 1)) PetscCall(AddEntry(p, row, row + (dk * n + dj) * n + di, &count, columns, values));
-        }
-    p->bound[row] *= (count + 2) * PETSC_MACHINE_EPSILON;
-    PetscCall(MatSetValues(p->A, 1, &row, count, columns, values, INSERT_VALUES));
+  PetscCall(MatSetType(p->A, MATSEQAIJ));
+  PetscCall(MatLoad(p->A, viewer));
+  PetscCall(MatCreateVecs(p->A, NULL, &p->expected)); /* before the conversion: these stay on the host */
+  PetscCall(VecDuplicate(p->expected, &p->bound));
+  PetscCall(PetscOptionsGetStringArray(NULL, NULL, "-types", types, &count, NULL));
+  for (PetscInt k = 0; k < count; k++) {
+    PetscCall(MatConvert(p->A, types[k], MAT_INPLACE_MATRIX, &p->A));
+    PetscCall(PetscFree(types[k]));
   }
-  PetscCall(MatAssemblyBegin(p->A, MAT_FINAL_ASSEMBLY));
-  PetscCall(MatAssemblyEnd(p->A, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatSetFromOptions(p->A));
   PetscCall(MatCreateVecs(p->A, &p->x, &p->z));
-  for (PetscInt row = 0; row < size; row++) PetscCall(VecSetValue(p->x, row, Scramble(row), INSERT_VALUES));
-  PetscCall(VecAssemblyBegin(p->x));
-  PetscCall(VecAssemblyEnd(p->x));
+  PetscCall(VecLoad(p->x, viewer));
+  PetscCall(VecLoad(p->expected, viewer));
+  PetscCall(VecLoad(p->bound, viewer));
+  PetscCall(PetscViewerDestroy(&viewer));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* the largest error of z as a share of its bound; more than 1 is wrong */
 static PetscErrorCode Check(Product *p, PetscReal *worst)
 {
-  const PetscScalar *z;
+  const PetscScalar *z, *expected, *bound;
   PetscInt           size;
 
   PetscFunctionBeginUser;
@@ -82,8 +58,17 @@ static PetscErrorCode Check(Product *p, PetscReal *worst)
   PetscCall(MatMult(p->A, p->x, p->z));
   PetscCall(VecGetLocalSize(p->z, &size));
   PetscCall(VecGetArrayRead(p->z, &z));
+  PetscCall(VecGetArrayRead(p->expected, &expected));
+  PetscCall(VecGetArrayRead(p->bound, &bound));
   *worst = 0;
-  for (PetscInt row = 0; row < size; row++) *worst = PetscMax(*worst, PetscAbsScalar(z[row] - p->expected[row]) / p->bound[row]);
+  for (PetscInt row = 0; row < size; row++) {
+    const PetscReal error = PetscAbsScalar(z[row] - expected[row]);
+    const PetscReal share = error == 0 ? 0 : error / PetscRealPart(bound[row]);
+
+    *worst = PetscMax(*worst, PetscIsInfOrNanReal(share) ? PETSC_MAX_REAL : share);
+  }
+  PetscCall(VecRestoreArrayRead(p->bound, &bound));
+  PetscCall(VecRestoreArrayRead(p->expected, &expected));
   PetscCall(VecRestoreArrayRead(p->z, &z));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -121,28 +106,29 @@ static PetscErrorCode Measure(Product *p, PetscInt calls, PetscInt batches, Pets
 int main(int argc, char **argv)
 {
   Product   p;
-  PetscInt  stencil = 7, n = 50, calls = 200, batches = 25;
+  PetscInt  calls = 200, batches = 25, block_size;
   PetscReal host, back_to_back, worst;
+  char      path[PETSC_MAX_PATH_LEN];
+  PetscBool given;
   MatType   mat_type;
   VecType   vec_type;
-  MatInfo   info;
 
   PetscCall(PetscInitialize(&argc, &argv, NULL, help));
-  PetscCall(PetscOptionsGetInt(NULL, NULL, "-stencil", &stencil, NULL));
-  PetscCall(PetscOptionsGetInt(NULL, NULL, "-n", &n, NULL));
+  PetscCall(PetscOptionsGetString(NULL, NULL, "-file", path, sizeof(path), &given));
   PetscCall(PetscOptionsGetInt(NULL, NULL, "-calls", &calls, NULL));
   PetscCall(PetscOptionsGetInt(NULL, NULL, "-batches", &batches, NULL));
-  PetscCheck(stencil == 7 || stencil == 27, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-stencil %" PetscInt_FMT ": choose 7 or 27", stencil);
-  PetscCheck(n > 0 && n <= 1000 && calls > 0 && batches > 0, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-n must be 1 to 1000, -calls and -batches positive");
-  PetscCall(Assemble(&p, stencil, n));
+  PetscCheck(given, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "Name the file with the matrix: -file <path>");
+  PetscCheck(calls > 0 && batches > 0, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-calls and -batches must be positive");
+  PetscCall(Load(&p, path));
   PetscCall(Check(&p, &worst));
   PetscCall(Measure(&p, calls, batches, &host, &back_to_back));
   PetscCall(MatGetType(p.A, &mat_type));
   PetscCall(VecGetType(p.x, &vec_type));
-  PetscCall(MatGetInfo(p.A, MAT_LOCAL, &info));
-  PetscCall(PetscPrintf(PETSC_COMM_SELF, "{\"matrix\": \"%" PetscInt_FMT "-point %" PetscInt_FMT "^3\", \"nnz\": %.0f, \"mat_type\": \"%s\", \"vec_type\": \"%s\", \"calls\": %" PetscInt_FMT ", \"host_seconds\": %.4e, \"back_to_back_seconds\": %.4e, \"error_over_bound\": %.4e}\n", stencil, n, info.nz_used, mat_type, vec_type, calls, (double)host, (double)back_to_back, (double)worst));
+  PetscCall(MatGetBlockSize(p.A, &block_size));
+  PetscCall(PetscPrintf(PETSC_COMM_SELF, "{\"block_size\": %" PetscInt_FMT ", \"mat_type\": \"%s\", \"vec_type\": \"%s\", \"calls\": %" PetscInt_FMT ", \"host_seconds\": %.4e, \"back_to_back_seconds\": %.4e, \"error_over_bound\": %.4e}\n", block_size, mat_type, vec_type, calls, (double)host, (double)back_to_back, (double)worst));
   PetscCheck(worst <= 1, PETSC_COMM_SELF, PETSC_ERR_PLIB, "The product is wrong: its error is %g times the bound of rounding", (double)worst);
-  PetscCall(PetscFree2(p.expected, p.bound));
+  PetscCall(VecDestroy(&p.expected));
+  PetscCall(VecDestroy(&p.bound));
   PetscCall(VecDestroy(&p.x));
   PetscCall(VecDestroy(&p.z));
   PetscCall(MatDestroy(&p.A));

@@ -1,18 +1,25 @@
 #!/bin/bash
-# Builds, tests and measures on a machine with an NVIDIA GPU, in one call of some ten minutes.
+# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some twenty minutes; each can be called alone.
 #
-#   benchmarks/run_on_gpu.sh [step ...]      steps: build test sanitize mult c bratu mpi; default: all of them
+#   benchmarks/run_on_gpu.sh [step ...]      default: all of them, in this order:
+#     build test sanitize   the package, its GPU tests, compute-sanitizer
+#     mult bsr real c       MatMult: stencils, block sizes, real matrices, from C
+#     bratu mpi             the Bratu problem, on one GPU and on two
+#     formats types         every format: MatMult, and the iterations of the Bratu problem
 #
 # Run it from the root of the source tree in an environment where python3 imports petsc4py (of a PETSc with CUDA), CuPy, SciPy and
 # pytest, and mpicc and mpiexec belong to the MPI of that PETSc. Variables that are read:
 #   OUT                   where run.log and results.json go (default: results)
+#   MATRICES              folder with real matrices (.mtx, .mtx.gz, .npz); without it they are left out
 #   EX14                  source of PETSc's SNES tutorial ex14 (default: looked for under PETSC_DIR)
 #   PETSC_GPUFMT_COMMIT   commit to name in the results (default: what git says)
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
 set -uo pipefail
 
-declare -A LIMIT=([build]=180 [test]=400 [sanitize]=200 [mult]=240 [c]=90 [bratu]=200 [mpi]=240) # seconds
-STEPS=(build test sanitize mult c bratu mpi)
+STEPS=(build test sanitize mult bsr real c bratu mpi formats types)
+declare -A LIMIT=([build]=180 [test]=400 [sanitize]=200 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
+LIMIT+=([bratu]=200 [mpi]=240 [formats]=150 [types]=200)
+FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
 out=${OUT:-$root/results}
@@ -77,8 +84,26 @@ step_mult() {
   bench mult ${BENCH_MULT_ARGS:-}
 }
 
+step_bsr() {
+  bench bsr
+}
+
+step_real() {
+  if [ -z "${MATRICES:-}" ]; then
+    echo "skipped: name a folder with real matrices by MATRICES"
+    return
+  fi
+  bench mult --matrix-set real "$MATRICES" && bench mult --matrix-set real-replicated "$MATRICES"
+}
+
 step_c() {
-  bench mult-from-c benchmarks/mult_from_c.c
+  local matrices=(--matrix 7point:50 --matrix 27point:20) name path
+  for name in "${FROM_C[@]}"; do
+    for path in "${MATRICES:-/nonexistent}/$name".{mtx,mtx.gz,npz}; do
+      [ ! -f "$path" ] || matrices+=(--matrix "$path")
+    done
+  done
+  bench mult-from-c benchmarks/mult_from_c.c "${matrices[@]}"
 }
 
 step_bratu() {
@@ -94,6 +119,15 @@ step_mpi() {
     return
   fi
   source=$(find_ex14) && bench bratu "$source" --grid 128 200 --ranks 2 --mpiexec "$(command -v mpiexec)"
+}
+
+step_formats() {
+  bench mult --all-formats
+}
+
+step_types() {
+  local source
+  source=$(find_ex14) && bench bratu "$source" --grid 64 --all-formats
 }
 
 if [ "${1:-}" = --step ]; then # one step, in the process that the time limit ends
@@ -129,6 +163,9 @@ for step in "${steps[@]}"; do
   summary+=("$(printf '%-10s %4d s  %s' "$step" $((SECONDS - start)) "$verdict")")
 done
 
+if [ -f "$results" ]; then
+  { echo; python3 -m petsc_gpufmt bench report --targets "$results"; } 2>&1 | tee -a "$out/run.log"
+fi
 printf '\n===== summary\n' | tee -a "$out/run.log"
 printf '%s\n' "${summary[@]}" | tee -a "$out/run.log"
 exit $failed

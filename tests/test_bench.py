@@ -1,9 +1,9 @@
-"""The benchmarks: their matrices, their checks, what they write, and the page made of it. No test looks at a time."""
+"""The benchmarks: their checks, what they write, and the page made of it. No test looks at a time."""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
-import gzip
 import json
 import shutil
 import sys
@@ -13,80 +13,28 @@ import numpy as np
 import pytest
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
-scipy_io = pytest.importorskip("scipy.io")
 
-from petsc_gpufmt.bench import log_view, matrices, mult, programs, results, storage, targets  # noqa: E402
+from petsc_gpufmt.bench import log_view, matrices, mult, places, programs, results, storage, summary, targets, timing  # noqa: E402
 from petsc_gpufmt.bench.bratu import agreement, matmult_seconds, read_iterations  # noqa: E402
-from petsc_gpufmt.bench.contenders import format_contender, format_options  # noqa: E402
 from petsc_gpufmt.bench.environment import without_paths  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
-from petsc_gpufmt.bench.places import host_place  # noqa: E402
-from petsc_gpufmt.bench.report import number  # noqa: E402
+from petsc_gpufmt.bench.markdown import number  # noqa: E402
+from petsc_gpufmt.cli import bench_runs  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "bench"
-SCALAR, INDEX = np.dtype(np.float64), np.dtype(np.int32)
 
 
 def rng():
     return np.random.default_rng(977)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
-@pytest.mark.parametrize(("stencil", "power"), [("7point", 1), ("27point", 3)])
-def test_stencil_is_the_kronecker_one(stencil, power, n):
-    step = scipy_sparse.diags([1.0, 1.0, 1.0], [-1, 0, 1], shape=(n, n))
-    identity = scipy_sparse.identity(n)
-    if power == 1:
-        terms = [(step, identity, identity), (identity, step, identity), (identity, identity, step)]
-    else:
-        terms = [(step, step, step)]
-    expected = sum(scipy_sparse.kron(scipy_sparse.kron(a, b), c) for a, b, c in terms).tocsr()
-    expected.eliminate_zeros()
-    expected.sort_indices()
-
-    rowptr, columns = matrices.stencil_pattern(stencil, n, INDEX)
-
-    assert rowptr.dtype == columns.dtype == INDEX
-    np.testing.assert_array_equal(rowptr, expected.indptr)
-    np.testing.assert_array_equal(columns, expected.indices)
-
-
-def test_stencil_too_large_for_the_index_is_refused():
-    with pytest.raises(BenchError, match="too many for the int32"):
-        matrices.stencil_pattern("27point", 700, INDEX)
-
-
-@pytest.mark.parametrize("suffix", [".mtx", ".mtx.gz", ".npz"])
-def test_matrix_files_are_read(tmp_path, suffix):
-    matrix = scipy_sparse.random(30, 20, 0.2, format="csr", random_state=rng())
-    path = tmp_path / f"given{suffix}"
-    if suffix == ".npz":
-        scipy_sparse.save_npz(path, matrix)
-    else:
-        opener = gzip.open if suffix == ".mtx.gz" else open
-        with opener(path, "wb") as stream:
-            scipy_io.mmwrite(stream, matrix)
-
-    name, found = matrices.make_matrix(str(path), SCALAR, INDEX, rng())
-
-    assert name == "given"
-    assert found.indptr.dtype == found.indices.dtype == INDEX
-    np.testing.assert_allclose(found.toarray(), matrix.toarray())
-
-
-@pytest.mark.parametrize("spec", ["9point:4", "7point:", "7point:none", "absent.mtx"])
-def test_unusable_matrix_says_what_to_give(spec):
-    with pytest.raises(BenchError, match="--matrix"):
-        matrices.make_matrix(spec, SCALAR, INDEX, rng())
-
-
-def test_file_that_is_no_matrix_is_refused(tmp_path):
-    path = tmp_path / "text.mtx"
-    path.write_text("no matrix\n")
-    with pytest.raises(BenchError, match="not a sparse matrix"):
-        matrices.read_matrix(path, SCALAR, INDEX)
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch):
+    """No test looks at a time."""
+    monkeypatch.setattr(timing, "HOST_SECONDS", 0.01)
+    monkeypatch.setitem(places.COPY_BYTES, "host", 1 << 16)
 
 
 def test_reference_tells_rounding_from_errors():
@@ -113,24 +61,6 @@ def test_reference_wants_zero_in_an_empty_row():
 def test_csr_bytes_of_a_square_matrix():
     matrix = scipy_sparse.random(50, 50, 0.1, format="csr", random_state=rng())
     assert mult.csr_bytes(matrix) == 12 * matrix.nnz + 4 * 51 + 16 * 50
-
-
-def test_format_variants():
-    assert format_options("pjds:slice_height=64,sigma_window=-1") == ("pjds", {"slice_height": 64, "sigma_window": -1})
-    assert format_contender("pjds:slice_height=64", "host").options == {"mat_pjds_slice_height": "64"}
-    for variant in ("none", "pjds:slice_height=tall"):
-        with pytest.raises(BenchError, match="--format"):
-            format_options(variant)
-
-
-def test_variant_reaches_the_matrix():
-    """The option has to arrive in the store: a slice height that is not offered fails in the first product."""
-    from petsc4py import PETSc
-
-    place = host_place()
-    matrix = matrices.stencil_matrix("7point", 3, place.backend.scalar, place.backend.index, rng())
-    with pytest.raises(PETSc.Error):
-        format_contender("pjds:slice_height=7", "host").prepare(matrix, np.ones(27), place)
 
 
 def test_wrong_product_is_reported(capsys, monkeypatch):
@@ -256,17 +186,95 @@ def golden_runs():
     return {run["name"]: run for run in results.read_runs(FOLDER / "results.json")}
 
 
+def found_figures(runs):
+    return {target.what: target.find(runs) for target in targets.TARGETS}
+
+
 def test_targets_read_the_right_entries():
-    found = {target.what: target.find(golden_runs()) for target in targets.TARGETS}
-    product = found["MatMult, 7-point 200^3"]
-    assert (product.value, product.best_peer) == (pytest.approx(190), pytest.approx(306))
-    from_c = found["host time of MatMult from C, 7-point 50^3"]
-    assert (from_c.value, from_c.best_peer) == (pytest.approx(3.4), pytest.approx(5))
-    assert found["format build on the device, worse of the two large matrices"].value == pytest.approx(30)
-    assert found["value refresh without upload, worse of the two large matrices"].value == pytest.approx(1.5)
-    bratu = found["Bratu 200^3, CG and Jacobi: MatMult total"]
-    assert (bratu.value, bratu.best_peer) == (0.26, 0.502)
-    assert found["MatMult, 27-point 128^3"] is None
+    def figure(what):
+        measured = found[what]
+        return measured.by, pytest.approx(measured.value), pytest.approx(measured.best_peer)
+
+    found = found_figures(golden_runs())
+    assert figure("7-point 200^3") == ("gpufmt", 170, 306)  # not the wrong result, nor that with an option
+    assert figure("27-point 20^3") == ("pjds", 4.4, 5.3)
+    assert figure("BSR, block size 8") == ("bsr", 130, 170)
+    assert figure("BSR, smallest share of a copy's speed over the block sizes")[0] == "block size 2"
+    assert figure("real matrices: geometric mean") == ("gpufmt", 44**0.5, 57.5**0.5)
+    assert figure("host time of MatMult from C, 7-point 50^3") == ("seqaijpjds", 3.4, 5)
+    assert figure("Bratu 200^3, CG and Jacobi: MatMult total") == ("pjds", 0.26, 0.502)
+    alone = {
+        "real matrices, replicated: best peer over ours, geometric mean": ("gpufmt", (1.25 * 1.99) ** 0.5),
+        "real matrices, replicated: best peer over ours, worst": ("cage10 x266", 1.25),
+        "real matrices: best peer over ours, worst": ("boyd1_kkt", 11.5 / 11),
+        "format build on the device, large matrices, worst": ("pjds, 7-point 200^3", 30),
+        "value refresh without upload, large matrices, worst": ("gpufmt, 7-point 200^3", 1.5),
+        "host time of MatMult from petsc4py, worst": ("gpufmt, 27-point 20^3", 6.5),
+    }
+    for what, (by, value) in alone.items():
+        assert (found[what].by, found[what].value, found[what].best_peer) == (by, pytest.approx(value), None)
+    assert found["27-point 128^3"] is None
+
+
+def test_products_from_c_that_take_longer_by_themselves_do_not_count():
+    runs, what = golden_runs(), "real matrices back to back from C, slowest of those below 3.5 us"
+    measured = found_figures(runs)[what]
+    assert (measured.by, measured.value) == ("cage10", pytest.approx(3.2))
+    runs["real"]["launch_seconds"] = 8e-6  # boyd1_kkt by itself: 11 - 8 us
+    assert found_figures(runs)[what].by == "boyd1_kkt"
+
+
+def test_share_of_a_copy_counts_the_bytes_of_blocks():
+    (case, _) = golden_runs()["bsr"]["cases"]
+    share = found_figures(golden_runs())["BSR, smallest share of a copy's speed over the block sizes"].value
+    assert share == pytest.approx(100 * case["bsr_bytes"] / 1.5e-4 / 4e12)
+
+
+def test_figures_are_not_taken_from_the_host():
+    runs = golden_runs()
+    for run in runs.values():
+        run.get("copy_bytes_per_second", {}).pop("cuda", None)
+        for case in run["cases"]:
+            for entry in case.get("products", []) + case.get("storage", []):
+                entry["place"] = "host"
+            for entry in case.get("runs", []):
+                entry["vec_type"] = "standard"
+            case["vec_type"] = "seq"
+    assert set(found_figures(runs).values()) == {None}
+
+
+def test_figures_of_nothing():
+    assert set(found_figures({}).values()) == {None}
+
+
+def test_least_and_largest_values():
+    lowest = targets.Target("a", 2.0, "", lambda runs: None, at_least=True)
+    highest = targets.Target("b", 2.0, "", lambda runs: None)
+    for value, reached in ((1.9, (False, True)), (2.0, (True, True)), (2.1, (True, False))):
+        assert (lowest.reached(targets.Measured(value)), highest.reached(targets.Measured(value))) == reached
+
+
+def comparable(matrix, ours, **peers):
+    """A case with our time and those of peers; None for one that was skipped."""
+    entries = [{"name": "gpufmt", "place": "cuda", "ours": True, "median_seconds": ours}]
+    entries += [{"name": "pjds", "place": "cuda", "ours": True, "median_seconds": 1e-9}]
+    entries += [{"name": "aij", "place": "host", "ours": False, "median_seconds": 1e-9}]
+    for name, seconds in peers.items():
+        entry = {"name": name, "place": "cuda", "ours": False}
+        entries.append(entry | ({"skipped": "why"} if seconds is None else {"median_seconds": seconds}))
+    return {"matrix": {"name": matrix}, "products": entries}
+
+
+def test_summary_of_a_set():
+    cases = [comparable("a", 1.0, one=2.0, two=8.0), comparable("b", 4.0, one=None, two=2.0), comparable("c", 1.0)]
+    found = summary.summarise(cases, "gpufmt")
+    assert (found["matrices"], found["worst_matrix"]) == (2, "b")
+    assert found["geometric_mean_seconds"] == pytest.approx(2)
+    assert found["peer_geometric_mean_seconds"] == pytest.approx(2)
+    assert found["geometric_mean_ratio"] == pytest.approx(1)
+    assert found["worst_ratio"] == pytest.approx(0.5)
+    assert "worst 0.500 on b" in summary.summary_line(found)
+    assert summary.summarise(cases, "bsr") == summary.summarise([], "gpufmt") == {}
 
 
 def test_parts_of_matmult():
@@ -294,20 +302,152 @@ def test_report_without_the_notes_named_is_refused(capsys):
     assert "absent.md: there is no such file" in capsys.readouterr().err
 
 
+def test_report_of_the_figures_alone(capsys):
+    assert main(["bench", "report", str(FOLDER / "results.json"), "--targets"]) == 0
+    page = (FOLDER / "performance.md").read_text()
+    found = capsys.readouterr().out
+    assert found.startswith("## Figures to reach")
+    assert found in page
+
+
+def write_pattern(path, *shape):
+    scipy_sparse.save_npz(path, scipy_sparse.random(*shape, 0.5, format="csr", random_state=rng()))
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+def test_set_of_matrices(tmp_path, monkeypatch, capsys, replicate):
+    monkeypatch.setattr(matrices, "REAL_NONZEROS", 1)
+    monkeypatch.setattr(matrices, "REPLICATED_NONZEROS", 600)
+    write_pattern(tmp_path / "a.npz", 20, 30)
+    write_pattern(tmp_path / "b.npz", 30, 20)
+    name, path = "real-replicated" if replicate else "real", tmp_path / "results.json"
+    command = ["bench", "mult", "--host", "--matrix-set", name, str(tmp_path), "--format", "pjds"]
+    assert main([*command, "--json", str(path)]) == 0
+    (run,) = results.read_runs(path)
+    assert run["name"] == name
+    assert [case["matrix"]["name"] for case in run["cases"]] == (["a x2", "b x2"] if replicate else ["a", "b"])
+    assert [p["name"] for p in run["cases"][0]["products"]] == ["pjds", "aij"]
+    assert all(p["correct"] for case in run["cases"] for p in case["products"])
+    assert "slice height" in run["cases"][0]["products"][0]["stored_as"]
+    assert run["summary"] == summary.summarise(run["cases"], "pjds")
+    assert run["summary"]["matrices"] == 2
+    assert run["launch_seconds"] > 0
+    assert "pjds on 2 matrices" in capsys.readouterr().out
+    assert main(["bench", "report", str(path)]) == 0
+    assert f"| {run['cases'][1]['matrix']['name']} | " in capsys.readouterr().out
+
+
+def test_unknown_set_is_refused(tmp_path, capsys):
+    assert main(["bench", "mult", "--host", "--matrix-set", "large", str(tmp_path)]) == 1
+    assert "--matrix-set large: choose from real, real-replicated" in capsys.readouterr().err
+
+
+def test_block_sizes(tmp_path, capsys):
+    path = tmp_path / "results.json"
+    command = ["bench", "bsr", "--host", "--block-size", "1", "2", "--entries", "10", "--json", str(path)]
+    assert main(command) == 0
+    (run,) = results.read_runs(path)
+    assert [case["matrix"]["block_size"] for case in run["cases"]] == [1, 2]
+    for case in run["cases"]:
+        assert [(p["name"], p["correct"]) for p in case["products"]] == [("bsr", True), ("baij", True)]
+        assert case["products"][0]["bytes_per_second"] == pytest.approx(
+            case["bsr_bytes"] / case["products"][0]["median_seconds"]
+        )
+    assert main(["bench", "report", str(path)]) == 0
+    assert "| 2 | 27-point 10^3 | 87808 |" in capsys.readouterr().out
+    assert main(["bench", "bsr", "--host", "--block-size", "0"]) == 1
+    assert "--block-size 0: give positive numbers" in capsys.readouterr().err
+
+
+def test_every_format_is_measured(tmp_path, monkeypatch):
+    from petsc_gpufmt.registry import FORMATS
+
+    monkeypatch.setitem(bench_runs.ALL_FORMATS_MATRICES, "host", ("7point:3",))
+    path = tmp_path / "results.json"
+    assert main(["bench", "mult", "--host", "--all-formats", "--without", "aij", "--json", str(path)]) == 0
+    (run,) = results.read_runs(path)
+    assert run["name"] == "mult, all formats"
+    assert [p["name"] for p in run["cases"][0]["products"]] == list(FORMATS)
+    assert main(["bench", "mult", "--host", "--all-formats", "--matrix", "7point:3", "--json", str(path)]) == 0
+
+
+def test_all_measures_what_the_host_can(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(matrices.DEFAULT_MATRICES, "host", ("7point:3",))
+    path = tmp_path / "results.json"
+    assert main(["bench", "all", "--host", "--json", str(path)]) == 0
+    (run,) = results.read_runs(path)
+    assert [case["matrix"]["name"] for case in run["cases"]] == ["7-point 3^3"]
+
+
+def test_all_with_a_device_ends_with_the_figures(tmp_path, monkeypatch, capsys):
+    """Which benchmarks are run, and on what, where there is a device; none of them is."""
+
+    def record(arguments):
+        called.append((getattr(arguments, "matrix_set", "bsr"), arguments.json))
+        return 0
+
+    called = []
+    path = tmp_path / "results.json"
+    shutil.copy(FOLDER / "results.json", path)
+    monkeypatch.setattr(places, "device_reason", lambda: None)
+    monkeypatch.setattr(bench_runs, "run_mult", record)
+    monkeypatch.setattr(bench_runs, "run_bsr", record)
+    arguments = argparse.Namespace(json=path, commit=None, host=False, matrices=tmp_path)
+    assert bench_runs.run_all(arguments) == 0
+    assert [what for what, _ in called] == [None, "bsr", ("real", tmp_path), ("real-replicated", tmp_path)]
+    assert {file for _, file in called} == {path}
+    assert "| 7-point 200^3 | <= 175 us | 170.0 | gpufmt | 306.0 | yes |" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_mult_from_c(tmp_path):
     path = tmp_path / "results.json"
+    write_pattern(tmp_path / "wide.npz", 21, 31)
+    specs = ("7point:4", "27point:3x2", str(tmp_path / "wide.npz"))
     command = ["bench", "mult-from-c", str(ROOT / "benchmarks/mult_from_c.c"), "--json", str(path)]
-    assert main([*command, "--matrix", "7point:4", "--matrix", "27point:3", "--types", "aij", "pjds"]) == 0
+    command += [word for spec in specs for word in ("--matrix", spec)]
+    assert main([*command, "--types", "aij", "pjds"]) == 0
     (run,) = results.read_runs(path)
-    found = [(case["matrix"], case["mat_type"], case["nnz"]) for case in run["cases"]]
-    assert found == [
-        ("7-point 4^3", "seqaij", 352),
-        ("7-point 4^3", "seqaijpjds", 352),
-        ("27-point 3^3", "seqaij", 343),
-        ("27-point 3^3", "seqaijpjds", 343),
+    keys = ("matrix", "nnz", "block_size", "mat_type", "ours")
+    assert [tuple(case[key] for key in keys) for case in run["cases"]] == [
+        (*matrix, *type_and_ours)
+        for matrix in (("7-point 4^3", 352, 1), ("27-point 3^3, 2 x 2 blocks", 1372, 2), ("wide", 326, 1))
+        for type_and_ours in (("seqaij", False), ("seqaijpjds", True))
     ]
     assert all(case["error_over_bound"] <= 1 for case in run["cases"])
+
+
+@pytest.mark.slow
+def test_wrong_product_from_c_is_reported(tmp_path, monkeypatch):
+    from petsc_gpufmt.bench import mult_from_c
+    from petsc_gpufmt.bench.mult import Reference
+
+    class Wrong:
+        @staticmethod
+        def of(matrix, x):
+            right = Reference.of(matrix, x)
+            return Reference(right.z + 1e-9, right.bound)
+
+    monkeypatch.setattr(mult_from_c, "Reference", Wrong)
+    command = ["bench", "mult-from-c", str(ROOT / "benchmarks/mult_from_c.c"), "--matrix", "7point:4"]
+    with pytest.raises(BenchError, match="The product is wrong"):
+        bench_runs.run_mult_from_c(parsed([*command, "--types", "pjds"]))
+
+
+def parsed(words):
+    from petsc_gpufmt.cli.main import make_parser
+
+    return make_parser().parse_args(words)
+
+
+def test_unknown_type_from_c_is_refused():
+    from petsc_gpufmt.bench.mult_from_c import conversions
+
+    assert conversions("sellcuda") == ("seqsell", "seqsellcuda")
+    assert conversions("aij") == ()
+    assert conversions("pjds") == ("seqaijpjds",)
+    with pytest.raises(BenchError, match="--types other: choose from aij"):
+        conversions("other")
 
 
 def test_gpu_script_refuses_unknown_steps(tmp_path):

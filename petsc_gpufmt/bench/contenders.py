@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place
+from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.base import parse_options
 from petsc_gpufmt.registry import FORMATS
+
+SLICE_ROWS = {"seqsell": 16, "seqaijellpack": sys.maxsize, "seqaijellpackr": sys.maxsize}
+"""Types that pad rows -> how many rows are padded to the longest of them."""
+
+MOST_STORED = 4
+"""A type is left out where padding stores more than so many times the nonzeros: building it takes minutes."""
 
 
 class Product(ABC):
@@ -29,6 +42,10 @@ class Product(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free everything."""
+
+    def describe(self) -> str:
+        """How the matrix is stored, in words; empty if that is not known."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -47,9 +64,13 @@ class Contender(ABC):
 
     ours = False
 
+    def obstacle(self, matrix: BenchMatrix) -> str | None:
+        """Why `matrix` is not given to this contender; None if it is."""
+        return None
+
     @abstractmethod
-    def prepare(self, matrix: scipy.sparse.csr_matrix, x: np.ndarray, place: Place) -> Product:
-        """Everything before the first product."""
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
+        """Everything before the first product; BenchError if a peer cannot."""
 
 
 @dataclass(frozen=True)
@@ -58,40 +79,59 @@ class PetscContender(Contender):
 
     Attributes
     ----------
-    matrix_type : the type that is assembled
+    types : sequential types that an assembled AIJ matrix is converted to, one after the other
     options : PETSc options without the dash
-    conversions : types that the matrix goes through after the assembly
     """
 
-    matrix_type: str = "seqaij"
+    types: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
-    conversions: tuple[str, ...] = ()
     ours: bool = False
 
-    def prepare(self, matrix: scipy.sparse.csr_matrix, x: np.ndarray, place: Place) -> Product:
-        return PetscProduct(self, matrix, x, place.vector_type)
+    def obstacle(self, matrix: BenchMatrix) -> str | None:
+        height = next((SLICE_ROWS[name] for name in self.types if name in SLICE_ROWS), 1)
+        stored = sliced_entries(matrix.csr, min(height, matrix.csr.shape[0]))
+        if stored <= MOST_STORED * matrix.csr.nnz:
+            return None
+        return f"padded rows would store {stored / matrix.csr.nnz:.0f} times the nonzeros"
+
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
+        from petsc4py import PETSc
+
+        try:
+            return PetscProduct(self, matrix, x, place.vector_type)
+        except PETSc.Error as e:
+            raise BenchError(f"PETSc error {e.ierr}: {str(e).splitlines()[-1]}") from e
+
+
+def sliced_entries(matrix: scipy.sparse.csr_matrix, height: int) -> int:
+    """Entries that `matrix` has in slices of `height` rows, each padded to its longest row."""
+    lengths = np.diff(matrix.indptr).astype(np.int64)
+    starts = np.arange(0, lengths.size, height)
+    return height * int(np.maximum.reduceat(lengths, starts).sum()) if lengths.size else 0
 
 
 class PetscProduct(Product):
-    def __init__(self, contender: PetscContender, matrix: scipy.sparse.csr_matrix, x: np.ndarray, vector_type: str):
+    def __init__(self, contender: PetscContender, matrix: BenchMatrix, x: np.ndarray, vector_type: str):
         from petsc4py import PETSc
 
-        self.A = PETSc.Mat().create(PETSc.COMM_SELF)
-        self.A.setSizes(matrix.shape)
+        csr = matrix.csr
+        arrays = csr.indptr, csr.indices, csr.data  # PETSc works on these, without a copy
+        self.A = PETSc.Mat().createAIJWithArrays(csr.shape, arrays, bsize=matrix.block_size, comm=PETSc.COMM_SELF)
         self.A.setOptionsPrefix("bench_")
-        self.A.setType(contender.matrix_type)
         database = PETSc.Options("bench_")
         for name, value in contender.options.items():
             database[name] = value
-        self.A.setFromOptions()
-        self.A.setPreallocationCSR((matrix.indptr, matrix.indices, matrix.data))
-        for name in contender.conversions:
-            self.A.convert(name)
-        self.x, self.z = (self._vector(size, vector_type) for size in (matrix.shape[1], matrix.shape[0]))
-        self.x.setArray(x)
-        self.z.set(np.nan)
+        self.x, self.z = (self._vector(size, vector_type) for size in (csr.shape[1], csr.shape[0]))
         try:
+            for name in contender.types:
+                self.A.convert(name)
+            self.A.setFromOptions()
+            self.x.setArray(x)
+            self.z.set(np.nan)
             self.A.mult(self.x, self.z)  # formats read their options here
+        except PETSc.Error:
+            self.close()
+            raise
         finally:
             for name in contender.options:
                 database.delValue(name)
@@ -117,13 +157,26 @@ class PetscProduct(Product):
         for item in (self.A, self.x, self.z):
             item.destroy()
 
+    def describe(self) -> str:
+        """The parameters that MatView() shows for our types."""
+        from petsc4py import PETSc
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "info")
+            viewer = PETSc.Viewer().createASCII(str(path), comm=PETSc.COMM_SELF)
+            viewer.pushFormat(PETSc.Viewer.Format.ASCII_INFO)
+            self.A.view(viewer)
+            viewer.destroy()
+            found = re.search(r"storage: \w+ on [\w ]+, (.*), nonzeros=", path.read_text())
+        return found[1] if found else ""
+
 
 @dataclass(frozen=True)
 class CupyContender(Contender):
     """``A @ x`` of a ``cupyx.scipy.sparse.csr_matrix``, which calls cuSPARSE."""
 
-    def prepare(self, matrix: scipy.sparse.csr_matrix, x: np.ndarray, place: Place) -> Product:
-        return CupyProduct(matrix, x)
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
+        return CupyProduct(matrix.csr, x)
 
 
 class CupyProduct(Product):
@@ -140,45 +193,76 @@ class CupyProduct(Product):
         return self.call().get()
 
     def close(self) -> None:
-        import cupy
-
         self.A = self.x = None
-        cupy.get_default_memory_pool().free_all_blocks()
 
 
-def format_options(variant: str) -> tuple[str, dict[str, int]]:
+def format_options(variant: str) -> tuple[str, dict[str, Any]]:
     """Format name and options from ``pjds`` or ``pjds:slice_height=64,sigma_window=1``."""
     name, _, text = variant.partition(":")
     if name not in FORMATS:
         raise BenchError(f"--format {variant}: there is no format {name!r}, there are {', '.join(FORMATS)}")
-    given = dict(item.partition("=")[::2] for item in text.split(",") if item)
-    if not all(value.lstrip("-").isdigit() for value in given.values()):
-        raise BenchError(f"--format {variant}: write options as {name}:option=number,option=number")
-    return name, parse_options(FORMATS[name], ";".join(f"{key}={value}" for key, value in given.items()))
+    items = [item for item in text.split(",") if item]
+    if not all("=" in item for item in items):
+        raise BenchError(f"--format {variant}: write options as {name}:option=value,option=value")
+    try:
+        return name, parse_options(FORMATS[name], ";".join(items))
+    except OptionError as e:
+        raise BenchError(f"--format {variant}: {e}") from None
+
+
+def option_name(format_name: str, key: str) -> str:
+    """The PETSc option of a format; a key with a dot belongs to the format before the dot."""
+    return f"mat_{key.replace('.', '_')}" if "." in key else f"mat_{format_name}_{key}"
 
 
 def format_contender(variant: str, place: str) -> PetscContender:
     """One of this package's formats."""
     name, options = format_options(variant)
     chosen = {
-        f"mat_{name}_{key}": str(value) for key, value in options.items() if value != FORMATS[name].default_options[key]
+        option_name(name, key): str(value)
+        for key, value in options.items()
+        if value != FORMATS[name].default_options.get(key)
     }
-    return PetscContender(variant, place, matrix_type=f"seqaij{name}", options=chosen, ours=True)
+    return PetscContender(variant, place, types=(f"seqaij{name}",), options=chosen, ours=True)
 
 
-def all_contenders(variants: list[str], places: list[str]) -> list[Contender]:
-    """Every contender that can run in `places`, this package's `variants` first."""
+def aijcusparse(algorithm: int) -> PetscContender:
+    """PETSc's type on cuSPARSE with one of its two CSR algorithms."""
+    return PetscContender(
+        f"aijcusparse ALG{algorithm}",
+        "cuda",
+        types=("seqaijcusparse",),
+        options={"mat_cusparse_spmv_alg": f"CSRMV_ALG{algorithm}"},
+    )
+
+
+# by way of seqsell: from AIJ at once, PETSc inserts without preallocation, for minutes
+SELLCUDA = PetscContender("sellcuda", "cuda", types=("seqsell", "seqsellcuda"))
+
+PETSC_DEVICE_PEERS = (aijcusparse(1), aijcusparse(2), SELLCUDA)
+DEVICE_PEERS = (*PETSC_DEVICE_PEERS, CupyContender("CuPy csr", "cuda"))
+HOST_PEERS = (PetscContender("aij", "host"),)
+
+
+HOST_FORMATS = ("pjds",)
+HOST_NONZEROS = 8_000_000
+"""Where there is a device, larger matrices are not measured on the host too: there a product takes 60 ms."""
+
+
+def default_formats(matrix: BenchMatrix) -> list[str]:
+    """The automatic choice, and the format for matrices of this kind."""
+    return ["gpufmt", "bsr" if matrix.block_size > 1 else "pjds"]
+
+
+def choose_contenders(
+    matrix: BenchMatrix, places: Sequence[str], variants: Sequence[str] | None, peers: Sequence[Contender]
+) -> list[Contender]:
+    """Who is measured on one matrix: on a device `variants` (None: the default ones) and `peers`, on the host a few."""
     contenders: list[Contender] = []
     if "cuda" in places:
-        contenders += [format_contender(variant, "cuda") for variant in variants]
-        for number in (1, 2):
-            algorithm = {"mat_cusparse_spmv_alg": f"CSRMV_ALG{number}"}
-            contenders.append(
-                PetscContender(f"aijcusparse ALG{number}", "cuda", matrix_type="seqaijcusparse", options=algorithm)
-            )
-        # by way of seqsell: from AIJ at once, PETSc inserts without preallocation, for minutes
-        contenders.append(PetscContender("sellcuda", "cuda", conversions=("seqsell", "seqsellcuda")))
-        contenders.append(CupyContender("CuPy csr", "cuda"))
-    contenders += [format_contender(variant, "host") for variant in variants]
-    contenders.append(PetscContender("aij", "host"))
+        contenders += [format_contender(variant, "cuda") for variant in variants or default_formats(matrix)]
+        contenders += peers
+    if "cuda" not in places or matrix.csr.nnz <= HOST_NONZEROS:
+        contenders += [format_contender(variant, "host") for variant in variants or HOST_FORMATS]
+        contenders += HOST_PEERS
     return contenders

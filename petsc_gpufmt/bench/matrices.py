@@ -1,8 +1,11 @@
-"""The matrices of the benchmarks: stencils on cubic grids, and files."""
+"""The matrices of the benchmarks: stencils on cubic grids, plain or of dense blocks, and files, plain or repeated."""
 
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +18,37 @@ STENCILS = {"7point": 1, "27point": 3}
 """Stencil name -> how many of the three coordinates of a neighbour may differ from those of the point."""
 
 DEFAULT_MATRICES = {
-    "cuda": ("7point:200", "7point:100", "7point:50", "27point:128", "27point:64", "27point:20"),
+    "cuda": ("7point:200", "7point:100", "7point:50", "27point:128", "27point:64", "27point:20", "27point:60x3"),
     "host": ("7point:100", "7point:50", "27point:64", "27point:20"),
 }
+
+SPECS = (
+    "STENCIL:POINTS or STENCIL:POINTSxBLOCK with one of "
+    f"{', '.join(STENCILS)}, a .mtx, .mtx.gz or .npz file, or FILE*COPIES"
+)
+SUFFIXES = (".mtx", ".mtx.gz", ".npz")
+
+REPLICATED_NONZEROS = 40_000_000
+"""Copies of a file are made until there are so many: then the matrix is far larger than the cache of a GPU."""
+
+REAL_NONZEROS = 100_000
+"""Smallest matrix of a folder that is measured: with fewer entries, only the launch of a kernel is."""
+
+
+@dataclass(frozen=True)
+class BenchMatrix:
+    """A matrix, its name for tables, and the size of its dense blocks (1 if it has none) for MatSetBlockSize()."""
+
+    name: str
+    csr: scipy.sparse.csr_matrix
+    block_size: int = 1
 
 
 def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Row pointer and column indices, sorted within rows, of a stencil on n^3 grid points, cut off at the boundary."""
     differing = STENCILS[stencil]
     steps = [step for step in itertools.product((-1, 0, 1), repeat=3) if np.count_nonzero(step) <= differing]
-    if n**3 * len(steps) > np.iinfo(index).max:
-        raise BenchError(
-            f"{stencil}:{n} has up to {n**3 * len(steps)} nonzeros, too many for the {index} of this PETSc: "
-            "choose a smaller grid or a PETSc with 64-bit indices"
-        )
+    _check_nonzeros(f"{stencil}:{n}", n**3 * len(steps), index)
     points = np.arange(n)
     inside = {step: (points + step >= 0) & (points + step < n) for step in (-1, 0, 1)}
     exists = np.empty((n, n, n, len(steps)), dtype=bool)
@@ -42,54 +62,125 @@ def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, 
     return rowptr, columns[exists]
 
 
+def blocked_pattern(rowptr: np.ndarray, columns: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pattern with each entry in place of a dense block: kron(pattern, ones)."""
+    index = columns.dtype
+    _check_nonzeros(f"{columns.size} blocks of {block_size} x {block_size}", columns.size * block_size**2, index)
+    lengths = np.repeat(np.diff(rowptr), block_size)  # blocks in each row of the result
+    starts = np.repeat(rowptr[:-1], block_size)
+    blocks_before = np.zeros(lengths.size + 1, dtype=index)
+    np.cumsum(lengths, out=blocks_before[1:])
+    blocks = np.arange(blocks_before[-1], dtype=index)
+    blocks += np.repeat(starts - blocks_before[:-1], lengths)
+    inside = np.arange(block_size, dtype=index)
+    expanded = (columns[blocks] * index.type(block_size))[:, None] + inside
+    return blocks_before * index.type(block_size), expanded.ravel()
+
+
 def stencil_matrix(
-    stencil: str, n: int, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+    stencil: str, n: int, scalar: np.dtype, index: np.dtype, rng: np.random.Generator, block_size: int = 1
 ) -> scipy.sparse.csr_matrix:
-    """A stencil on n^3 grid points with random values, so that a misplaced value shows."""
+    """A stencil on n^3 grid points, of dense blocks if asked, with random values."""
     rowptr, columns = stencil_pattern(stencil, n, index)
-    values = rng.random(columns.size, dtype=scalar) - scalar.type(0.5)
-    return _csr(values, columns, rowptr, n**3)
+    if block_size > 1:
+        rowptr, columns = blocked_pattern(rowptr, columns, block_size)
+    return with_random_values(rowptr, columns, n**3 * block_size, scalar, rng)
 
 
-def _csr(values: np.ndarray, columns: np.ndarray, rowptr: np.ndarray, ncols: int) -> scipy.sparse.csr_matrix:
-    matrix = scipy.sparse.csr_matrix((rowptr.size - 1, ncols), dtype=values.dtype)
+def with_random_values(
+    rowptr: np.ndarray, columns: np.ndarray, ncols: int, scalar: np.dtype, rng: np.random.Generator
+) -> scipy.sparse.csr_matrix:
+    """A matrix with sorted rows and values in [-0.5, 0.5): a misplaced one shows in a product."""
+    values = rng.random(columns.size, dtype=scalar)
+    values -= scalar.type(0.5)
+    matrix = scipy.sparse.csr_matrix((rowptr.size - 1, ncols), dtype=scalar)
     matrix.data, matrix.indices, matrix.indptr = values, columns, rowptr  # the constructor would check every entry
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
 
 
-def read_matrix(path: Path, scalar: np.dtype, index: np.dtype) -> scipy.sparse.csr_matrix:
-    """A matrix from a Matrix Market file (.mtx, .mtx.gz) or from scipy.sparse.save_npz() (.npz)."""
+def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
+    """The pattern in a Matrix Market file (.mtx, .mtx.gz) or a SciPy one (.npz); stored zeros belong to it."""
     if not path.is_file():
-        raise BenchError(
-            f"--matrix {path}: there is no such file, and it is not STENCIL:POINTS with one of {', '.join(STENCILS)}"
-        )
+        raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
     try:
         matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
+        matrix = scipy.sparse.csr_matrix(matrix)
     except (ValueError, OSError, KeyError) as e:
         raise BenchError(
             f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
         ) from e
-    if np.iscomplexobj(matrix):
-        raise BenchError(
-            f"--matrix {path}: its values are complex, the matrix types are for real PETSc: choose another file"
-        )
-    matrix = scipy.sparse.csr_matrix(matrix, dtype=scalar)
     matrix.sum_duplicates()
-    if matrix.nnz > np.iinfo(index).max:
-        raise BenchError(f"--matrix {path}: {matrix.nnz} nonzeros are too many for the {index} of this PETSc")
+    _check_nonzeros(f"--matrix {path}", matrix.nnz, index)
     matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
 
 
-def make_matrix(
-    spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
-) -> tuple[str, scipy.sparse.csr_matrix]:
-    """Name and CSR matrix for ``STENCIL:POINTS`` or a path."""
-    stencil, _, points = spec.partition(":")
-    if stencil not in STENCILS:
-        return Path(spec).name.split(".")[0], read_matrix(Path(spec), scalar, index)
-    if not points.isdigit() or int(points) < 1:
-        raise BenchError(f"--matrix {spec}: give the grid points in each direction, such as {stencil}:50")
-    n = int(points)
-    return f"{stencil.replace('point', '-point')} {n}^3", stencil_matrix(stencil, n, scalar, index, rng)
+def replicated(pattern: scipy.sparse.csr_matrix, copies: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row pointer and columns of kron(identity, pattern)."""
+    nrows, ncols = pattern.shape
+    index = pattern.indices.dtype
+    _check_nonzeros(f"{copies} copies", max(copies * pattern.nnz, copies * ncols, copies * nrows), index)
+    copy = np.arange(copies, dtype=index)[:, None]
+    columns = pattern.indices + copy * index.type(ncols)
+    rowptr = np.zeros(copies * nrows + 1, dtype=index)
+    rowptr[1:] = (pattern.indptr[1:] + copy * index.type(pattern.nnz)).ravel()
+    return rowptr, columns.ravel()
+
+
+def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator) -> BenchMatrix:
+    """The matrix that `spec` names: one of SPECS. Files give the pattern; values are random throughout."""
+    stencil, _, size = spec.partition(":")
+    if stencil in STENCILS:
+        return _stencil(spec, stencil, size, scalar, index, rng)
+    path, star, copies = spec.partition("*")
+    if copies and not (copies.isdigit() and int(copies)):
+        raise BenchError(
+            f"--matrix {spec}: give a number of copies after *, or none for {REPLICATED_NONZEROS} nonzeros"
+        )
+    pattern = read_pattern(Path(path), index)
+    count = int(copies or max(1, -(-REPLICATED_NONZEROS // max(1, pattern.nnz)))) if star else 1
+    return _from_pattern(Path(path).name.split(".")[0], pattern, count, scalar, rng)
+
+
+def _stencil(
+    spec: str, stencil: str, size: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+) -> BenchMatrix:
+    numbers = re.fullmatch(r"(\d+)(?:x(\d+))?", size)
+    n, block_size = (int(numbers[1]), int(numbers[2] or 1)) if numbers else (0, 0)
+    if not n or not block_size:
+        raise BenchError(f"--matrix {spec}: give the grid points in each direction, such as {stencil}:50, or 50x3")
+    name = f"{stencil.replace('point', '-point')} {n}^3"
+    if block_size > 1:
+        name += f", {block_size} x {block_size} blocks"
+    return BenchMatrix(name, stencil_matrix(stencil, n, scalar, index, rng, block_size), block_size)
+
+
+def _from_pattern(
+    name: str, pattern: scipy.sparse.csr_matrix, copies: int, scalar: np.dtype, rng: np.random.Generator
+) -> BenchMatrix:
+    rowptr, columns = (pattern.indptr, pattern.indices) if copies == 1 else replicated(pattern, copies)
+    matrix = with_random_values(rowptr, columns, copies * pattern.shape[1], scalar, rng)
+    return BenchMatrix(name if copies == 1 else f"{name} x{copies}", matrix)
+
+
+def folder_matrices(
+    folder: Path, replicate: bool, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+) -> Iterator[BenchMatrix]:
+    """Every file of a folder that holds at least REAL_NONZEROS entries, in the order of names, replicated if asked."""
+    paths = sorted(path for path in folder.glob("*") if path.name.endswith(SUFFIXES))
+    if not paths:
+        raise BenchError(f"{folder}: no {', '.join(SUFFIXES)} file there; name a folder with matrices")
+    for path in paths:
+        pattern = read_pattern(path, index)
+        if pattern.nnz >= REAL_NONZEROS:
+            copies = -(-REPLICATED_NONZEROS // pattern.nnz) if replicate else 1
+            yield _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
+
+
+def _check_nonzeros(what: str, count: int, index: np.dtype) -> None:
+    if count > np.iinfo(index).max:
+        raise BenchError(
+            f"{what}: up to {count} nonzeros are too many for the {index} of this PETSc: "
+            "choose a smaller matrix or a PETSc with 64-bit indices"
+        )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from petsc4py import PETSc
 
 from petsc_gpufmt.bench.contenders import Contender
-from petsc_gpufmt.bench.matrices import make_matrix
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place, random_vector
 from petsc_gpufmt.bench.storage import in_products, measure_storage
 
@@ -28,7 +29,7 @@ class Reference:
     @classmethod
     def of(cls, matrix: scipy.sparse.csr_matrix, x: np.ndarray) -> Reference:
         """(nnz of the row + 2) eps (|A| |x|), the bound of a sum in any order."""
-        magnitude = abs(matrix) @ abs(x)
+        magnitude = scipy.sparse.csr_matrix((abs(matrix.data), matrix.indices, matrix.indptr), matrix.shape) @ abs(x)
         return cls(matrix @ x, (np.diff(matrix.indptr) + 2) * np.finfo(matrix.dtype).eps * magnitude)
 
     def error(self, z: np.ndarray) -> float:
@@ -49,65 +50,106 @@ def csr_bytes(matrix: scipy.sparse.csr_matrix) -> int:
 
 
 def measure_product(
-    contender: Contender, matrix: scipy.sparse.csr_matrix, x: np.ndarray, reference: Reference, place: Place
+    contender: Contender, matrix: BenchMatrix, x: np.ndarray, reference: Reference, place: Place, product_bytes: int
 ) -> dict[str, Any]:
-    """Check one contender and time it. A peer that cannot run is "skipped" with the reason."""
+    """Check one contender and time it; bandwidth is `product_bytes` over the median. A peer may be "skipped"."""
     entry: dict[str, Any] = {"name": contender.name, "place": contender.place, "ours": contender.ours}
+    reason = contender.obstacle(matrix)
+    if reason:
+        return entry | {"skipped": reason}
     try:
         product = contender.prepare(matrix, x, place)
-    except PETSc.Error as e:
+    except BenchError as e:
         if contender.ours:
-            raise
-        return entry | {"skipped": f"PETSc error {e.ierr}"}
+            raise BenchError(f"{contender.name} of {matrix.name} on {contender.place}: {e}") from e
+        return entry | {"skipped": str(e)}
     try:
         error = reference.error(product.result())
         times = place.timer.times(product.call)
         error = max(error, reference.error(product.result()))
+        stored = product.describe()
     finally:
         product.close()
+        place.free_memory()
     seconds = {f"{name}_seconds": value for name, value in dataclasses.asdict(times).items() if name != "calls"}
-    bandwidth = csr_bytes(matrix) / times.median
-    return (
-        entry
-        | seconds
-        | {"calls": times.calls, "bytes_per_second": bandwidth, "error_over_bound": error, "correct": error <= 1.0}
-    )
+    return entry | {
+        **seconds,
+        "calls": times.calls,
+        "bytes_per_second": product_bytes / times.median,
+        "error_over_bound": error,
+        "correct": error <= 1.0,
+        **({"stored_as": stored} if stored else {}),
+    }
 
 
-def measure_case(
-    spec: str,
+def measure_products(
+    matrix: BenchMatrix,
     contenders: Sequence[Contender],
-    variants: Sequence[str],
     places: dict[str, Place],
+    product_bytes: int,
+    rng: np.random.Generator,
     show: Callable[[str], None],
-) -> dict[str, Any]:
-    """All products of one matrix, and what storing it costs."""
-    host = places["host"].backend
-    rng = np.random.default_rng(SEED)
-    name, matrix = make_matrix(spec, host.scalar, host.index, rng)
-    x = random_vector(matrix.shape[1], host.scalar, rng)
-    reference = Reference.of(matrix, x)
-    show(f"\n{name}: {matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} nonzeros")
+) -> list[dict[str, Any]]:
+    """All products of one matrix with one random x."""
+    x = random_vector(matrix.csr.shape[1], matrix.csr.dtype, rng)
+    reference = Reference.of(matrix.csr, x)
+    show(f"\n{matrix.name}: {matrix.csr.shape[0]} x {matrix.csr.shape[1]}, {matrix.csr.nnz} nonzeros")
     show(f"{'':34}{'median us':>11}{'back to back':>14}{'host us':>9}{'TB/s':>8}")
     products = []
     for contender in contenders:
-        entry = measure_product(contender, matrix, x, reference, places[contender.place])
+        entry = measure_product(contender, matrix, x, reference, places[contender.place], product_bytes)
         products.append(entry)
         show(product_line(entry))
+    return products
+
+
+def measure_case(
+    matrix: BenchMatrix,
+    contenders: Sequence[Contender],
+    places: dict[str, Place],
+    rng: np.random.Generator,
+    show: Callable[[str], None],
+) -> dict[str, Any]:
+    """All products of one matrix, and what storing it in our formats costs."""
+    start = time.perf_counter()
+    products = measure_products(matrix, contenders, places, csr_bytes(matrix.csr), rng, show)
     storage = []
-    for place in places.values():
-        for variant in variants:
-            entry = measure_storage(variant, matrix, place)
+    for product in products:
+        if product["ours"] and "skipped" not in product:
+            place = places[product["place"]]
+            entry = measure_storage(product["name"], matrix, place)
+            place.free_memory()
             storage.append(entry)
             show(storage_line(entry, products))
-    sizes = {
-        "name": name,
-        "nrows": matrix.shape[0],
-        "ncols": matrix.shape[1],
-        "nnz": int(matrix.nnz),
-        "csr_bytes": csr_bytes(matrix),
+    seconds = time.perf_counter() - start
+    show(f"  {seconds:.1f} s")
+    return {
+        "matrix": matrix_sizes(matrix),
+        "products": products,
+        "storage": storage,
+        "measured_in_seconds": round(seconds, 1),
     }
-    return {"matrix": sizes, "products": products, "storage": storage}
+
+
+def matrix_sizes(matrix: BenchMatrix) -> dict[str, Any]:
+    """What tables say of a matrix."""
+    nrows, ncols = matrix.csr.shape
+    return {
+        "name": matrix.name,
+        "nrows": nrows,
+        "ncols": ncols,
+        "nnz": int(matrix.csr.nnz),
+        "longest_row": int(np.diff(matrix.csr.indptr).max(initial=0)),
+        "block_size": matrix.block_size,
+        "csr_bytes": csr_bytes(matrix.csr),
+    }
+
+
+def wrong_products(case: dict[str, Any]) -> list[str]:
+    """The products of a case whose error is more than rounding."""
+    return [
+        f"{case['matrix']['name']}, {p['name']} on {p['place']}" for p in case["products"] if not p.get("correct", True)
+    ]
 
 
 def product_line(entry: dict[str, Any]) -> str:
@@ -117,7 +159,8 @@ def product_line(entry: dict[str, Any]) -> str:
     times = (entry[f"{name}_seconds"] * 1e6 for name in ("median", "back_to_back", "host"))
     numbers = "{:11.2f}{:14.2f}{:9.2f}".format(*times)
     verdict = "" if entry["correct"] else f"  WRONG: error {entry['error_over_bound']:.3g} times its bound"
-    return f"  {label:32}{numbers}{entry['bytes_per_second'] / 1e12:8.3f}{verdict}"
+    stored = f"  {entry['stored_as']}" if "stored_as" in entry else ""
+    return f"  {label:32}{numbers}{entry['bytes_per_second'] / 1e12:8.3f}{verdict}{stored}"
 
 
 def storage_line(entry: dict[str, Any], products: Sequence[dict[str, Any]]) -> str:

@@ -6,29 +6,66 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from petsc_gpufmt import library_path
+from petsc_gpufmt.bench.contenders import SELLCUDA
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.matrices import STENCILS
+from petsc_gpufmt.bench.matrices import BenchMatrix
+from petsc_gpufmt.bench.mult import Reference
+from petsc_gpufmt.bench.places import random_vector
 from petsc_gpufmt.bench.programs import run_program
+from petsc_gpufmt.registry import FORMATS
 
 RUN_SECONDS = 180
+PEERS = {"aij": (), "aijcusparse": ("seqaijcusparse",), "sellcuda": SELLCUDA.types}
+"""Matrix type -> sequential types that an AIJ matrix is converted to."""
 
 
-def measure_from_c(program: Path, spec: str, matrix_type: str) -> dict[str, Any]:
-    """One run of the program; its line of JSON as a dictionary."""
-    stencil, _, points = spec.partition(":")
-    if stencil not in STENCILS or not points.isdigit():
-        raise BenchError(f"--matrix {spec}: the C program knows STENCIL:POINTS with one of {', '.join(STENCILS)}")
-    options = ["-stencil", stencil.removesuffix("point"), "-n", points, "-mat_type", matrix_type]
+def conversions(matrix_type: str) -> tuple[str, ...]:
+    """The types that an AIJ matrix goes through to become one of `matrix_type`, a peer or a format."""
+    if matrix_type not in PEERS and matrix_type not in FORMATS:
+        raise BenchError(f"--types {matrix_type}: choose from {', '.join((*PEERS, *FORMATS))}")
+    return PEERS.get(matrix_type) or ((f"seqaij{matrix_type}",) if matrix_type in FORMATS else ())
+
+
+def write_case(path: Path, matrix: BenchMatrix, rng: np.random.Generator) -> None:
+    """A file in PETSc's binary form with the matrix, x, the right A x, and the rounding error allowed in each entry."""
+    from petsc4py import PETSc
+
+    csr = matrix.csr
+    x = random_vector(csr.shape[1], csr.dtype, rng)
+    reference = Reference.of(csr, x)
+    # the vectors too: reading a vector of the program sets the block size of the matrix that it was made for
+    same = {"bsize": matrix.block_size, "comm": PETSc.COMM_SELF}
+    items = [PETSc.Mat().createAIJWithArrays(csr.shape, (csr.indptr, csr.indices, csr.data), **same)]
+    items += [PETSc.Vec().createWithArray(array, **same) for array in (x, reference.z, reference.bound)]
+    viewer = PETSc.Viewer().createBinary(str(path), mode="w", comm=PETSc.COMM_SELF)
+    for item in items:
+        item.view(viewer)
+    for item in (viewer, *items):
+        item.destroy()
+
+
+def measure_from_c(program: Path, file: Path, matrix: BenchMatrix, matrix_type: str) -> dict[str, Any]:
+    """One run of the program on a file of write_case(); its line of JSON as a dictionary."""
+    options = ["-file", str(file)]
+    if types := conversions(matrix_type):
+        options += ["-types", ",".join(types)]
     output = run_program([str(program), "-dll_append", str(library_path()), *options], RUN_SECONDS)
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if len(lines) != 1:
         raise BenchError(
             f"{program} {' '.join(options)} printed {len(lines)} lines of JSON, one was expected:\n{output}"
         )
-    return json.loads(lines[0])
+    return {
+        "matrix": matrix.name,
+        "nnz": int(matrix.csr.nnz),
+        "ours": matrix_type in FORMATS,
+        **json.loads(lines[0]),
+    }
 
 
 def case_line(case: dict[str, Any]) -> str:
     times = f"host {case['host_seconds'] * 1e6:9.3f} us, back to back {case['back_to_back_seconds'] * 1e6:9.3f} us"
-    return f"  {case['matrix']:18}{case['mat_type']:18}{case['vec_type']:10}{times}"
+    return f"  {case['matrix']:30}{case['mat_type']:18}{case['vec_type']:10}{times}"

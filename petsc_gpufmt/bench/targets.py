@@ -8,115 +8,229 @@ from typing import Any
 
 from petsc_gpufmt.bench.bratu import matmult_seconds
 from petsc_gpufmt.bench.storage import in_products
+from petsc_gpufmt.registry import FORMATS
 
-FORMAT = "pjds"
-LARGE = ("7-point 200^3", "27-point 128^3")
+LARGE_NONZEROS = 40_000_000
+"""From so many nonzeros on, the cost of storing a matrix is told in products: a product takes 150 us and more."""
+
+FROM_C_MICROSECONDS = 3.5
+MICROSECOND = 1e-6
 
 Runs = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure of this package and, where there is one, the best of its peers in the same run."""
+    """A figure of this package, what gave it (format or matrix) and, where there is one, the best of its peers."""
 
     value: float
     best_peer: float | None = None
+    by: str = ""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is measured, the largest value allowed, its unit, and how it is found; None where the results lack it."""
+    """What is measured, the largest value allowed (the least, if `at_least`), its unit, and how it is found.
+
+    `find` gives None where the results lack it.
+    """
 
     what: str
     limit: float
     unit: str
     find: Callable[[Runs], Measured | None]
+    at_least: bool = False
+
+    def reached(self, measured: Measured) -> bool:
+        return measured.value >= self.limit if self.at_least else measured.value <= self.limit
 
 
-def _case(runs: Runs, matrix: str) -> dict[str, Any] | None:
-    cases = runs.get("mult", {"cases": []})["cases"]
-    return next((case for case in cases if case["matrix"]["name"] == matrix), None)
+def _cases(runs: Runs, *names: str) -> list[dict[str, Any]]:
+    return [case for name in names for case in runs.get(name, {"cases": []})["cases"]]
 
 
-def _own_and_peers(
-    entries: Iterable[dict[str, Any]], is_own: Callable[[dict[str, Any]], bool], seconds: str
+def _on_device(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """The products of a case that ran on the device and came out right."""
+    return [p for p in case["products"] if p["place"] == "cuda" and p.get("correct")]
+
+
+def _best(
+    entries: Iterable[dict[str, Any]], name: str, seconds: str, unit_seconds: float = MICROSECOND
 ) -> Measured | None:
-    own, peers = [], []
+    """The least of our times, in units of `unit_seconds`, and the least of the peers'."""
+    ours, peers = [], []
     for entry in entries:
-        (own if is_own(entry) else peers).append(entry[seconds] * 1e6)
-    return Measured(min(own), min(peers, default=None)) if own else None
+        (ours if entry["ours"] else peers).append((entry[seconds] / unit_seconds, entry[name]))
+    return Measured(min(ours)[0], min(peers)[0] if peers else None, min(ours)[1]) if ours else None
 
 
-def product_time(matrix: str, seconds: str) -> Callable[[Runs], Measured | None]:
-    """A time of MatMult from Python on the device, in us."""
+def product_time(matrix: str) -> Callable[[Runs], Measured | None]:
+    """Median of single products from Python on the device, in us: the best of our formats without options."""
 
     def find(runs: Runs) -> Measured | None:
-        case = _case(runs, matrix)
-        if case is None:
-            return None
-        entries = [p for p in case["products"] if p["place"] == "cuda" and "skipped" not in p]
-        own_or_petsc = [p for p in entries if p["name"] == FORMAT or not p["ours"]]
-        return _own_and_peers(own_or_petsc, lambda p: p["ours"], seconds)
+        case = next((case for case in _cases(runs, "mult") if case["matrix"]["name"] == matrix), None)
+        entries = _on_device(case) if case else []
+        return _best((p for p in entries if ":" not in p["name"]), "name", "median_seconds")
 
     return find
+
+
+def slowest_host_time(runs: Runs) -> Measured | None:
+    """Until MatMult returns to Python, in us: the worst of our formats on all matrices of `bench mult`."""
+    times = [
+        (p["host_seconds"] / MICROSECOND, f"{p['name']}, {case['matrix']['name']}")
+        for case in _cases(runs, "mult")
+        for p in _on_device(case)
+        if p["ours"]
+    ]
+    return Measured(max(times)[0], by=max(times)[1]) if times else None
 
 
 def from_c_time(matrix: str, seconds: str) -> Callable[[Runs], Measured | None]:
     """A time of MatMult from C with device vectors, in us."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = runs.get("mult-from-c", {"cases": []})["cases"]
-        on_device = [case for case in cases if case["matrix"] == matrix and case["vec_type"] == "seqcuda"]
-        return _own_and_peers(on_device, lambda case: case["mat_type"] == f"seqaij{FORMAT}", seconds)
+        cases = [case for case in _cases(runs, "mult-from-c") if case["matrix"] == matrix]
+        return _best((case for case in cases if case["vec_type"] == "seqcuda"), "mat_type", seconds)
 
     return find
 
 
+def from_c_small(runs: Runs) -> Measured | None:
+    """The slowest back-to-back product from C, in us, of the real matrices whose product itself takes less than 3.5 us.
+
+    The product itself is the median between two events less the same for a 1 x 1 matrix, which is the launch alone.
+    """
+    run = runs.get("real", {})
+    variant, launch = run.get("summary", {}).get("format"), run.get("launch_seconds")
+    if not variant or not launch:
+        return None
+    alone = {
+        case["matrix"]["name"]: (p["median_seconds"] - launch) / MICROSECOND
+        for case in run["cases"]
+        for p in _on_device(case)
+        if p["name"] == variant
+    }
+    times = [
+        (case["back_to_back_seconds"] / MICROSECOND, case["matrix"])
+        for case in _cases(runs, "mult-from-c")
+        if (case["mat_type"], case["vec_type"]) == (f"seqaij{variant}", "seqcuda")
+        and alone.get(case["matrix"], FROM_C_MICROSECONDS) < FROM_C_MICROSECONDS
+    ]
+    return Measured(max(times)[0], by=max(times)[1]) if times else None
+
+
 def storage_cost(name: str) -> Callable[[Runs], Measured | None]:
-    """The larger cost of the large matrices, in products."""
+    """The largest cost of storing a large matrix on the device in one of our formats without options, in products."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = [case for matrix in LARGE if (case := _case(runs, matrix))]
-        entries = [
-            (s, c["products"]) for c in cases for s in c["storage"] if (s["format"], s["place"]) == (FORMAT, "cuda")
+        costs = [
+            (in_products(entry, case["products"])[name], f"{entry['format']}, {case['matrix']['name']}")
+            for case in _cases(runs, "mult", "real-replicated")
+            for entry in case["storage"]
+            if entry["place"] == "cuda" and ":" not in entry["format"] and case["matrix"]["nnz"] >= LARGE_NONZEROS
         ]
-        return Measured(max(in_products(*entry)[name] for entry in entries)) if entries else None
+        return Measured(max(costs)[0], by=max(costs)[1]) if costs else None
+
+    return find
+
+
+def copy_share(runs: Runs) -> Measured | None:
+    """The least share of the speed of a copy that our BSR reaches, in %, over the block sizes."""
+    ceiling = runs.get("bsr", {}).get("copy_bytes_per_second", {}).get("cuda")
+    shares = [
+        (100 * p["bytes_per_second"] / ceiling, case)
+        for case in _cases(runs, "bsr")
+        for p in _on_device(case)
+        if p["ours"]
+    ]
+    if not shares:
+        return None
+    worst, case = min(shares, key=lambda pair: pair[0])
+    peers = [100 * p["bytes_per_second"] / ceiling for p in _on_device(case) if not p["ours"]]
+    return Measured(worst, max(peers, default=None), f"block size {case['matrix']['block_size']}")
+
+
+def bsr_time(block_size: int) -> Callable[[Runs], Measured | None]:
+    """Median of our BSR product with one block size, in us."""
+
+    def find(runs: Runs) -> Measured | None:
+        cases = [case for case in _cases(runs, "bsr") if case["matrix"]["block_size"] == block_size]
+        return _best((p for case in cases for p in _on_device(case)), "name", "median_seconds")
+
+    return find
+
+
+def summary_figure(run: str, key: str, by: str = "format") -> Callable[[Runs], Measured | None]:
+    """A figure of the summary of a set of matrices, measured on a device; times in us."""
+
+    def find(runs: Runs) -> Measured | None:
+        found = runs.get(run, {"copy_bytes_per_second": {}})
+        summary = found.get("summary")
+        if not summary or "cuda" not in found["copy_bytes_per_second"]:
+            return None
+        if key.endswith("seconds"):
+            return Measured(summary[key] / MICROSECOND, summary[f"peer_{key}"] / MICROSECOND, summary[by])
+        return Measured(summary[key], by=summary[by])
 
     return find
 
 
 def bratu_matmult(grid: int) -> Callable[[Runs], Measured | None]:
-    """Seconds of MatMult in the Bratu problem on one rank."""
+    """Seconds of MatMult in the Bratu problem on one rank: the best of our types."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = [case for case in runs.get("bratu", {"cases": []})["cases"] if case["grid"] == grid]
-        seconds = {
-            run["mat_type"]: matmult_seconds(run)["total"]
-            for case in cases
+        totals = [
+            {"ours": run["mat_type"] in FORMATS, "name": run["mat_type"], "seconds": matmult_seconds(run)["total"]}
+            for case in _cases(runs, "bratu")
             for run in case["runs"]
-            if run["vec_type"] == "cuda"
-        }
-        if FORMAT not in seconds:
-            return None
-        return Measured(seconds.pop(FORMAT), min(seconds.values(), default=None))
+            if case["grid"] == grid and run["vec_type"] == "cuda"
+        ]
+        return _best(totals, "name", "seconds", unit_seconds=1.0)
 
     return find
 
 
 TARGETS = (
-    Target("MatMult, 7-point 200^3", 200.0, "us", product_time("7-point 200^3", "median_seconds")),
-    Target("MatMult, 27-point 128^3", 180.0, "us", product_time("27-point 128^3", "median_seconds")),
-    Target("MatMult back to back from C, 7-point 50^3", 6.0, "us", from_c_time("7-point 50^3", "back_to_back_seconds")),
+    Target("7-point 200^3", 175.0, "us", product_time("7-point 200^3")),
+    Target("7-point 100^3", 23.0, "us", product_time("7-point 100^3")),
+    Target("7-point 50^3", 5.5, "us", product_time("7-point 50^3")),
+    Target("27-point 128^3", 150.0, "us", product_time("27-point 128^3")),
+    Target("27-point 64^3", 22.0, "us", product_time("27-point 64^3")),
+    Target("27-point 20^3", 4.5, "us", product_time("27-point 20^3")),
+    Target("27-point 60^3 of 3 x 3 blocks", 118.0, "us", product_time("27-point 60^3, 3 x 3 blocks")),
+    Target("BSR, smallest share of a copy's speed over the block sizes", 92.0, "%", copy_share, at_least=True),
+    Target("BSR, block size 2", 138.0, "us", bsr_time(2)),
+    Target("BSR, block size 8", 121.0, "us", bsr_time(8)),
+    Target("BSR, block size 20", 115.0, "us", bsr_time(20)),
+    Target("BSR, block size 32", 106.0, "us", bsr_time(32)),
     Target(
-        "MatMult back to back from C, 27-point 20^3", 5.0, "us", from_c_time("27-point 20^3", "back_to_back_seconds")
+        "real matrices, replicated: best peer over ours, geometric mean",
+        1.5,
+        "times",
+        summary_figure("real-replicated", "geometric_mean_ratio"),
+        at_least=True,
     ),
+    Target(
+        "real matrices, replicated: best peer over ours, worst",
+        1.1,
+        "times",
+        summary_figure("real-replicated", "worst_ratio", by="worst_matrix"),
+        at_least=True,
+    ),
+    Target("real matrices: geometric mean", 6.2, "us", summary_figure("real", "geometric_mean_seconds")),
+    Target(
+        "real matrices: best peer over ours, worst",
+        1.0,
+        "times",
+        summary_figure("real", "worst_ratio", by="worst_matrix"),
+        at_least=True,
+    ),
+    Target("real matrices back to back from C, slowest of those below 3.5 us", FROM_C_MICROSECONDS, "us", from_c_small),
+    Target("format build on the device, large matrices, worst", 20.0, "products", storage_cost("build")),
+    Target("value refresh without upload, large matrices, worst", 2.0, "products", storage_cost("refresh")),
+    Target("host time of MatMult from petsc4py, worst", 6.0, "us", slowest_host_time),
     Target("host time of MatMult from C, 7-point 50^3", 3.0, "us", from_c_time("7-point 50^3", "host_seconds")),
     Target("host time of MatMult from C, 27-point 20^3", 3.0, "us", from_c_time("27-point 20^3", "host_seconds")),
-    Target("host time of MatMult from petsc4py, 7-point 50^3", 6.0, "us", product_time("7-point 50^3", "host_seconds")),
-    Target(
-        "host time of MatMult from petsc4py, 27-point 20^3", 6.0, "us", product_time("27-point 20^3", "host_seconds")
-    ),
-    Target("format build on the device, worse of the two large matrices", 20.0, "products", storage_cost("build")),
-    Target("value refresh without upload, worse of the two large matrices", 2.0, "products", storage_cost("refresh")),
     Target("Bratu 200^3, CG and Jacobi: MatMult total", 0.25, "s", bratu_matmult(200)),
 )

@@ -12,11 +12,14 @@ from typing import Any
 Call = Callable[[], Any]
 
 CALLS = 60
-WARM_UP_CALLS = 10
+WARM_UP_CALLS = 60
+"""On a device; more than the products after which ``-mat_type gpufmt`` times formats and keeps the fastest."""
 BATCHES = 9
 HOST_SECONDS = 1.0
+DEVICE_BATCH_SECONDS = 0.005
 CALLS_PER_BATCH = 200
 """Small enough that launches of a batch never wait for room in the queue of the device (1024 launches)."""
+FEWEST_PER_BATCH = 20
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,11 @@ class DeviceTimer(Timer):
             call()
         self.stream.synchronize()
         median = statistics.median(self._between_events([call] * CALLS))
-        back_to_back = (
-            statistics.median(self._between_events([_repeat(call, CALLS_PER_BATCH)] * BATCHES)) / CALLS_PER_BATCH
-        )
+        per_batch = max(FEWEST_PER_BATCH, min(CALLS_PER_BATCH, int(DEVICE_BATCH_SECONDS / max(median, 1e-9))))
+        back_to_back = statistics.median(self._between_events([_repeat(call, per_batch)] * BATCHES)) / per_batch
         host = []
         for _ in range(BATCHES):
-            host.append(_seconds(call, CALLS_PER_BATCH) / CALLS_PER_BATCH)
+            host.append(_seconds(call, per_batch) / per_batch)
             self.stream.synchronize()
         return CallTimes(median, back_to_back, statistics.median(host), CALLS)
 

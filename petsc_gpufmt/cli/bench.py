@@ -1,36 +1,63 @@
-"""``python -m petsc_gpufmt bench``: arguments of the benchmarks, and where their results go."""
+"""``python -m petsc_gpufmt bench``: arguments of the benchmarks."""
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
-from typing import Any
 
-from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.cli import bench_runs
 
-NOTES = Path("docs/performance_notes.md")
 FROM_C_MATRICES = ("7point:50", "27point:20")
+NEEDS_FORMAT = "format with options, such as pjds:slice_height=64; may be repeated"
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
+    """The benchmarks as subcommands of `parser`."""
     commands = parser.add_subparsers(title="benchmarks", required=True)
+    add_all(commands)
+    add_mult(commands)
+    add_bsr(commands)
+    add_from_c(commands)
+    add_bratu(commands)
+    add_report(commands)
 
+
+def add_all(commands: argparse._SubParsersAction) -> None:
+    everything = commands.add_parser(
+        "all", help="what one process measures: mult, and on a GPU bsr and the real matrices; then the figures to reach"
+    )
+    everything.add_argument("--matrices", type=Path, metavar="FOLDER", help="folder with real matrices")
+    everything.add_argument("--host", action="store_true", help="measure on the host only")
+    everything.add_argument(
+        "--json", type=Path, metavar="FILE", default=Path("results/results.json"), help="default: %(default)s"
+    )
+    add_commit(everything)
+    everything.set_defaults(run=bench_runs.run_all)
+
+
+def add_mult(commands: argparse._SubParsersAction) -> None:
     mult = commands.add_parser(
         "mult", help="MatMult from Python: the formats, PETSc's types and CuPy, checked and timed"
     )
-    mult.add_argument(
+    which = mult.add_mutually_exclusive_group()
+    which.add_argument(
         "--matrix",
         action="append",
         metavar="M",
-        help="7point:POINTS, 27point:POINTS, or a .mtx, .mtx.gz or .npz file; may be repeated",
+        help="7point:POINTS, 27point:POINTSxBLOCK, a .mtx, .mtx.gz or .npz file (its pattern), "
+        "or FILE*COPIES for copies along the diagonal, FILE* for 40 million nonzeros; may be repeated",
     )
-    mult.add_argument(
-        "--format",
-        action="append",
-        metavar="F",
-        help="format with options, such as pjds:slice_height=64; may be repeated (default: all formats as they are)",
+    which.add_argument(
+        "--matrix-set",
+        nargs=2,
+        metavar=("SET", "FOLDER"),
+        help="real: the matrices of a folder against PETSc's types; real-replicated: the same out of the cache",
     )
+    formats = mult.add_mutually_exclusive_group()
+    formats.add_argument(
+        "--format", action="append", metavar="F", help=f"{NEEDS_FORMAT} (default: gpufmt and one more)"
+    )
+    formats.add_argument("--all-formats", action="store_true", help="every format as it is, on fewer matrices")
     mult.add_argument("--host", action="store_true", help="measure on the host only")
     mult.add_argument(
         "--without",
@@ -40,20 +67,42 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         help="type to leave out, such as sellcuda; may be repeated",
     )
     add_output(mult)
-    mult.set_defaults(run=run_mult)
+    mult.set_defaults(run=bench_runs.run_mult)
 
+
+def add_bsr(commands: argparse._SubParsersAction) -> None:
+    bsr = commands.add_parser("bsr", help="matrices of dense blocks, over the block sizes, against cuSPARSE's BSR")
+    bsr.add_argument(
+        "--block-size", type=int, nargs="+", metavar="B", help="block sizes (default: fifteen from 2 to 64)"
+    )
+    bsr.add_argument(
+        "--entries",
+        type=int,
+        metavar="N",
+        help="up to so many, on at least 10^3 grid points (default: 59 million, on the host 2)",
+    )
+    bsr.add_argument("--host", action="store_true", help="measure on the host only")
+    add_output(bsr)
+    bsr.set_defaults(run=bench_runs.run_bsr)
+
+
+def add_from_c(commands: argparse._SubParsersAction) -> None:
     from_c = commands.add_parser("mult-from-c", help="MatMult called by a C program")
     from_c.add_argument("source", type=Path, help="the program, benchmarks/mult_from_c.c")
     from_c.add_argument(
         "--matrix",
         action="append",
         metavar="M",
-        help=f"7point:POINTS or 27point:POINTS; may be repeated (default {', '.join(FROM_C_MATRICES)})",
+        help=f"as for mult; may be repeated (default {', '.join(FROM_C_MATRICES)})",
     )
-    from_c.add_argument("--types", nargs="+", metavar="T", help="matrix types (default: all that this PETSc has)")
+    from_c.add_argument(
+        "--types", nargs="+", metavar="T", help="matrix types (default: this PETSc's own, gpufmt and pjds)"
+    )
     add_output(from_c)
-    from_c.set_defaults(run=run_mult_from_c)
+    from_c.set_defaults(run=bench_runs.run_mult_from_c, default_matrices=FROM_C_MATRICES)
 
+
+def add_bratu(commands: argparse._SubParsersAction) -> None:
     bratu = commands.add_parser("bratu", help="PETSc's SNES tutorial ex14 with CG and Jacobi, times from -log_view")
     bratu.add_argument("source", type=Path, help="ex14.c of PETSc's src/snes/tutorials")
     bratu.add_argument(
@@ -65,143 +114,40 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         help="grid points in each direction (default 128 200)",
     )
     bratu.add_argument("--ranks", type=int, default=1, metavar="N", help="MPI ranks (default 1)")
-    bratu.add_argument(
-        "--types", nargs="+", metavar="T", help="matrix types; the first is the reference for the iterations"
+    formats = bratu.add_mutually_exclusive_group()
+    formats.add_argument(
+        "--types",
+        nargs="+",
+        metavar="T",
+        help="matrix types; the first is the reference for the iterations (default: PETSc's own, gpufmt and pjds)",
     )
+    formats.add_argument("--all-formats", action="store_true", help="PETSc's own type and every format")
     bratu.add_argument("--mpiexec", help="starts MPI programs (default: the one that PETSc was configured with)")
     bratu.add_argument("--seconds", type=float, default=300.0, metavar="S", help="time limit of one run (default 300)")
     add_output(bratu)
-    bratu.set_defaults(run=run_bratu_benchmark)
+    bratu.set_defaults(run=bench_runs.run_bratu_benchmark)
 
+
+def add_report(commands: argparse._SubParsersAction) -> None:
     report = commands.add_parser("report", help="turn results into Markdown")
     report.add_argument("results", nargs="+", type=Path, help="JSON files of the other benchmarks")
     report.add_argument(
         "--notes",
         type=Path,
         metavar="FILE",
-        help=f"Markdown to include, with the reasons for figures that were missed (default {NOTES}, if it is there)",
+        help="Markdown to include, with the reasons for figures that were missed "
+        f"(default {bench_runs.NOTES}, if it is there)",
     )
-    report.set_defaults(run=run_report)
+    report.add_argument("--targets", action="store_true", help="only the table of the figures to reach")
+    report.set_defaults(run=bench_runs.run_report)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="add the results to this file")
+    add_commit(parser)
+
+
+def add_commit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--commit", help="commit to name in the results (default: PETSC_GPUFMT_COMMIT, or what git says)"
     )
-
-
-class Recorder:
-    """Keeps the cases of one benchmark, and writes them after each: an interrupted one leaves what it measured."""
-
-    def __init__(self, name: str, arguments: argparse.Namespace, **facts: Any):
-        from petsc_gpufmt.bench.environment import describe
-
-        self.path = arguments.json
-        self.run: dict[str, Any] = {"name": name, "environment": describe(arguments.commit), **facts, "cases": []}
-
-    def add(self, case: dict[str, Any]) -> None:
-        from petsc_gpufmt.bench.results import save_run
-
-        self.run["cases"].append(case)
-        if self.path:
-            save_run(self.path, self.run)
-
-
-def finish(wrong: list[str]) -> int:
-    """Say which results are wrong; the exit status."""
-    for line in wrong:
-        print(f"WRONG: {line}")
-    return 1 if wrong else 0
-
-
-def show(line: str) -> None:
-    print(line, flush=True)
-
-
-def run_mult(arguments: argparse.Namespace) -> int:
-    try:
-        from petsc_gpufmt.bench.contenders import all_contenders
-        from petsc_gpufmt.bench.matrices import DEFAULT_MATRICES
-        from petsc_gpufmt.bench.mult import measure_case
-    except ModuleNotFoundError as e:
-        raise BenchError(f"bench mult needs the package {e.name}, which is not installed: pip install {e.name}") from e
-    from petsc_gpufmt.bench.places import available_places, device_reason
-    from petsc_gpufmt.registry import FORMATS
-
-    variants = arguments.format or list(FORMATS)
-    with available_places(arguments.host) as places:
-        if "cuda" not in places and not arguments.host:
-            show(f"Host only: {device_reason()}.")
-        specs = arguments.matrix or DEFAULT_MATRICES["cuda" if "cuda" in places else "host"]
-        contenders = [c for c in all_contenders(variants, list(places)) if c.name not in arguments.without]
-        ceilings = {name: place.copy_bandwidth() for name, place in places.items()}
-        for name, bandwidth in ceilings.items():
-            show(f"Copy on {name}: {bandwidth / 1e12:.3f} TB/s, read and written bytes counted.")
-        recorder = Recorder("mult", arguments, copy_bytes_per_second=ceilings)
-        wrong = []
-        for spec in specs:
-            case = measure_case(spec, contenders, variants, places, show)
-            recorder.add(case)
-            wrong += [
-                f"{case['matrix']['name']}, {p['name']} on {p['place']}"
-                for p in case["products"]
-                if not p.get("correct", True)
-            ]
-    return finish(wrong)
-
-
-def run_mult_from_c(arguments: argparse.Namespace) -> int:
-    from petsc_gpufmt.bench.mult_from_c import case_line, measure_from_c
-    from petsc_gpufmt.bench.programs import compile_program
-
-    recorder = Recorder("mult-from-c", arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        program = compile_program(arguments.source, Path(folder))
-        for spec in arguments.matrix or FROM_C_MATRICES:
-            for matrix_type in arguments.types or known_types(("aij", "aijcusparse", "sellcuda")):
-                case = measure_from_c(program, spec, matrix_type)
-                recorder.add(case)
-                show(case_line(case))
-    return 0
-
-
-def run_bratu_benchmark(arguments: argparse.Namespace) -> int:
-    from petsc_gpufmt.bench.bratu import agreement, entry_line, run_bratu
-    from petsc_gpufmt.bench.programs import compile_program
-
-    recorder = Recorder("bratu" if arguments.ranks == 1 else f"bratu, {arguments.ranks} ranks", arguments)
-    wrong = []
-    with tempfile.TemporaryDirectory() as folder:
-        program = compile_program(arguments.source, Path(folder))
-        for grid in arguments.grid:
-            show(f"Bratu {grid}^3, ranks {arguments.ranks}")
-            entries = []
-            for matrix_type in arguments.types or known_types(("aijcusparse",)):
-                entry = run_bratu(program, grid, arguments.ranks, matrix_type, arguments.mpiexec, arguments.seconds)
-                entries.append(entry)
-                show(entry_line(entry))
-            recorder.add({"grid": grid, "ranks": arguments.ranks, "runs": entries})
-            wrong += [f"Bratu {grid}^3, ranks {arguments.ranks}: {text}" for text in agreement(entries)]
-    return finish(wrong)
-
-
-def known_types(peers: tuple[str, ...]) -> list[str]:
-    """The peers that this PETSc has, AIJ where it has none of them, then the formats."""
-    from petsc_gpufmt.bench.places import device_reason
-    from petsc_gpufmt.registry import FORMATS
-
-    usable = [peer for peer in peers if peer == "aij" or device_reason() is None]
-    return [*(usable or ["aij"]), *FORMATS]
-
-
-def run_report(arguments: argparse.Namespace) -> int:
-    from petsc_gpufmt.bench.report import make_report
-    from petsc_gpufmt.bench.results import read_runs
-
-    runs = [run for path in arguments.results for run in read_runs(path)]
-    notes = arguments.notes or NOTES
-    if arguments.notes and not notes.is_file():
-        raise BenchError(f"--notes {notes}: there is no such file")
-    print(make_report(runs, notes.read_text() if notes.is_file() else ""), end="")
-    return 0

@@ -1,0 +1,63 @@
+"""What a set of matrices shows in sum: our times and their ratio to the best peer on each matrix."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One matrix: our median seconds, those of the fastest peer that could run, and who that is."""
+
+    matrix: str
+    seconds: float
+    peer: str
+    peer_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times our product fits into the peer's."""
+        return self.peer_seconds / self.seconds
+
+
+def compare(case: dict[str, Any], variant: str) -> Comparison | None:
+    """`variant` against the fastest peer on the same place; None where one of them was not measured."""
+    measured = [product for product in case["products"] if "skipped" not in product]
+    own = next((product for product in measured if product["name"] == variant), None)
+    if own is None:
+        return None
+    peers = [product for product in measured if not product["ours"] and product["place"] == own["place"]]
+    if not peers:
+        return None
+    best = min(peers, key=lambda product: product["median_seconds"])
+    return Comparison(case["matrix"]["name"], own["median_seconds"], best["name"], best["median_seconds"])
+
+
+def summarise(cases: Sequence[dict[str, Any]], variant: str) -> dict[str, Any]:
+    """Geometric means and the worst case; empty if no matrix has both `variant` and a peer."""
+    compared = [comparison for case in cases if (comparison := compare(case, variant))]
+    if not compared:
+        return {}
+    worst = min(compared, key=lambda comparison: comparison.ratio)
+    return {
+        "format": variant,
+        "matrices": len(compared),
+        "geometric_mean_seconds": statistics.geometric_mean(c.seconds for c in compared),
+        "peer_geometric_mean_seconds": statistics.geometric_mean(c.peer_seconds for c in compared),
+        "geometric_mean_ratio": statistics.geometric_mean(c.ratio for c in compared),
+        "worst_ratio": worst.ratio,
+        "worst_matrix": worst.matrix,
+    }
+
+
+def summary_line(summary: dict[str, Any]) -> str:
+    """For the terminal."""
+    ours, peers = (summary[f"{who}geometric_mean_seconds"] * 1e6 for who in ("", "peer_"))
+    return (
+        f"{summary['format']} on {summary['matrices']} matrices: geometric mean {ours:.2f} us, "
+        f"best peers {peers:.2f} us; ratio {summary['geometric_mean_ratio']:.3f}, "
+        f"worst {summary['worst_ratio']:.3f} on {summary['worst_matrix']}"
+    )

@@ -1,0 +1,160 @@
+"""The matrices of the benchmarks."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+scipy_sparse = pytest.importorskip("scipy.sparse")
+scipy_io = pytest.importorskip("scipy.io")
+
+from petsc_gpufmt.bench import matrices  # noqa: E402
+from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
+
+SCALAR, INDEX = np.dtype(np.float64), np.dtype(np.int32)
+
+
+def rng():
+    return np.random.default_rng(977)
+
+
+def make(spec):
+    return matrices.make_matrix(str(spec), SCALAR, INDEX, rng())
+
+
+def write_npz(path, *shape, density=0.2):
+    matrix = scipy_sparse.random(*shape, density, format="csr", random_state=rng())
+    matrix.sort_indices()
+    scipy_sparse.save_npz(path, matrix)
+    return matrix
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize(("stencil", "power"), [("7point", 1), ("27point", 3)])
+def test_stencil_is_the_kronecker_one(stencil, power, n):
+    step = scipy_sparse.diags([1.0, 1.0, 1.0], [-1, 0, 1], shape=(n, n))
+    identity = scipy_sparse.identity(n)
+    if power == 1:
+        terms = [(step, identity, identity), (identity, step, identity), (identity, identity, step)]
+    else:
+        terms = [(step, step, step)]
+    expected = sum(scipy_sparse.kron(scipy_sparse.kron(a, b), c) for a, b, c in terms).tocsr()
+    expected.eliminate_zeros()
+    expected.sort_indices()
+
+    rowptr, columns = matrices.stencil_pattern(stencil, n, INDEX)
+
+    assert rowptr.dtype == columns.dtype == INDEX
+    np.testing.assert_array_equal(rowptr, expected.indptr)
+    np.testing.assert_array_equal(columns, expected.indices)
+
+
+@pytest.mark.parametrize("block_size", [2, 3, 7])
+def test_blocks_take_the_place_of_entries(block_size):
+    plain = make("7point:3").csr
+    expected = scipy_sparse.kron(abs(plain), np.ones((block_size, block_size))).tocsr()
+    expected.sort_indices()
+
+    blocked = make(f"7point:3x{block_size}")
+
+    assert blocked.name == f"7-point 3^3, {block_size} x {block_size} blocks"
+    assert blocked.block_size == block_size
+    assert blocked.csr.indptr.dtype == blocked.csr.indices.dtype == INDEX
+    np.testing.assert_array_equal(blocked.csr.indptr, expected.indptr)
+    np.testing.assert_array_equal(blocked.csr.indices, expected.indices)
+
+
+@pytest.mark.parametrize("spec", ["27point:700", "27point:100x20"])
+def test_matrix_too_large_for_the_index_is_refused(spec):
+    with pytest.raises(BenchError, match="too many for the int32"):
+        make(spec)
+
+
+@pytest.mark.parametrize("suffix", matrices.SUFFIXES)
+def test_files_give_the_pattern_and_values_are_random(tmp_path, suffix):
+    matrix = scipy_sparse.random(30, 20, 0.2, format="csr", random_state=rng())
+    matrix.data[:] = 1.0
+    matrix.data[5] = 0.0  # a stored zero belongs to the pattern
+    matrix.sort_indices()
+    path = tmp_path / f"given{suffix}"
+    if suffix == ".npz":
+        scipy_sparse.save_npz(path, matrix)
+    else:
+        opener = gzip.open if suffix == ".mtx.gz" else open
+        with opener(path, "wb") as stream:
+            scipy_io.mmwrite(stream, matrix)
+
+    found = make(path)
+
+    assert (found.name, found.block_size) == ("given", 1)
+    assert found.csr.shape == (30, 20)
+    assert found.csr.indptr.dtype == found.csr.indices.dtype == INDEX
+    np.testing.assert_array_equal(found.csr.indptr, matrix.indptr)
+    np.testing.assert_array_equal(found.csr.indices, matrix.indices)
+    assert np.unique(found.csr.data).size == matrix.nnz
+    assert abs(found.csr.data).max() <= 0.5
+
+
+def test_copies_stand_along_the_diagonal(tmp_path):
+    matrix = write_npz(tmp_path / "a.npz", 7, 11)
+    expected = scipy_sparse.kron(scipy_sparse.identity(3), matrix).tocsr()
+    expected.sort_indices()
+
+    found = make(f"{tmp_path / 'a.npz'}*3")
+
+    assert found.name == "a x3"
+    assert found.csr.shape == (21, 33)
+    assert found.csr.indptr.dtype == found.csr.indices.dtype == INDEX
+    np.testing.assert_array_equal(found.csr.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.csr.indices, expected.indices)
+    assert np.unique(found.csr.data).size == expected.nnz  # no copy has the values of another
+
+
+def test_a_star_alone_fills_up_to_so_many_nonzeros(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrices, "REPLICATED_NONZEROS", 1000)
+    matrix = write_npz(tmp_path / "a.npz", 20, 20)
+    found = make(f"{tmp_path / 'a.npz'}*")
+    assert 1000 <= found.csr.nnz < 1000 + matrix.nnz
+
+
+def test_copies_too_many_for_the_index_are_refused(tmp_path):
+    write_npz(tmp_path / "a.npz", 20, 20)
+    with pytest.raises(BenchError, match="too many for the int32"):
+        make(f"{tmp_path / 'a.npz'}*100000000")
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+def test_folder_gives_its_larger_matrices_in_order(tmp_path, monkeypatch, replicate):
+    monkeypatch.setattr(matrices, "REAL_NONZEROS", 50)
+    monkeypatch.setattr(matrices, "REPLICATED_NONZEROS", 500)
+    write_npz(tmp_path / "small.npz", 5, 5)
+    write_npz(tmp_path / "b.npz", 20, 20, density=0.25)
+    scipy_io.mmwrite(tmp_path / "a.mtx", scipy_sparse.random(30, 10, 1.0, random_state=rng()))
+    (tmp_path / "README.md").write_text("not a matrix")
+
+    found = list(matrices.folder_matrices(tmp_path, replicate, SCALAR, INDEX, rng()))
+
+    assert [matrix.name for matrix in found] == (["a x2", "b x5"] if replicate else ["a", "b"])
+    assert [matrix.csr.nnz for matrix in found] == ([600, 500] if replicate else [300, 100])
+
+
+def test_folder_without_matrices_is_refused(tmp_path):
+    with pytest.raises(BenchError, match="name a folder with matrices"):
+        list(matrices.folder_matrices(tmp_path, False, SCALAR, INDEX, rng()))
+
+
+@pytest.mark.parametrize(
+    "spec", ["9point:4", "7point:", "7point:none", "7point:0", "7point:4x", "7point:4x0", "absent.mtx", "a.mtx*none"]
+)
+def test_unusable_matrix_says_what_to_give(spec):
+    with pytest.raises(BenchError, match="--matrix"):
+        make(spec)
+
+
+def test_file_that_is_no_matrix_is_refused(tmp_path):
+    path = tmp_path / "text.mtx"
+    path.write_text("no matrix\n")
+    with pytest.raises(BenchError, match="not a sparse matrix"):
+        make(path)
