@@ -16,6 +16,7 @@ def check_names():
         A = distribute(random_dense(COUNT, COUNT), name)
         assert A.getType() == OWN, f"{name} gave {A.getType()}"
         assert block_types(A) == SEQ, f"the diagonal block of {name} is {block_types(A)}"
+        check_products(A, random_dense(COUNT, COUNT), f"type {name}")
     A = distribute(random_dense(COUNT, COUNT), MPI)
     assert A.getType() == MPI
     check_products(A, random_dense(COUNT, COUNT), "mpi type on any number of ranks")
@@ -138,6 +139,26 @@ def check_null_spaces_survive():
         assert A.getNullSpace().hasConstant(), f"null space lost in convert to {target}"
 
 
+def check_diagonal():
+    """MatGetDiagonal into vectors of the matrix and of the host, before a product, after it, with new values."""
+    dense = random_dense(COUNT, COUNT)
+    dense[::4, ::4] += np.eye(len(dense[::4]))  # the other entries of the diagonal are mostly absent
+    for name, local in layouts(COUNT).items():
+        A = distribute(dense, TYPE, local, local)
+        own, host = A.createVecLeft(), PETSc.Vec().createMPI((local, COUNT), comm=COMM)
+        first, last = A.getOwnershipRange()
+        for factor in (1.0, -2.0):
+            for when in ("before a product", "after a product"):
+                for kind, vector in (("own", own), ("host", host)):
+                    vector.set(np.nan)
+                    A.getDiagonal(vector)
+                    found = vector.getArray(readonly=True).tolist()
+                    expected = (factor * dense.diagonal())[first:last].tolist()
+                    assert found == expected, f"diagonal of {A.getType()} in {kind} vectors, {name}, {when}: {found}"
+                check_products(A, factor * dense, f"beside the diagonal, {name}")
+            A.scale(-2.0)
+
+
 def check_block_size_survives():
     A = distribute(random_dense(COUNT, COUNT), "aij")
     B = PETSc.Mat().create(COMM)
@@ -196,6 +217,7 @@ check_change_of_type_keeps_values()
 check_convert_into_existing()
 check_duplicate_is_independent()
 check_null_spaces_survive()
+check_diagonal()
 check_block_size_survives()
 check_binding_to_cpu()
 check_mixed_types()

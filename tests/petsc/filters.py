@@ -33,7 +33,9 @@ FILTERS = {
         r"\1",
     ),
     "vectors": Filter("the expected output is of vectors on a GPU", r"\b(seq|mpi)cuda\b", "replace", r"\1"),
-    "storage": Filter("our types add one line on their storage to -mat_view ::ascii_info", r"^ {2,}storage:"),
+    "storage": Filter(
+        "our types add lines on their storage to -mat_view ::ascii_info and ::ascii_info_detail", r"^ {2,}storage:"
+    ),
     "type": Filter("PETSc's own filter: the expected output is shared by several types", r"type"),
     "seqaij": Filter("PETSc's own filter: the expected output is shared by several types", "type: seqaij"),
     "object": Filter(

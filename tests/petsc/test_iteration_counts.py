@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
-from cases import Case
+
+from petsc_gpufmt.registry import FORMATS
 
 pytestmark = pytest.mark.petsc
 
 ALL = (1, 2, 3, 4)
 REASONS = "-snes_converged_reason -ksp_converged_reason"
-BRATU = f"-da_grid_x 16 -da_grid_y 16 -da_grid_z 16 -mat_type pjds {REASONS}"
+BRATU = f"-da_grid_x 16 -da_grid_y 16 -da_grid_z 16 -mat_type ALIAS {REASONS}"
 
-# name: program, numbers of ranks, arguments
+# name: program, numbers of ranks, arguments; ALIAS and ROOT stand for the names of a matrix type
 PROBLEMS = {
     "bratu-3d": ("snes/tutorials/ex14", ALL, BRATU),
     "bratu-3d-cg-jacobi": ("snes/tutorials/ex14", ALL, f"-ksp_type cg -pc_type jacobi {BRATU}"),
     "bratu-3d-gamg": ("snes/tutorials/ex14", ALL, f"-pc_type gamg {BRATU}"),
-    "bratu-2d": ("snes/tutorials/ex5", ALL, f"-da_refine 3 -dm_mat_type pjds {REASONS}"),
-    "bratu-2d-multigrid": ("snes/tutorials/ex5", ALL, f"-da_refine 4 -pc_type mg -dm_mat_type aijpjds {REASONS}"),
-    "driven-cavity": ("snes/tutorials/ex19", ALL, f"-da_refine 2 -dm_mat_type pjds {REASONS}"),
-    "driven-cavity-gamg": ("snes/tutorials/ex19", ALL, f"-da_refine 2 -pc_type gamg -dm_mat_type pjds {REASONS}"),
-    "laplacian-2d": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 -mat_type pjds {REASONS}"),
-    "laplacian-2d-gamg": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 -pc_type gamg -mat_type pjds {REASONS}"),
+    "bratu-2d": ("snes/tutorials/ex5", ALL, f"-da_refine 3 -dm_mat_type ALIAS {REASONS}"),
+    "bratu-2d-multigrid": ("snes/tutorials/ex5", ALL, f"-da_refine 4 -pc_type mg -dm_mat_type ROOT {REASONS}"),
+    "driven-cavity": ("snes/tutorials/ex19", ALL, f"-da_refine 2 -dm_mat_type ALIAS {REASONS}"),
+    "driven-cavity-gamg": ("snes/tutorials/ex19", ALL, f"-da_refine 2 -pc_type gamg -dm_mat_type ALIAS {REASONS}"),
+    "laplacian-2d": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 -mat_type ALIAS {REASONS}"),
+    "laplacian-2d-gamg": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 -pc_type gamg -mat_type ALIAS {REASONS}"),
     # The program divides a cube among the ranks, and takes no 3 or 4 of them.
     "elasticity-3d-gamg": (
         "ksp/ksp/tutorials/ex56",
         (1, 2),
-        f"-ne 11 -alpha 1e-3 -two_solves -use_mat_nearnullspace -ksp_type cg -pc_type gamg -mat_type pjds {REASONS}",
+        f"-ne 11 -alpha 1e-3 -two_solves -use_mat_nearnullspace -ksp_type cg -pc_type gamg -mat_type ALIAS {REASONS}",
     ),
 }
-RUNS = [(name, ranks) for name, (_, all_ranks, _) in PROBLEMS.items() for ranks in all_ranks]
+RUNS = [("pjds", name, ranks) for name, (_, all_ranks, _) in PROBLEMS.items() for ranks in all_ranks]
+RUNS += [
+    (format_name, name, ranks)
+    for format_name in FORMATS
+    if format_name != "pjds"
+    for name, ranks in (("bratu-3d", 4), ("bratu-2d-multigrid", 1), ("driven-cavity-gamg", 2))
+]
 
 
 def _iterations(output: str) -> list[str]:
@@ -37,16 +46,29 @@ def _iterations(output: str) -> list[str]:
     return [line.strip() for line in output.splitlines() if "solve converged due to" in line]
 
 
-@pytest.mark.parametrize(("name", "ranks"), RUNS)
-def test_newton_and_krylov_iterations_are_those_of_aij(programs, name, ranks, tmp_path):
+def _run(programs, name: str, ranks: int, alias: str, root: str, folder):
     program, _, arguments = PROBLEMS[name]
-    words = arguments.split()
+    run = programs.run(program, ranks, arguments.replace("ALIAS", alias).replace("ROOT", root).split(), folder)
+    assert run.finished.status == 0, str(run.finished)
+    return run
 
-    ours = programs.run(program, ranks, words, tmp_path)
-    aij = programs.run(program, ranks, [Case.parent(word) for word in words], tmp_path)
 
-    for run in (ours, aij):
-        assert run.finished.status == 0, str(run.finished)
-    assert ours.events["GpufmtPlan"] and not aij.events["GpufmtPlan"]
+@pytest.fixture(scope="module")
+def aij(programs, tmp_path_factory):
+    """Runs a problem with aij, once for all formats."""
+
+    @functools.cache
+    def run(name: str, ranks: int):
+        return _run(programs, name, ranks, "aij", "aij", tmp_path_factory.mktemp("aij"))
+
+    return run
+
+
+@pytest.mark.parametrize(("format_name", "name", "ranks"), RUNS)
+def test_newton_and_krylov_iterations_are_those_of_aij(programs, aij, format_name, name, ranks, tmp_path):
+    ours = _run(programs, name, ranks, format_name, f"aij{format_name}", tmp_path)
+    theirs = aij(name, ranks)
+
+    assert ours.events["GpufmtPlan"] and not theirs.events["GpufmtPlan"]
     assert _iterations(ours.finished.output), str(ours.finished)
-    assert _iterations(ours.finished.output) == _iterations(aij.finished.output)
+    assert _iterations(ours.finished.output) == _iterations(theirs.finished.output)
