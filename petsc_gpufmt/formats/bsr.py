@@ -1,0 +1,272 @@
+"""BSR, blocked sparse rows (Abdelfattah, Ltaief, Keyes, Dongarra 2016), with their kernels and their balanced variant.
+
+The matrix is cut into dense blocks of ``row_block`` x ``col_block`` entries. Those that hold an entry are stored, block
+row by block row, each column by column, with one block column. Where block rows differ so much in length that one alone
+would take longer than the rest together, long ones are cut (balanced BSR).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats.base import Format, Stats
+from petsc_gpufmt.formats.bsr_layout import (
+    BlockPattern,
+    Entries,
+    block_pattern,
+    choose_blocks,
+    count_blocks,
+    cut_block_rows,
+    distinct_entries,
+    interleave_columns,
+    interleaved_places,
+    kept_for_refresh,
+    share_of_lanes,
+)
+from petsc_gpufmt.formats.bsr_parameters import (
+    AUTOMATIC,
+    K1,
+    PARAMETERS,
+    WARP,
+    Shape,
+    choose,
+    parameter_space,
+    power_of_two,
+)
+from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.tuning import tuned
+
+LARGEST_BLOCK = 1024
+REDUCE_BLOCK = (32, 8)  # rows, threads a row
+DIAGONAL_THREADS = 128
+FILL_THREADS = 256
+TRANSPOSED_DIRECTLY = 16  # rows of a block; taller blocks are refreshed faster through shared memory
+FILL_ROWS = 32  # of a thread block of bsr_fill_values, if it does several block rows
+FILL_SLICE = 8  # block rows, at most
+FILL_SHARE = 2048  # entries of a thread block that shares a block row
+FILL_WAVES = 4
+GRID_LIMIT = 65535
+
+
+class Bsr(Format):
+    """One matrix in BSR.
+
+    Attributes
+    ----------
+    row_block, col_block : rows and columns of a block; those at the end of the matrix may stand out over it
+    block_offsets : (nblock_rows + 1,) int64; block row i has blocks block_offsets[i] to block_offsets[i + 1]
+    interleaved : whether blocks are stored for kernel K1, 32 block rows at a time (see kernels/bsr.cuh)
+    block_col : (nblocks,) index; block column of each block, ascending in a block row
+    val : (nblocks * row_block * col_block,) scalar; block by block, each column by column; -0 in padding
+    limit : blocks at which block rows are cut (the paper's lambda), 0: not at all
+    segment_offsets, segment_ptr : of the pieces, see `cut_block_rows`; without a cut block_offsets and None
+    partial : (nsegments * row_block,) scalar, results of the pieces; None without a cut
+    parameters : of the product kernel
+    """
+
+    name = "bsr"
+    default_options = {"block_size": AUTOMATIC, **dict.fromkeys(PARAMETERS, AUTOMATIC), "lambda": AUTOMATIC}
+
+    def __init__(
+        self, csr: CsrPattern, backend: Backend, options: dict[str, int], entries: Entries, blocks: BlockPattern
+    ):
+        xp = backend.xp
+        self.backend = backend
+        self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
+        self.row_block, self.col_block = blocks.row_block, blocks.col_block
+        self.block_offsets, self.block_col = blocks.block_offsets, blocks.block_col
+        self.nblock_rows, self.nblocks = int(self.block_offsets.size) - 1, int(self.block_col.size)
+        self.nstored = self.nblocks * self.row_block * self.col_block
+        self.padding = self.nstored - int(entries.colidx.size)
+        self.nonempty_rows = int((xp.diff(csr.rowptr) > 0).sum())
+        self.entries = kept_for_refresh(entries, full_blocks=self.padding == 0)
+        self.longest = int(xp.diff(self.block_offsets).max()) if self.nblock_rows else 0
+        self.mean = self.nblocks / max(1, self.nblock_rows)
+        lanes = share_of_lanes(self.block_offsets, WARP, xp)
+        shape = Shape(
+            self.row_block, self.col_block, self.mean, self.longest, self.nblock_rows, lanes, backend.resident_threads
+        )
+        self.limit, self.parameters = choose(shape, options, tuned(backend, self.name, tuning_key(self.row_block)))
+        self.interleaved = self.parameters.kernel == K1
+        if self.interleaved:
+            self.block_col = interleave_columns(self.block_offsets, self.block_col, backend)
+        self.segment_offsets, self.segment_ptr, self.partial = self.block_offsets, None, None
+        if self.limit:
+            self.segment_offsets, self.segment_ptr = cut_block_rows(self.block_offsets, self.limit, xp)
+            self.partial = xp.empty((int(self.segment_offsets.size) - 1) * self.row_block, dtype=backend.scalar)
+        self.nsegments = int(self.segment_offsets.size) - 1
+        self.val = xp.empty(self.nstored, dtype=backend.scalar)
+
+    @classmethod
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Bsr:
+        """Find the blocks, and cut long block rows. Raises OptionError for options out of range or at odds."""
+        size = options["block_size"]
+        if not 0 <= size <= LARGEST_BLOCK:
+            raise OptionError(
+                f"-mat_bsr_block_size {size}: choose 1 to {LARGEST_BLOCK}, or 0 for the block sizes of the matrix"
+            )
+        entries = distinct_entries(csr, backend.xp)
+        if size == AUTOMATIC:
+            rows, columns = (min(n, LARGEST_BLOCK) for n in (csr.row_block, csr.col_block))
+            blocks = choose_blocks(entries, rows, columns, backend)
+        else:
+            blocks = block_pattern(entries, size, size, count_blocks(entries, size, size, backend), backend)
+        return cls(csr, backend, options, entries, blocks)
+
+    @classmethod
+    def tuning_key(cls, csr: CsrPattern) -> str:
+        return tuning_key(csr.row_block)
+
+    @classmethod
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+        return parameter_space(csr.row_block, csr.col_block)
+
+    def product(self, alpha: float, beta: float) -> list[Launch]:
+        if not self.nrows:
+            return []
+        scalar = self.backend.scalar.type
+        result = (scalar(alpha), scalar(beta), Slot.Y if beta else None, Slot.Z)
+        if not self.limit:
+            return [self._spmv(self.nrows, *result)]
+        rows, lanes = REDUCE_BLOCK
+        sizes = (self.backend.index.type(self.nrows), self.backend.index.type(self.row_block))
+        arguments = (*sizes, self.segment_ptr, self.partial, *result)
+        function = self.backend.function("bsr", "bsr_reduce", REDUCE_BLOCK)
+        reduce = Launch(function, (-(-self.nrows // rows), 1, 1), (rows, lanes, 1), arguments)
+        return [self._spmv(int(self.partial.size), scalar(1), scalar(0), None, self.partial), reduce]
+
+    def _spmv(self, nrows: int, *result: Any) -> Launch:
+        """The product of all segments, whose first `nrows` rows are written."""
+        p, index, padded = self.parameters, self.backend.index.type, int(self.padding > 0)
+        sizes = (index(self.row_block), index(self.col_block), np.int64(self.nsegments), np.int64(nrows))
+        arguments = (*sizes, index(self.ncols), self.segment_offsets, self.block_col, self.val, Slot.X, *result)
+        if self.interleaved:
+            template = (self.row_block, self.col_block, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
+            function = self.backend.function("bsr_interleaved", "bsr_spmv_interleaved", template)
+            items, threads = -(-self.nsegments // WARP), WARP
+        else:
+            template = (self.row_block, self.col_block, p.tile_height, p.thread_groups)
+            template += (p.thread_arrays, p.rows_per_array, p.entries_per_thread, padded)
+            function = self.backend.function("bsr", "bsr_spmv", template)
+            items, threads = self.nsegments * -(-self.row_block // p.tile_height), p.tile_height
+        grid = (-(-items // (p.thread_arrays * p.rows_per_array)), 1, 1)
+        return Launch(function, grid, (threads, p.thread_groups, p.thread_arrays), arguments)
+
+    def diagonal(self) -> list[Launch]:
+        if not self.nrows:
+            return []
+        sizes = tuple(map(self.backend.index.type, (self.nrows, self.row_block, self.col_block)))
+        arrays = (self.block_offsets, self.block_col, self.val, Slot.Z)
+        if self.interleaved:
+            function = self.backend.function("bsr_values", "bsr_diagonal_interleaved", ())
+            grid = (-(-self.nblock_rows // DIAGONAL_THREADS), 1, 1)
+            block = (WARP, DIAGONAL_THREADS // WARP, 1)
+            return [Launch(function, grid, block, (*sizes, np.int64(self.nblock_rows), *arrays))]
+        function = self.backend.function("bsr_values", "bsr_diagonal", ())
+        grid = (-(-self.nrows // DIAGONAL_THREADS), 1, 1)
+        return [Launch(function, grid, (DIAGONAL_THREADS, 1, 1), (*sizes, *arrays))]
+
+    def refresh(self) -> list[Launch]:
+        if not self.nstored:
+            return []
+        index, entries = self.backend.index.type, self.entries
+        sizes = (index(self.row_block), index(self.col_block))
+        full = entries.colidx is None
+        if full and not self.interleaved and self.row_block <= TRANSPOSED_DIRECTLY:
+            threads = 32
+            while threads < FILL_THREADS and self.nstored > 8 * threads * self.nblock_rows:
+                threads *= 2
+            rows = FILL_THREADS // threads
+            nblocks = -(-self.nblock_rows // rows)
+            function = self.backend.function("bsr_values", "bsr_transpose_values", ())
+            arguments = (np.int64(self.nblock_rows), *sizes, self.block_offsets, entries.source, Slot.VALUES, self.val)
+            return [Launch(function, (nblocks, self._fill_shares(nblocks), 1), (threads, rows, 1), arguments)]
+        slice_rows = WARP if self.interleaved else power_of_two(min(-(-FILL_ROWS // self.row_block), FILL_SLICE))
+        nslices = -(-self.nblock_rows // slice_rows)
+        function = self.backend.function(
+            "bsr_values", "bsr_fill_values", (self.row_block, self.col_block, slice_rows, int(full))
+        )
+        pattern = (entries.rowptr, entries.colidx, entries.first, entries.source)
+        arguments = (np.int64(self.nrows), np.int64(self.nblock_rows), *sizes)
+        arguments += (index(slice_rows if self.interleaved else 1), self.block_offsets, self.block_col)
+        arguments += (*pattern, Slot.VALUES, self.val)
+        return [Launch(function, (nslices, self._fill_shares(nslices), 1), (FILL_THREADS, 1, 1), arguments)]
+
+    def _fill_shares(self, nblocks: int) -> int:
+        """Thread blocks that share the values of what `nblocks` thread blocks would do alone, to fill the device."""
+        most = min(-(-self.nstored // (nblocks * FILL_SHARE)), GRID_LIMIT)
+        return max(1, min(most, FILL_WAVES * self.backend.resident_threads // (FILL_THREADS * nblocks)))
+
+    def stats(self) -> Stats:
+        index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
+        entries = self.entries
+        arrays = [self.block_offsets, self.block_col, self.val, self.segment_ptr, self.partial]
+        arrays += [entries.rowptr, entries.colidx, entries.first, entries.source]
+        moved = self.nstored * scalar + self.nblocks * index + self.nsegments * 8 + (self.nrows + self.ncols) * scalar
+        if self.limit:
+            arrays.append(self.segment_offsets)
+            moved += 2 * int(self.partial.nbytes) + int(self.segment_ptr.nbytes)
+        return Stats(
+            nnz=self.nnz,
+            nstored=self.nstored,
+            fill_ratio=self.padding / self.nstored if self.nstored else 0.0,
+            bytes_held=sum(int(a.nbytes) for a in arrays if a is not None),
+            bytes_per_product=moved,
+            nonempty_rows=self.nonempty_rows,
+        )
+
+    def summary(self) -> str:
+        balanced = f", cut at {self.limit} blocks" if self.limit else ""
+        return f"blocks of {self.row_block} x {self.col_block}{balanced}, {self.parameters}"
+
+    def detail(self) -> str:
+        share = 100 * self.padding / max(1, self.nstored)
+        cut = f"cut at lambda = {self.limit} blocks into {self.nsegments} segments" if self.limit else "not cut"
+        return "\n".join(
+            (
+                f"blocks: {self.nblocks} of {self.row_block} x {self.col_block} in {self.nblock_rows} block rows",
+                f"padding: {self.padding} of {self.nstored} stored entries ({share:.2f} %)",
+                f"block rows: longest {self.longest}, mean {self.mean:.2f} blocks; {cut}",
+                f"product: {self.parameters}",
+            )
+        )
+
+    def reference(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        block_col, blocks = self.blocks()
+        offsets = self.backend.to_host(self.block_offsets)
+        z = np.zeros(self.nblock_rows * self.row_block, dtype=blocks.dtype)
+        x_blocks = np.zeros((-(-self.ncols // self.col_block), self.col_block), dtype=blocks.dtype)
+        x_blocks.ravel()[: self.ncols] = x
+        for i in range(self.nblock_rows):
+            rows = slice(i * self.row_block, (i + 1) * self.row_block)
+            for b in range(offsets[i], offsets[i + 1]):
+                is_entry = (blocks[b] != 0) | ~np.signbit(blocks[b])
+                products = np.zeros_like(blocks[b])
+                np.multiply(blocks[b], x_blocks[block_col[b]][:, None], out=products, where=is_entry)
+                z[rows] += products.sum(axis=0)
+        return z[: self.nrows] if y is None else y + z[: self.nrows]
+
+    def blocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Block column and entries of each block, block row by block row: (nblocks,), (nblocks, col_block, row_block).
+
+        Entries are those stored on the device, wherever the kernel has them.
+        """
+        to_host, size = self.backend.to_host, self.row_block * self.col_block
+        block_col, val = to_host(self.block_col), to_host(self.val)
+        shape = (self.nblocks, self.col_block, self.row_block)
+        if not self.interleaved:
+            return block_col, val.reshape(shape)
+        place, base, count = interleaved_places(to_host(self.block_offsets), WARP)
+        piece, k = 2 - size % 2, np.arange(size)
+        of_block = (base * size + (place - base) * piece)[:, None] + k // piece * piece * count[:, None] + k % piece
+        return block_col[place], val[of_block].reshape(shape)
+
+
+def tuning_key(row_block: int) -> str:
+    """Matrices with blocks of as many rows take the same parameters."""
+    return f"block_size={row_block}"
