@@ -100,7 +100,9 @@ def test_wheel_holds_modules_kernels_and_library(wheel):
     modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("petsc_gpufmt/**/*.py")}
     kernels = {f"petsc_gpufmt/kernels/{path.name}" for path in ROOT.glob("kernels/*.cu*")}
     assert kernels
-    assert modules | kernels | {LIBRARY} <= names
+    tuning = {f"petsc_gpufmt/tuning_data/{path.name}" for path in ROOT.glob("petsc_gpufmt/tuning_data/*.json")}
+    assert tuning
+    assert modules | kernels | tuning | {LIBRARY} <= names
     assert not [name for name in names if name.endswith((".c", ".o", ".key"))]
 
 

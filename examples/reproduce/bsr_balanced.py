@@ -18,7 +18,8 @@ import numpy as np
 from petsc_gpufmt import native_library
 from petsc_gpufmt.backend import HostBackend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.bsr import NEVER, Bsr
+from petsc_gpufmt.formats.bsr import Bsr
+from petsc_gpufmt.formats.bsr_parameters import NEVER
 from petsc_gpufmt.plan import Operation, Slot
 
 FIGURE_8_LENGTHS = (5, 2, 3, 11, 6, 1, 8)  # blocks in each block row: any that need as many segments as in the figure
