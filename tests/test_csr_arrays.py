@@ -9,12 +9,11 @@ from stored_matrix import StoredMatrix, assert_product
 from petsc_gpufmt import native_library
 from petsc_gpufmt.backend import HostBackend
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import csradaptive, csrscalar, csrvector
+from petsc_gpufmt.formats import csr_arrays, csradaptive, csrscalar, csrvector
 from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET, power_of_two
 from petsc_gpufmt.plan import Operation
 
-MODULES = {"csrscalar": csrscalar, "csrvector": csrvector, "csradaptive": csradaptive}
 CLASSES = (csrscalar.CsrScalar, csrvector.CsrVector, csradaptive.CsrAdaptive)
 EVERY_CLASS = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
 
@@ -130,7 +129,8 @@ def test_automatic_options_are_those_measured_on_the_gpu_and_given_ones_stand(ba
         asked.append(arguments)
         return {"block_threads": 64}
 
-    monkeypatch.setattr(MODULES[cls.name], "tuned", tuned)
+    for module in (csr_arrays, csrvector):
+        monkeypatch.setattr(module, "tuned", tuned)
 
     measured = StoredMatrix(shape("banded"), cls, backend, {}).format
     given = StoredMatrix(shape("banded"), cls, backend, {"block_threads": 512}).format

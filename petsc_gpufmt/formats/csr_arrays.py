@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.base import Format, Stats
 from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.tuning import tuned
 
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
 BLOCK_THREADS = (64, 128, 256, 512)
@@ -34,6 +35,9 @@ class CsrFormat(Format):
     block_threads : threads a block of the product
     """
 
+    default_options = {"block_threads": AUTOMATIC, "index": AUTOMATIC}
+    default_block_threads: ClassVar[int]
+
     def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int):
         """Copy the pattern. OptionError for an `index` that is not one of the choices of `columns`."""
         self.backend, self.block_threads = backend, block_threads
@@ -42,6 +46,17 @@ class CsrFormat(Format):
         self.nonempty_rows = int((csr.rowptr[1:] > csr.rowptr[:-1]).sum())
         self.col, self.col_base = self._store_columns(csr.colidx, index)
         self.val = backend.xp.empty(self.nnz, dtype=backend.scalar)
+
+    @classmethod
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> CsrFormat:
+        """Copy the pattern. Raises OptionError for options that are not offered."""
+        measured = tuned(backend, cls.name, cls.tuning_key(csr))
+        threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, cls.default_block_threads)
+        return cls(csr, backend, options["index"], threads)
+
+    @classmethod
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+        return [{"block_threads": threads} for threads in BLOCK_THREADS]
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:

@@ -14,11 +14,8 @@ from typing import Any
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.columns import AUTOMATIC
-from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, CsrFormat
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.formats.csr_arrays import CsrFormat
 
-DEFAULT_BLOCK_THREADS = 256
 ENTRIES_A_THREAD = 8  # at most, but for rows longer than a block can divide so
 
 
@@ -34,7 +31,7 @@ class CsrAdaptive(CsrFormat):
     """
 
     name = "csradaptive"
-    default_options = {"block_threads": AUTOMATIC, "index": AUTOMATIC}
+    default_block_threads = 256
 
     def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int):
         super().__init__(csr, backend, index, block_threads)
@@ -49,17 +46,6 @@ class CsrAdaptive(CsrFormat):
         grouped = bool((ranges[1:] >= ranges[:-1]).all())
         # stable: rows of a range keep their order, and with it what neighbours share of x
         self.row_perm = None if grouped else xp.argsort(ranges, kind="stable").astype(backend.index)
-
-    @classmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> CsrAdaptive:
-        """Copy the pattern and deal its rows. Raises OptionError for options that are not offered."""
-        measured = tuned(backend, cls.name, cls.tuning_key(csr))
-        block_threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, DEFAULT_BLOCK_THREADS)
-        return cls(csr, backend, options["index"], block_threads)
-
-    @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
-        return [{"block_threads": threads} for threads in BLOCK_THREADS]
 
     @property
     def nblocks(self) -> int:

@@ -11,7 +11,6 @@ from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, WARP, CsrFormat, powe
 from petsc_gpufmt.tuning import tuned
 
 THREADS_PER_ROW = (2, 4, 8, 16, 32)
-DEFAULT_BLOCK_THREADS = 128
 ENTRIES_A_THREAD = 4  # are loaded at once
 
 
@@ -19,6 +18,7 @@ class CsrVector(CsrFormat):
     """One matrix in CSR, multiplied with `threads_per_row` threads of a warp for each row."""
 
     name = "csrvector"
+    default_block_threads = 128
     default_options = {"threads_per_row": AUTOMATIC, "block_threads": AUTOMATIC, "index": AUTOMATIC}
 
     def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int, threads_per_row: int):
@@ -33,7 +33,7 @@ class CsrVector(CsrFormat):
         threads_per_row = cls.choose(
             "threads_per_row", options, THREADS_PER_ROW, measured, power_of_two(mean_length / ENTRIES_A_THREAD, 2, WARP)
         )
-        block_threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, DEFAULT_BLOCK_THREADS)
+        block_threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, cls.default_block_threads)
         return cls(csr, backend, options["index"], block_threads, threads_per_row)
 
     @classmethod
