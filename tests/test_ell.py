@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from builders import CsrMatrix, from_row_lengths, shape, uniform
+from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS
 from stored_matrix import StoredMatrix
 
@@ -201,3 +202,17 @@ def test_repeated_columns_add_up_on_the_diagonal_and_other_entries_do_not_reach_
     stored.backend.run(stored.format.plan(Operation.DIAGONAL), {Slot.Z: z})
 
     assert z.tolist() == [5.0, 0.0, 5.0]
+
+
+@pytest.mark.parametrize("cls", [EllpackR, Jds], ids=lambda cls: cls.name)
+def test_threads_stop_at_the_end_of_their_row(cls, emulation_folder):
+    """What lies in the padding does not matter."""
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
+    stored = StoredMatrix(shape("power_law"), cls, backend, {})
+    x, y = stored.vectors()
+    expected = stored.multadd(x, y)
+    padding = stored.format.col == -1
+    assert padding.any()
+    stored.format.col[padding], stored.format.val[padding] = 0, np.nan
+
+    assert stored.multadd(x, y).tolist() == expected.tolist()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from builders import SHAPES, from_row_lengths, shape
-from emulation.backend import EmulatedBackend
 from stored_matrix import StoredMatrix
 
 from petsc_gpufmt import native_library
@@ -26,19 +25,6 @@ def test_layout_is_that_of_ellpack_and_the_length_of_each_row(backend, shape_nam
     assert stored.col.tolist() == ellpack.col.tolist()
     assert stored.val.tolist() == ellpack.val.tolist()
     assert stored.rowmax.tolist() == np.diff(matrix.rowptr).tolist()
-
-
-def test_threads_stop_at_the_end_of_their_row(emulation_folder):
-    """What lies in the padding does not matter."""
-    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
-    stored = StoredMatrix(shape("power_law"), EllpackR, backend, {})
-    x, y = stored.vectors()
-    expected = stored.multadd(x, y)
-    padding = stored.format.col == -1
-    assert padding.any()
-    stored.format.col[padding], stored.format.val[padding] = 0, np.nan
-
-    assert stored.multadd(x, y).tolist() == expected.tolist()
 
 
 def test_stats_and_summary_of_a_small_matrix(backend):

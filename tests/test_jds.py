@@ -89,19 +89,6 @@ def test_a_measured_alignment_is_used_where_none_is_given(backend, monkeypatch):
     assert StoredMatrix(shape("banded"), Jds, backend, {"alignment": 8}).format.alignment == 8
 
 
-def test_threads_stop_at_the_end_of_their_row(emulation_folder):
-    """What lies in the padding does not matter."""
-    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
-    stored = StoredMatrix(shape("power_law"), Jds, backend, {})
-    x, y = stored.vectors()
-    expected = stored.multadd(x, y)
-    padding = stored.format.col == -1
-    assert padding.any()
-    stored.format.col[padding], stored.format.val[padding] = 0, np.nan
-
-    assert stored.multadd(x, y).tolist() == expected.tolist()
-
-
 def test_places_beyond_what_the_index_type_counts(emulation_folder):
     """Two entries 2^31 apart, in memory that is reserved only."""
     backend = EmulatedBackend(np.float32, np.int32, emulation_folder)
