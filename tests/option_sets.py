@@ -76,6 +76,7 @@ QUICK_OPTION_SETS: dict[str, list[dict[str, int | str]]] = {
     "jds": [{}, {"alignment": 1}, {"alignment": 48, "block_threads": 64}],
     "bsr": [
         {},
+        {"block_size": 3, "kernel": 1, "thread_groups": 1, "thread_arrays": 3},
         {"block_size": 3, "kernel": 2, "thread_groups": 16, "lambda": 1},
         {"block_size": 13, "kernel": 3, "thread_groups": 2, "tile_height": 5, "thread_arrays": 3, "rows_per_array": 2},
     ],
