@@ -72,7 +72,9 @@ def build(matrix, backend, row_block, col_block, **options):
     return Bsr.build(pattern, backend, {**Bsr.default_options, **options})
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize(
+    "block_size", [pytest.param(1, marks=pytest.mark.slow), 2, 3, pytest.param(5, marks=pytest.mark.slow), 8]
+)
 @pytest.mark.parametrize("name", ["tall", "wide", "unsorted_columns", "duplicate_columns", "empty_rows", "blocked_3x3"])
 def test_layout(backend, name, block_size):
     matrix = shape(name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import SHAPES, CsrMatrix, banded, from_row_lengths, shape, uniform
+from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths, shape, uniform
 from emulation.backend import EmulatedBackend
 from stored_matrix import StoredMatrix
 
@@ -59,7 +59,7 @@ def in_order_of_length(matrix, rows):
 
 @pytest.mark.parametrize("window", [1, 64, ALL_ROWS])
 @pytest.mark.parametrize("split_length", [3, 128])
-@pytest.mark.parametrize("shape_name", SHAPES)
+@EVERY_SHAPE_MOST_SLOW
 def test_layout(warp_backend, shape_name, split_length, window):
     matrix = shape(shape_name)
     stored = stored_format(matrix, warp_backend, split_length=split_length, sigma_window=window, segment_length=256)
@@ -270,7 +270,7 @@ def tasks_of(stored):
 
 
 @pytest.mark.parametrize("threads", [0, 3000, H200_THREADS])
-@pytest.mark.parametrize("shape_name", SHAPES)
+@EVERY_SHAPE_MOST_SLOW
 def test_the_warps_of_a_launch_share_out_all_slices_once(warp_backend, shape_name, threads):
     warp_backend.resident_threads = threads
     stored = stored_format(shape(shape_name), warp_backend, split_length=6, segment_length=256)

@@ -217,6 +217,7 @@ def test_the_reductions_of_the_pjds_paper():
         assert 0 <= float(padding) < 0.01
 
 
+@pytest.mark.slow
 def test_the_columns_of_table_3_of_the_evchyb_paper():
     """Counted by hand: grids have corners, edges, faces and an interior, each with rows of one length."""
     header, stencil, blocks = reproduce("evchyb_statistics.py").splitlines()
@@ -226,12 +227,14 @@ def test_the_columns_of_table_3_of_the_evchyb_paper():
     assert blocks.split()[6:] == ["10368", "1414944", "136.5", "4352", "441600", "27.68", "1154048", "72.32", "12.77"]
 
 
+@pytest.mark.slow
 def test_evchyb_statistics_refuses_a_file_that_is_not_there():
     finished = launch.run([sys.executable, EXAMPLES / "reproduce" / "evchyb_statistics.py", "none.mtx"])
 
     assert finished.status == 1 and "none.mtx: there is no such file" in finished.output, str(finished)
 
 
+@pytest.mark.slow
 def test_the_segment_pointer_of_figure_8_of_the_bsr_paper():
     output = reproduce("bsr_balanced.py")
 
@@ -241,6 +244,7 @@ def test_the_segment_pointer_of_figure_8_of_the_bsr_paper():
     assert "nothing to cut" in reproduce("bsr_balanced.py", "--block-size", 5, "--limit", 11)
 
 
+@pytest.mark.slow
 def test_bsr_balanced_refuses_a_limit_of_no_blocks():
     finished = launch.run([sys.executable, EXAMPLES / "reproduce" / "bsr_balanced.py", "--limit", 0])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from builders import SHAPES, TELLING_SHAPES, CsrMatrix, from_row_lengths, shape
+from builders import EVERY_SHAPE_MOST_SLOW, SHAPES, TELLING_SHAPES, CsrMatrix, from_row_lengths, shape
 from emulation.backend import EmulatedBackend
 from format_checks import check
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS, option_id
@@ -80,7 +80,7 @@ def check_format(format_name, option_sets, backend, shape_name, transposes=True)
             check(stored, what)
 
 
-@EVERY_SHAPE
+@EVERY_SHAPE_MOST_SLOW
 @everywhere(HOST)
 @EVERY_FORMAT
 def test_default_options(format_name, backend, shape_name):

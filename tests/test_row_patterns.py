@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import SHAPES, CsrMatrix, banded, from_row_lengths, shape, stencil, uniform
+from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
 
 from petsc_gpufmt import native_library
@@ -101,7 +101,7 @@ def test_numbers_of_patterns_do_not_depend_on_where_they_are_found(backend):
     assert backend.to_host(found.row_pattern).tolist() == host.row_pattern.tolist()
 
 
-@pytest.mark.parametrize("shape_name", SHAPES)
+@EVERY_SHAPE_MOST_SLOW
 def test_every_shape_is_found_again_or_refused(backend, shape_name):
     matrix = shape(shape_name)
     try:
