@@ -111,6 +111,8 @@ def _vector_bytes(profile: Profile, backend: Backend) -> int:
 def _column_bytes(profile: Profile, backend: Backend) -> float:
     """Bytes of the column of an entry in slices: 16 bits, and its share of the base, where these suffice."""
     index = backend.index.itemsize
+    if backend.name == "host":
+        return index
     return profile.short_slices * (2 + index / SLICE_HEIGHT) + (1 - profile.short_slices) * index
 
 

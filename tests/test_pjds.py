@@ -405,8 +405,16 @@ def test_results_have_the_same_bits_however_columns_are_stored(place, shape_name
         assert_same_bits(other.diagonal(), stored[0].diagonal())
 
 
-def test_the_automatic_index_is_that_of_fewest_bytes(backend, monkeypatch):
+def test_the_automatic_index_on_the_host_is_the_dictionary_or_full(backend, monkeypatch):
     monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
+
+    assert isinstance(StoredMatrix(shape("stencil"), Pjds, backend, {}).format.columns, RowPatterns)
+    assert StoredMatrix(shape("power_law"), Pjds, backend, {}).format.columns.mode == columns.FULL
+
+
+def test_the_automatic_index_on_a_device_is_that_of_fewest_bytes(emulation_folder, monkeypatch):
+    monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
     chosen = {name: StoredMatrix(shape(name), Pjds, backend, {}).format for name in ("stencil", "power_law", "dense")}
     far = replace(uniform(64, 64, 4, seed=56), ncols=64 * 70_000)
     far = replace(far, colidx=far.colidx * 70_000)
