@@ -64,3 +64,15 @@ struct Walk {
     return diagonal;
   }
 };
+
+// The first of places begin .. end whose block column is not less than `wanted`.
+__device__ __forceinline__ index_t lower_bound(index_t begin, index_t end, const index_t *__restrict__ colidx, index_t col_block, index_t wanted)
+{
+  while (begin < end) {
+    const index_t middle = begin + (end - begin) / 2;
+
+    if (colidx[middle] / col_block < wanted) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}

@@ -8,18 +8,6 @@
 //   block_col [nblocks]               block column of each block
 #include "bsr.cuh"
 
-// The first of places begin .. end whose block column is not less than `wanted`.
-__device__ __forceinline__ index_t lower_bound(index_t begin, index_t end, const index_t *__restrict__ colidx, index_t col_block, index_t wanted)
-{
-  while (begin < end) {
-    const index_t middle = begin + (end - begin) / 2;
-
-    if (colidx[middle] / col_block < wanted) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
-}
-
 // Whether a row before `row` in its block row has an entry in block column `wanted`; they mostly have it at the same place, `entry`.
 __device__ __forceinline__ bool is_open(index_t row, index_t entry, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t wanted)
 {

@@ -29,20 +29,8 @@ struct Entry {
   }
 };
 
-// The first of places begin .. end whose block column is not less than `wanted`
-__device__ __forceinline__ index_t find_column(index_t begin, index_t end, const index_t *__restrict__ colidx, index_t col_block, index_t wanted)
-{
-  while (begin < end) {
-    const index_t middle = begin + (end - begin) / 2;
-
-    if (colidx[middle] / col_block < wanted) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
-}
-
-// The refresh for K1, for high blocks, and where blocks have padding. A tile is gathered in shared memory: it is read by rows, as in CSR, and written as it is stored, both in long runs. blockIdx.x =
-// slice, whose tiles are those blockIdx.y, + gridDim.y, ...
+// The refresh for K1, for high blocks, and where blocks have padding. A tile is gathered in shared memory: it is read by rows, as in
+// CSR, and written as it is stored, both in long runs. blockIdx.x = slice, whose tiles are those blockIdx.y, + gridDim.y, ...
 //   SLICE       block rows of a slice: a warp's number for K1, any other number for the layout of K2 and K3
 //   entry k of the pattern is the sum of the values `first[k]` .. first[k + 1] (k alone, if `first` is null), value e being at source[e], or at
 //               e if `source` is null
@@ -117,8 +105,8 @@ __global__ void __launch_bounds__(FILL_THREADS, 4)
         if (csr_row < nrows && nblocks > 0) {
           k   = rowptr[csr_row];
           end = rowptr[csr_row + 1];
-          if (first_diagonal > 0) k = find_column(k, end, colidx, COL_BLOCK, columns[i][0]);
-          if (nblocks < length[i] - first_diagonal) end = find_column(k, end, colidx, COL_BLOCK, columns[i][nblocks - 1] + 1);
+          if (first_diagonal > 0) k = lower_bound(k, end, colidx, COL_BLOCK, columns[i][0]);
+          if (nblocks < length[i] - first_diagonal) end = lower_bound(k, end, colidx, COL_BLOCK, columns[i][nblocks - 1] + 1);
         }
         row_begin[row] = k;
         row_size[row]  = (int)(end - k);
