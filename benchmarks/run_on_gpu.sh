@@ -13,6 +13,7 @@
 #   MATRICES              folder with real matrices (.mtx, .mtx.gz, .npz); without it they are left out
 #   EX14                  source of PETSc's SNES tutorial ex14 (default: looked for under PETSC_DIR)
 #   PETSC_GPUFMT_COMMIT   commit to name in the results (default: what git says)
+#   TEST_ARGS             more arguments for pytest, such as `-n 8` with pytest-xdist
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
 set -uo pipefail
 
@@ -67,7 +68,7 @@ step_build() {
 }
 
 step_test() {
-  python3 -m pytest -q -m gpu -p no:cacheprovider tests
+  python3 -m pytest -q -m gpu -p no:cacheprovider ${TEST_ARGS:-} tests
 }
 
 step_sanitize() {
