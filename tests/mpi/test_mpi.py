@@ -19,6 +19,12 @@ RUNS = [
     for script in SCRIPTS
     for ranks in (ALL_RANKS if name == "pjds" else RANKS_OF_OTHER_FORMATS[script])
 ]
+DEVICE_RUNS = [
+    (name, script, ranks, gpu_aware)
+    for name in FORMATS
+    for script in SCRIPTS
+    for ranks, gpu_aware in ([(1, 1), (2, 1), (2, 0), (3, 1)] if name == "pjds" else [(2, 1)])
+]
 
 pytestmark = pytest.mark.mpi
 
@@ -35,9 +41,7 @@ def test_script(format_name, script, ranks):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("ranks", "gpu_aware"), [(1, 1), (2, 1), (2, 0), (3, 1)])
-@pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(("format_name", "script", "ranks", "gpu_aware"), DEVICE_RUNS)
 def test_script_on_a_device(format_name, script, ranks, gpu_aware):
     """The scripts take their vectors from the matrices, so they live on the device where there is one."""
     run_script(script, ranks, ["-format", format_name, "-use_gpu_aware_mpi", gpu_aware])
