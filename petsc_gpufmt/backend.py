@@ -53,6 +53,10 @@ class Backend(ABC):
     def to_host(self, array: Any) -> np.ndarray:
         """The array as a NumPy array."""
 
+    def free_bytes(self) -> int | None:
+        """Bytes that can still be taken; None where that is not limited by a device."""
+        return None
+
 
 def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[np.ndarray, np.ndarray]:
     """The argument words of a launch, its slots filled from arrays, and the address of each: (nargs,) uint64 both."""
@@ -126,3 +130,7 @@ class CudaBackend(Backend):
 
     def to_host(self, array: Any) -> np.ndarray:
         return self.xp.asnumpy(array)
+
+    def free_bytes(self) -> int | None:
+        free, _ = self.xp.cuda.runtime.memGetInfo()
+        return free + self.xp.get_default_memory_pool().free_bytes()

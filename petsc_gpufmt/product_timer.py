@@ -44,11 +44,6 @@ class ProductTimer:
             stream.synchronize()  # device synchronisation: the times are known, and the graph may go
         return min(cuda.get_elapsed_time(start, stop) for start, stop in pairs) * 1e-3 / products
 
-    def free_bytes(self) -> int:
-        """Bytes that can still be allocated on the device, those that CuPy holds for later use among them."""
-        pool = self.backend.xp.get_default_memory_pool()
-        return self.backend.xp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
-
 
 def is_limit(e: Exception) -> bool:
     """Whether a format or its options are beyond the matrix or the device: refused, too many registers or bytes."""

@@ -120,11 +120,11 @@ def test_warp_operations_barriers_and_tickets_together(backend):
 
 
 def test_atomics_of_all_integer_types(backend):
-    counts = [np.array([0, 50, 50, 0, 77], dtype=t) for t in (np.int32, np.uint32, np.int64, np.uint64)]
+    counts = [np.array([0, 50, 50, 0, 77, 64], dtype=t) for t in (np.int32, np.uint32, np.int64, np.uint64)]
 
     launch(backend, "atomics", (1, 1, 1), (64, 1, 1), *counts)
 
-    assert all(c.tolist() == [64, 0, 63, 63, 0] for c in counts)
+    assert all(c.tolist() == [64, 0, 63, 63, 0, 95] for c in counts)
 
 
 @pytest.mark.parametrize(

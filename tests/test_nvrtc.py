@@ -1,4 +1,4 @@
-"""Every kernel instance that the formats ask for compiles for every architecture, within its registers."""
+"""Every kernel instance that formats and sparse products ask for compiles for every architecture, in its registers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ import pytest
 from builders import CsrMatrix, blocked, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS
+from sparse_products import sorted_rows
 
+from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.compile import device_flags, instance_name, kernel_directory
 from petsc_gpufmt.plan import Launch, Operation, Slot
 from petsc_gpufmt.registry import FORMATS, find_format
+from petsc_gpufmt.spgemm.product import SparseProduct
+from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="no NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc")
 
@@ -40,6 +44,14 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "evchyb": 64,
     "pjds": 64,
 }
+
+
+LARGEST_PRODUCT = 70_000  # terms: the emulation takes long for more
+PRODUCT_OPTIONS: list[dict[str, int | str]] = [
+    {},
+    {"accumulator": "hash"},
+    *({"accumulator": "merge", "merge_width": width} for width in (0, *WIDTHS)),
+]
 
 
 class RecordingBackend(EmulatedBackend):
@@ -95,10 +107,21 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
+    for matrix in matrices():
+        multiply(matrix, backend)
     names: dict[str, list[str]] = {}
     for stem, kernel, template_arguments in sorted(set(backend.instances)):
         names.setdefault(stem, []).append(instance_name(kernel, template_arguments))
     return names
+
+
+def multiply(matrix: CsrMatrix, backend: Backend) -> None:
+    """Plan the products of a matrix with its transpose in both orders, in every way, unless they are large."""
+    for A in (sorted_rows(matrix), sorted_rows(matrix.transposed())):
+        left, right = (m.pattern(np, backend.index) for m in (A, sorted_rows(A.transposed())))
+        if np.diff(right.rowptr)[left.colidx].sum() <= LARGEST_PRODUCT:
+            for options in PRODUCT_OPTIONS:
+                SparseProduct.build(left, right, backend, options).numeric(Slot.X, Slot.Y, Slot.Z)
 
 
 def default_options(format_name: str) -> list[dict[str, int]]:

@@ -89,7 +89,8 @@ class Gpufmt(Format):
         timer, lines = ProductTimer(backend), notes(profile, ranked, backend)
         others = worth_timing(ranked)[1:]
         needed = 2 * max([chosen.stats().bytes_held, *(c.nbytes for c in others)])
-        if needed > MEMORY_SHARE * timer.free_bytes():
+        free = backend.free_bytes()
+        if free is not None and needed > MEMORY_SHARE * free:
             lines.append(f"not timed: two copies need {in_bytes(needed)}, more than a quarter of the free memory")
             return cls(chosen, reasons(chosen, best, profile, backend), lines)
         seconds = {best.name: timer.seconds(chosen, csr, TIMED_PRODUCTS)}

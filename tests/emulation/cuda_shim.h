@@ -112,6 +112,12 @@ inline T atomicCAS(T *p, std::common_type_t<T> compare, std::common_type_t<T> va
   return atomic_update(p, *p == compare ? value : *p);
 }
 
+template <class T>
+inline T atomicOr(T *p, std::common_type_t<T> value)
+{
+  return atomic_update(p, T(*p | value));
+}
+
 // Warp operations. `width` cuts a warp into segments; a lane outside of the segment means the calling thread's own, as on a device.
 
 inline void __syncwarp(unsigned mask = 0xffffffff, int line = __builtin_LINE())

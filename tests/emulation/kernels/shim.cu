@@ -134,7 +134,7 @@ __global__ void grid_sum(const SCALAR *x, SCALAR *block_sums, unsigned *ticket, 
   }
 }
 
-// counts[0..4] of type WORD: number, smallest, largest, last of the threads i of a block, and the one that came first
+// counts[0..5] of type WORD: number, smallest, largest, last of the threads i of a block, the one that came first, bits of their halves
 template <class Word>
 __device__ void count_threads(Word *counts)
 {
@@ -145,6 +145,7 @@ __device__ void count_threads(Word *counts)
   atomicMax(counts + 2, i);
   atomicExch(counts + 3, i);
   atomicCAS(counts + 4, Word(77), i);
+  atomicOr(counts + 5, Word(i / 2));
 }
 
 __global__ void atomics(int *a, unsigned *b, long long *c, unsigned long long *d)

@@ -1,0 +1,141 @@
+/* Row merging on the host: the parameters and arrays are those of kernels/rmerge.cu. The fronts of the rows that are merged stand in a
+   binary heap; equal columns are added in the order of the left factor's entries. */
+#include "host.h"
+
+enum {
+  LARGEST_WIDTH = 32
+};
+
+typedef struct {
+  const index_t  *begin, *end, *columns;
+  const scalar_t *weights;
+  const index_t  *right_rowptr, *right_columns;
+  const scalar_t *right_values;
+  index_t         col_begin, col_end, ncols;
+} Factors;
+
+/* The first position in [begin, end) whose column is not below `column` */
+static offset_t lower_bound(const index_t *columns, offset_t begin, offset_t end, index_t column)
+{
+  while (begin < end) {
+    const offset_t middle = begin + (end - begin) / 2;
+
+    if (columns[middle] < column) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}
+
+/* A front in the heap: its column, then the number of its row, in one word that compares as both do */
+static inline uint64_t front(index_t column, int row)
+{
+  return (uint64_t)column * LARGEST_WIDTH + (uint64_t)row;
+}
+
+static inline void sift_down(uint64_t *heap, int size, int hole, uint64_t item)
+{
+  for (int child = 2 * hole + 1; child < size; hole = child, child = 2 * hole + 1) {
+    if (child + 1 < size && heap[child + 1] < heap[child]) child++;
+    if (item < heap[child]) break;
+    heap[hole] = heap[child];
+  }
+  heap[hole] = item;
+}
+
+/* Merges row i, and stores columns and sums unless the arrays are null. Returns the number of columns. */
+static inline offset_t merge_row(const Factors *f, offset_t i, index_t *out_columns, scalar_t *out_values)
+{
+  uint64_t heap[LARGEST_WIDTH];
+  offset_t position[LARGEST_WIDTH], end[LARGEST_WIDTH], length = 0;
+  int      size = 0;
+  index_t  last = -1;
+
+  for (offset_t k = f->begin[i]; k < f->end[i]; k++) {
+    const index_t row   = f->columns ? f->columns[k] : (index_t)k;
+    const int     entry = (int)(k - f->begin[i]);
+
+    position[entry] = f->right_rowptr[row];
+    end[entry]      = f->right_rowptr[row + 1];
+    if (f->col_begin > 0) position[entry] = lower_bound(f->right_columns, position[entry], end[entry], f->col_begin);
+    if (f->col_end < f->ncols) end[entry] = lower_bound(f->right_columns, position[entry], end[entry], f->col_end);
+    if (position[entry] < end[entry]) heap[size++] = front(f->right_columns[position[entry]], entry);
+  }
+  for (int hole = size / 2 - 1; hole >= 0; hole--) sift_down(heap, size, hole, heap[hole]);
+  while (size > 0) {
+    const index_t column = (index_t)(heap[0] / LARGEST_WIDTH);
+    const int     entry  = (int)(heap[0] % LARGEST_WIDTH);
+
+    if (column != last) {
+      if (out_columns) out_columns[length] = column;
+      if (out_values) out_values[length] = 0;
+      length++;
+      last = column;
+    }
+    if (out_values) out_values[length - 1] += (f->weights ? f->weights[f->begin[i] + entry] : 1) * f->right_values[position[entry]];
+    if (++position[entry] < end[entry]) sift_down(heap, size, 0, front(f->right_columns[position[entry]], entry));
+    else {
+      size--;
+      if (size > 0) sift_down(heap, size, 0, heap[size]);
+    }
+  }
+  return length;
+}
+
+static Factors factors_with_values(void **params)
+{
+  return (Factors){.begin = PARAM(const index_t *, 1), .end = PARAM(const index_t *, 2), .columns = PARAM(const index_t *, 3), .weights = PARAM(const scalar_t *, 4), .right_rowptr = PARAM(const index_t *, 5), .right_columns = PARAM(const index_t *, 6), .right_values = PARAM(const scalar_t *, 7), .col_begin = PARAM(index_t, 8), .col_end = PARAM(index_t, 9), .ncols = PARAM(index_t, 10)};
+}
+
+static Factors factors_without_values(void **params)
+{
+  return (Factors){.begin = PARAM(const index_t *, 1), .end = PARAM(const index_t *, 2), .columns = PARAM(const index_t *, 3), .right_rowptr = PARAM(const index_t *, 4), .right_columns = PARAM(const index_t *, 5), .col_begin = PARAM(index_t, 6), .col_end = PARAM(index_t, 7), .ncols = PARAM(index_t, 8)};
+}
+
+/* lengths[i] = number of columns of row i */
+HOST_KERNEL(rmerge_lengths)
+{
+  const index_t count = PARAM(index_t, 0);
+  const Factors f     = factors_without_values(params);
+  offset_t     *lengths = PARAM(offset_t *, 9);
+
+  for (offset_t i = 0; i < count; i++) lengths[i] = merge_row(&f, i, NULL, NULL);
+}
+
+/* the columns of row i from out_columns[starts[i]] on, and their number unless `lengths` is null */
+HOST_KERNEL(rmerge_columns)
+{
+  const index_t  count = PARAM(index_t, 0);
+  const Factors  f     = factors_without_values(params);
+  const index_t *starts      = PARAM(const index_t *, 9);
+  index_t       *out_columns = PARAM(index_t *, 10);
+  offset_t      *lengths     = PARAM(offset_t *, 11);
+
+  for (offset_t i = 0; i < count; i++) {
+    const offset_t length = merge_row(&f, i, out_columns + starts[i], NULL);
+
+    if (lengths) lengths[i] = length;
+  }
+}
+
+/* the columns and sums of row i from out_columns[starts[i]] and out_values[starts[i]] on */
+HOST_KERNEL(rmerge_columns_values)
+{
+  const index_t  count       = PARAM(index_t, 0);
+  const Factors  f           = factors_with_values(params);
+  const index_t *starts      = PARAM(const index_t *, 11);
+  index_t       *out_columns = PARAM(index_t *, 12);
+  scalar_t      *out_values  = PARAM(scalar_t *, 13);
+
+  for (offset_t i = 0; i < count; i++) merge_row(&f, i, out_columns + starts[i], out_values + starts[i]);
+}
+
+/* the sums of row i from out_values[starts[i]] on */
+HOST_KERNEL(rmerge_values)
+{
+  const index_t  count      = PARAM(index_t, 0);
+  const Factors  f          = factors_with_values(params);
+  const index_t *starts     = PARAM(const index_t *, 11);
+  scalar_t      *out_values = PARAM(scalar_t *, 14);
+
+  for (offset_t i = 0; i < count; i++) merge_row(&f, i, NULL, out_values + starts[i]);
+}

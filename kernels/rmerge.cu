@@ -1,0 +1,236 @@
+// Row merging (Gremse et al. 2015, section 2.2): a row of the result is the merge of at most WIDTH sorted rows of the right factor, one
+// for each thread of a sub-warp. Each step takes the smallest front column of the sub-warp; the rows that have it move on.
+//
+// Left factor, `count` rows (petsc_gpufmt/spgemm/rmerge.py)
+//   begin, end [count]  row i has the entries begin[i] .. end[i], at most WIDTH
+//   columns             column of an entry, that is a row of the right factor; null: the number of the entry
+//   weights             value of an entry; null: 1
+// Right factor
+//   right_rowptr, right_columns, right_values   CSR, sorted; only columns in [col_begin, col_end) are merged
+// Result
+//   starts [count]      where row i begins in out_columns and out_values
+//   lengths [count]     its number of columns
+// No shared memory, no atomics. All threads of a warp take all steps: shuffles need them.
+#include "common.cuh"
+
+constexpr int     BLOCK_THREADS = 128;
+constexpr index_t NO_COLUMN     = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns
+
+// Smallest over aligned groups of WIDTH threads, in each of them
+template <int WIDTH>
+__device__ __forceinline__ index_t group_min(index_t column)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (WIDTH == 32 && sizeof(index_t) == 4) return __reduce_min_sync(0xffffffff, (int)column);
+  else
+#endif
+  {
+#pragma unroll
+    for (int half = WIDTH / 2; half > 0; half /= 2) column = min(column, __shfl_xor_sync(0xffffffff, column, half));
+    return column;
+  }
+}
+
+// The first position in [begin, end) whose column is not below `column`
+__device__ __forceinline__ index_t lower_bound(const index_t *__restrict__ columns, index_t begin, index_t end, index_t column)
+{
+  while (begin < end) {
+    const index_t middle = begin + (end - begin) / 2;
+
+    if (__ldg(columns + middle) < column) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}
+
+// What a thread merges: a row of the right factor. The next entry has been loaded before it is needed.
+template <bool VALUES>
+struct RightRow {
+  index_t  position, end; // of the entry after the next, and of the end of the row
+  index_t  front, next;   // columns, NO_COLUMN past the end
+  scalar_t weight, front_value, next_value;
+
+  // the row of the entry of `lane` in row i of the left factor, or an empty one
+  __device__ __forceinline__ RightRow(offset_t i, int lane, index_t count, const index_t *__restrict__ begin_of, const index_t *__restrict__ end_of, const index_t *__restrict__ columns, const scalar_t *__restrict__ weights, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values, index_t col_begin, index_t col_end, index_t ncols)
+  {
+    offset_t entry = 0, entries_end = 0;
+
+    if (i < count) {
+      entry       = (offset_t)begin_of[i] + lane;
+      entries_end = end_of[i];
+    }
+    position = end = 0;
+    if (entry < entries_end) {
+      const index_t row = columns ? columns[entry] : (index_t)entry;
+
+      if (VALUES) weight = weights ? weights[entry] : scalar_t(1);
+      position = __ldg(right_rowptr + row);
+      end      = __ldg(right_rowptr + row + 1);
+      if (col_begin > 0) position = lower_bound(right_columns, position, end, col_begin);
+      if (col_end < ncols) end = lower_bound(right_columns, position, end, col_end);
+    }
+    front = next = NO_COLUMN;
+    move_on(true, right_columns, right_values);
+    move_on(true, right_columns, right_values);
+  }
+
+  // Written so that it compiles to predicated instructions without a branch
+  __device__ __forceinline__ void move_on(bool taken, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values)
+  {
+    const bool more = taken && position < end;
+
+    if (taken) {
+      front = next;
+      next  = NO_COLUMN;
+      if (VALUES) front_value = next_value;
+    }
+    if (more) {
+      next = __ldg(right_columns + position);
+      if (VALUES) next_value = __ldg(right_values + position);
+    }
+    position += more;
+  }
+
+  // The term of `column`, 0 if there is none; columns must be taken in order
+  __device__ __forceinline__ scalar_t take(index_t column, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values)
+  {
+    const bool     taken = front == column;
+    const scalar_t term  = taken ? weight * front_value : scalar_t(0);
+
+    move_on(taken, right_columns, right_values);
+    return term;
+  }
+};
+
+// The steps that are taken before threads store what these gave: a thread of the first STEPS<WIDTH> stores one column or sum.
+template <int WIDTH>
+constexpr int STEPS = WIDTH < 4 ? WIDTH : 4;
+
+// Merges columns; stores them if STORE. Bytes: each merged row of the right factor once, from cache where rows of the left one share it.
+template <int WIDTH, bool STORE>
+__device__ __forceinline__ void merge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
+{
+  const offset_t  i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
+  const int       lane = threadIdx.x % WIDTH;
+  RightRow<false> right(i, lane, count, begin, end, columns, nullptr, right_rowptr, right_columns, nullptr, col_begin, col_end, ncols);
+  index_t         found = 0, smallest; // columns that came to this thread
+
+  if (STORE && i < count) out_columns += (offset_t)starts[i] + lane;
+  do {
+    index_t mine = NO_COLUMN;
+
+#pragma unroll
+    for (int step = 0; step < STEPS<WIDTH>; step++) {
+      smallest = group_min<WIDTH>(right.front);
+      right.move_on(right.front == smallest, right_columns, nullptr);
+      if (lane == step) mine = smallest;
+    }
+    if (mine != NO_COLUMN) {
+      found++;
+      if (STORE) *out_columns = mine;
+    }
+    if (STORE) out_columns += STEPS<WIDTH>;
+  } while (__any_sync(0xffffffff, smallest != NO_COLUMN));
+#pragma unroll
+  for (int half = WIDTH / 2; half > 0; half /= 2) found += __shfl_xor_sync(0xffffffff, found, half);
+  if (lane == 0 && i < count && lengths) lengths[i] = found;
+}
+
+// lengths[i] = number of columns of row i
+template <int WIDTH>
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_lengths(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, offset_t *__restrict__ lengths)
+{
+  merge_columns<WIDTH, false>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, nullptr, nullptr, lengths);
+}
+
+// The columns of row i from out_columns[starts[i]] on, and their number unless `lengths` is null
+template <int WIDTH>
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
+{
+  merge_columns<WIDTH, true>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, starts, out_columns, lengths);
+}
+
+// Sums over aligned groups of WIDTH threads of STEPS numbers in each: number `lane` % STEPS comes out in thread `lane`. Threads halve
+// what they hold with each exchange, and only then add up one number each; the tree of additions is fixed.
+template <int WIDTH>
+__device__ __forceinline__ scalar_t group_sums(scalar_t (&sums)[STEPS<WIDTH>], int lane)
+{
+#pragma unroll
+  for (int half = STEPS<WIDTH> / 2; half > 0; half /= 2) {
+    const bool upper = lane & half;
+
+#pragma unroll
+    for (int k = 0; k < half; k++) {
+      const scalar_t kept = upper ? sums[k + half] : sums[k], given = upper ? sums[k] : sums[k + half];
+
+      sums[k] = kept + __shfl_xor_sync(0xffffffff, given, half);
+    }
+  }
+#pragma unroll
+  for (int half = STEPS<WIDTH>; half < WIDTH; half *= 2) sums[0] += __shfl_xor_sync(0xffffffff, sums[0], half);
+  return sums[0];
+}
+
+// The columns and sums of row i from out_columns[starts[i]] and out_values[starts[i]] on
+template <int WIDTH>
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const scalar_t *__restrict__ weights, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, scalar_t *__restrict__ out_values)
+{
+  const offset_t i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
+  const int      lane = threadIdx.x % WIDTH;
+  RightRow<true> right(i, lane, count, begin, end, columns, weights, right_rowptr, right_columns, right_values, col_begin, col_end, ncols);
+  offset_t       place = lane;
+  index_t        smallest;
+
+  if (i < count) place += starts[i];
+  do {
+    index_t  mine = NO_COLUMN;
+    scalar_t sums[STEPS<WIDTH>];
+
+#pragma unroll
+    for (int step = 0; step < STEPS<WIDTH>; step++) {
+      smallest = group_min<WIDTH>(right.front);
+      sums[step] = right.take(smallest, right_columns, right_values);
+      if (lane == step) mine = smallest;
+    }
+    const scalar_t sum = group_sums<WIDTH>(sums, lane);
+
+    if (mine != NO_COLUMN) {
+      out_columns[place] = mine;
+      out_values[place]  = sum;
+    }
+    place += STEPS<WIDTH>;
+  } while (__any_sync(0xffffffff, smallest != NO_COLUMN));
+}
+
+// The sums of row i, whose columns are known: those at known_columns[starts[i]] .. known_columns[ends[i]] take the place of minima, so
+// that no step waits for the one before. The rest is as above.
+template <int WIDTH>
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const scalar_t *__restrict__ weights, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, const index_t *__restrict__ ends, const index_t *__restrict__ known_columns, scalar_t *__restrict__ out_values)
+{
+  const offset_t i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
+  const int      lane = threadIdx.x % WIDTH;
+  RightRow<true> right(i, lane, count, begin, end, columns, weights, right_rowptr, right_columns, right_values, col_begin, col_end, ncols);
+  offset_t       place = 0, left = 0; // of this thread's column, and how many columns there are from it on
+  index_t        mine = NO_COLUMN;
+
+  if (i < count) {
+    place = (offset_t)starts[i] + lane;
+    left  = ends[i] - place;
+  }
+  if (lane >= STEPS<WIDTH>) left = 0; // these threads keep no column
+  if (left > 0) mine = load_once(known_columns + place);
+  while (__any_sync(0xffffffff, left > 0)) {
+    const index_t now = mine;
+    scalar_t      sums[STEPS<WIDTH>];
+
+    mine = NO_COLUMN;
+    if (left > STEPS<WIDTH>) mine = load_once(known_columns + place + STEPS<WIDTH>);
+#pragma unroll
+    for (int step = 0; step < STEPS<WIDTH>; step++) sums[step] = right.take(__shfl_sync(0xffffffff, now, step, WIDTH), right_columns, right_values);
+    const scalar_t sum = group_sums<WIDTH>(sums, lane);
+
+    if (left > 0) out_values[place] = sum;
+    place += STEPS<WIDTH>;
+    left -= STEPS<WIDTH>;
+  }
+}

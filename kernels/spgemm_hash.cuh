@@ -1,0 +1,124 @@
+// What the kernels of the hash accumulator share (spgemm/hash.py): how a team of threads walks over the terms a_ik b_kj of a row of C = A B.
+//
+// A team is TEAM neighbouring threads of a warp. It stages the entries k of A's row in shared memory, up to BATCH at a time: their
+// values, and where row k of B begins and ends. Then groups of GROUP threads take entry after entry: a group reads GROUP neighbouring
+// entries of row k of B in each step. The groups of a team advance on their own, so short rows of B do not wait for long ones.
+// Loops end for all threads of a warp at once: all of its teams take part in all warp operations, those without a row too.
+#pragma once
+#include "common.cuh"
+
+constexpr int      WARP      = 32;
+constexpr unsigned FULL_WARP = 0xffffffff;
+
+// 32 columns of a row of B or C: columns 32 word .. 32 word + 31, a bit for each that is there
+struct alignas(8) Word {
+  unsigned bits, word;
+};
+
+// the part [begin, end) of a row of B that an entry of A multiplies
+struct Part {
+  index_t begin, end;
+};
+struct alignas(sizeof(index_t) == 4 ? 16 : 8) Factor {
+  index_t  begin, end;
+  scalar_t value; // of the entry of A
+};
+
+__device__ __forceinline__ void set_value(Part &, const scalar_t *) { }
+__device__ __forceinline__ void set_value(Factor &factor, const scalar_t *value)
+{
+  factor.value = __ldg(value);
+}
+
+// The first position of [begin, end) that `is_before` does not hold for.
+template <class IsBefore>
+__device__ __forceinline__ index_t partition_point(index_t begin, index_t end, const IsBefore is_before)
+{
+  while (begin < end) {
+    const index_t middle = begin + (end - begin) / 2;
+
+    if (is_before(middle)) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}
+
+// What is taken of rows of B: all of it.
+struct WholeRows {
+  template <class T>
+  __device__ __forceinline__ void narrow(T &) const
+  {
+  }
+};
+
+template <int TEAM>
+constexpr int BATCH = TEAM > 8 ? TEAM : 8;
+
+// Stages the first BATCH of the `left` entries of a row of A, at `columns` and `values`; returns how many. Those that meet no entry of B
+// are left out. Ends with all threads of the warp seeing what is staged.
+template <int TEAM, class T, class Range>
+__device__ __forceinline__ int stage(T *staged, index_t left, const index_t *__restrict__ columns, const scalar_t *__restrict__ values, const index_t *__restrict__ B_begin, const index_t *__restrict__ B_end, const Range range)
+{
+  constexpr int      ROUNDS = BATCH<TEAM> / TEAM;
+  constexpr unsigned LANES  = TEAM == WARP ? FULL_WARP : (1u << (TEAM % WARP)) - 1;
+  const int          lane = threadIdx.x % TEAM, first_lane = threadIdx.x % WARP - lane;
+  T                  entry[ROUNDS];
+  int                count = 0;
+
+#pragma unroll
+  for (int i = 0; i < ROUNDS; i++) {
+    entry[i] = T();
+    if (i * TEAM + lane < left) {
+      const index_t k = __ldg(columns + i * TEAM + lane);
+
+      set_value(entry[i], values + i * TEAM + lane);
+      entry[i].begin = __ldg(B_begin + k);
+      entry[i].end   = __ldg(B_end + k);
+    }
+  }
+  __syncwarp(); // what was staged before is used up
+#pragma unroll
+  for (int i = 0; i < ROUNDS; i++) {
+    range.narrow(entry[i]);
+    const bool     some  = entry[i].begin < entry[i].end;
+    const unsigned votes = __ballot_sync(FULL_WARP, some) >> first_lane & LANES;
+
+    if (some) staged[count + __popc(votes & ((1u << lane) - 1))] = entry[i];
+    count += __popc(votes);
+  }
+  __syncwarp();
+  return count;
+}
+
+// Where a group of threads is among the entries that are staged. ONE_STEP: no row of B has more than GROUP entries.
+template <int TEAM, int GROUP, int ONE_STEP, class T>
+struct Cursor {
+  const T *staged;
+  int      count, next; // entries staged; the one to be taken next
+  index_t  position, end; // of this thread in B; of the part of B's row
+
+  __device__ __forceinline__ Cursor(const T *staged, int count) : staged(staged), count(count), next(threadIdx.x % TEAM / GROUP), position(0), end(0) { }
+
+  // whether there is another step for this group
+  __device__ __forceinline__ bool more() const { return next < count || (!ONE_STEP && position - (int)(threadIdx.x % GROUP) + GROUP < end); }
+
+  // to the next entry of B for this thread; whether there is one in this step
+  __device__ __forceinline__ bool advance()
+  {
+    const int lane = threadIdx.x % GROUP;
+
+    if (!ONE_STEP && position - lane + GROUP < end) position += GROUP;
+    else {
+      end = 0;
+      if (next < count) {
+        position = staged[next].begin + lane;
+        end      = staged[next].end;
+      }
+      next += TEAM / GROUP;
+    }
+    return position < end;
+  }
+
+  // the staged entry of the last step
+  __device__ __forceinline__ int current() const { return next - TEAM / GROUP; }
+};

@@ -1,0 +1,275 @@
+// Symbolic phase of the hash accumulator (spgemm/hash.py): the columns of rows of C = A B, as words of 32 columns (Word). Words of B
+// that meet an entry of A are united in shared memory: in a hash table of SLOTS words for short rows, in a bitmap for long ones. There
+// are two passes: `lengths` counts the columns of each row, `columns` writes them in order. Atomics are on integers, and what they leave
+// behind does not depend on their order.
+#include "spgemm_hash.cuh"
+
+constexpr unsigned NO_WORD = 0xffffffff;
+
+constexpr __device__ int log2_of(int n)
+{
+  return n > 1 ? 1 + log2_of(n / 2) : 0;
+}
+
+// Hash tables: a team of TEAM threads a row
+
+template <int SLOTS>
+constexpr int TABLE_THREADS = SLOTS > 1024 ? 64 : 128;
+
+template <int SLOTS>
+__device__ __forceinline__ void unite(Word *table, Word entry)
+{
+  unsigned slot = entry.word * 0x9E3779B1u >> (32 - log2_of(SLOTS));
+
+  for (;;) {
+    const unsigned found = atomicCAS(&table[slot].word, NO_WORD, entry.word);
+
+    if (found == NO_WORD || found == entry.word) break;
+    slot = (slot + 1) % SLOTS;
+  }
+  atomicOr(&table[slot].bits, entry.bits);
+}
+
+// The words of a row of C into a table. All threads of the warp call it.
+template <int TEAM, int GROUP, int SLOTS>
+__device__ __forceinline__ void fill_table(Word *table, Part *parts, index_t left, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words)
+{
+#pragma unroll 8
+  for (int i = threadIdx.x % TEAM; i < SLOTS; i += TEAM) table[i] = {0, NO_WORD};
+  for (; __any_sync(FULL_WARP, left > 0); left = left > BATCH<TEAM> ? left - BATCH<TEAM> : 0, A_columns += BATCH<TEAM>) {
+    const int count = stage<TEAM>(parts, left, A_columns, (const scalar_t *)nullptr, B_rowptr, word_end, WholeRows{});
+
+    Cursor<TEAM, GROUP, 0, Part> cursor(parts, count);
+    while (__any_sync(FULL_WARP, cursor.more())) {
+      if (cursor.advance()) unite<SLOTS>(table, words[cursor.position]);
+    }
+  }
+  __syncwarp();
+}
+
+// Row of C of this team, null pointers and zeros if there is none left
+template <int TEAM, int THREADS>
+struct TeamRow {
+  index_t row = 0, left = 0; // left: entries of A's row
+  bool    valid;
+
+  __device__ __forceinline__ TeamRow(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ &A_columns)
+  {
+    const offset_t i = (offset_t)blockIdx.x * (THREADS / TEAM) + threadIdx.x / TEAM;
+
+    valid = i < nrows;
+    if (valid) {
+      row                 = rows ? rows[i] : (index_t)i;
+      const index_t begin = A_rowptr[row];
+
+      left = A_rowptr[row + 1] - begin;
+      A_columns += begin;
+    }
+  }
+};
+
+// lengths[row] = columns of C's row
+template <int TEAM, int GROUP, int SLOTS>
+__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>) spgemm_hash_table_lengths(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+{
+  constexpr int                            TEAMS = TABLE_THREADS<SLOTS> / TEAM;
+  __shared__ Word                          tables[TEAMS][SLOTS];
+  __shared__ Part                          parts[TEAMS][BATCH<TEAM>];
+  const int                                team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+  const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(nrows, rows, A_rowptr, A_columns);
+  int                                      count = 0;
+
+  fill_table<TEAM, GROUP, SLOTS>(tables[team], parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+#pragma unroll 8
+  for (int i = lane; i < SLOTS; i += TEAM) count += __popc(tables[team][i].bits);
+#pragma unroll
+  for (int distance = TEAM / 2; distance > 0; distance /= 2) count += __shfl_xor_sync(FULL_WARP, count, distance);
+  if (mine.valid && lane == 0) lengths[mine.row] = count;
+}
+
+// Moves the words of a table to its front; returns how many there are.
+template <int TEAM, int SLOTS>
+__device__ __forceinline__ int compact(Word *table)
+{
+  constexpr unsigned LANES = TEAM == WARP ? FULL_WARP : (1u << (TEAM % WARP)) - 1;
+  const int          lane = threadIdx.x % TEAM, first_lane = threadIdx.x % WARP - lane;
+  int                count = 0;
+
+  for (int i = lane; i < SLOTS; i += TEAM) {
+    const Word     entry = table[i];
+    const unsigned votes = __ballot_sync(FULL_WARP, entry.word != NO_WORD) >> first_lane & LANES;
+
+    __syncwarp(); // all have read before any writes
+    if (entry.word != NO_WORD) table[count + __popc(votes & ((1u << lane) - 1))] = entry;
+    count += __popc(votes);
+  }
+  __syncwarp();
+  return count;
+}
+
+// The columns of C's row. Where a word's columns begin is the number of columns in lower words, counted: there are few words. They go
+// through shared memory, a window of them at a time, so that a team writes neighbours.
+template <int TEAM, int GROUP, int SLOTS>
+__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLOTS>) spgemm_hash_table_columns(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+{
+  constexpr int                            TEAMS = TABLE_THREADS<SLOTS> / TEAM, LIMIT = 2048 / sizeof(index_t), WINDOW = SLOTS < LIMIT ? SLOTS : LIMIT, OWN = SLOTS / TEAM < 4 ? SLOTS / TEAM : 4;
+  __shared__ Word                          tables[TEAMS][SLOTS];
+  __shared__ Part                          parts[TEAMS][BATCH<TEAM>];
+  __shared__ index_t                       windows[TEAMS][WINDOW];
+  const int                                team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+  const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(nrows, rows, A_rowptr, A_columns);
+  const Word *const                        table  = tables[team];
+  index_t *const                           window = windows[team];
+  int                                      length = 0;
+
+  if (mine.valid) {
+    const index_t begin = C_rowptr[mine.row];
+
+    length = (int)(C_rowptr[mine.row + 1] - begin);
+    C_columns += begin;
+  }
+  fill_table<TEAM, GROUP, SLOTS>(tables[team], parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  const int count = compact<TEAM, SLOTS>(tables[team]);
+
+  for (int from = 0; __any_sync(FULL_WARP, from < length); from += WINDOW) {
+    for (int i = lane; i < count; i += OWN * TEAM) {
+      unsigned own[OWN];
+      int      place[OWN]; // of the first column of each of this thread's words
+
+#pragma unroll
+      for (int o = 0; o < OWN; o++) {
+        own[o]   = i + o * TEAM < count ? table[i + o * TEAM].word : 0;
+        place[o] = -from;
+      }
+      for (int j = 0; j < count; j++) {
+        const Word other    = table[j];
+        const int  ncolumns = __popc(other.bits);
+
+#pragma unroll
+        for (int o = 0; o < OWN; o++)
+          if (other.word < own[o]) place[o] += ncolumns;
+      }
+#pragma unroll
+      for (int o = 0; o < OWN; o++)
+        if (i + o * TEAM < count)
+          for (unsigned bits = table[i + o * TEAM].bits; bits; bits &= bits - 1, place[o]++)
+            if (place[o] >= 0 && place[o] < WINDOW) window[place[o]] = ((index_t)own[o] << 5) + __ffs(bits) - 1;
+    }
+    __syncwarp();
+    for (int i = lane; i < WINDOW && i < length - from; i += TEAM) C_columns[from + i] = window[i];
+    __syncwarp();
+  }
+}
+
+// Bitmaps: a warp or a block of TEAM threads a row. The bitmap has WORDS words; a matrix with more columns is gone through in ranges.
+
+template <int TEAM>
+constexpr int BITMAP_THREADS = TEAM > 128 ? TEAM : 128;
+
+template <int TEAM>
+__device__ __forceinline__ void team_barrier()
+{
+  if constexpr (TEAM == WARP) __syncwarp();
+  else __syncthreads();
+}
+
+// What is taken of rows of B: the words [first, first + count).
+struct WordRange {
+  const Word *__restrict__ words;
+  unsigned first, count;
+
+  __device__ __forceinline__ void narrow(Part &part) const
+  {
+    part.begin = partition_point(part.begin, part.end, [&](index_t p) { return words[p].word < first; });
+    part.end   = partition_point(part.begin, part.end, [&](index_t p) { return words[p].word - first < count; });
+  }
+};
+
+// COLUMNS 0: lengths[row] = columns of C's row; COLUMNS 1: its columns. The warps of a team take the entries of A's row 32 at a time.
+// For counting and writing each warp has a share of the bitmap.
+template <int TEAM, int GROUP, int WORDS, int RANGES, int COLUMNS>
+__device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+{
+  constexpr int       THREADS = BITMAP_THREADS<TEAM>, TEAMS = THREADS / TEAM, WARPS = TEAM / WARP;
+  __shared__ unsigned bitmaps[TEAMS][WORDS];
+  __shared__ Part     parts[THREADS / WARP][WARP];
+  __shared__ int      counts[TEAMS][WARPS];
+  const int           team = threadIdx.x / TEAM, warp = threadIdx.x % TEAM / WARP, lane = threadIdx.x % WARP;
+  unsigned *const     bitmap = bitmaps[team];
+  Part *const         staged = parts[threadIdx.x / WARP];
+
+  const TeamRow<TEAM, THREADS> mine(nrows, rows, A_rowptr, A_columns);
+  if (!mine.valid) return; // all threads of the team
+  if constexpr (COLUMNS) C_columns += C_rowptr[mine.row];
+
+  offset_t total = 0; // columns in the ranges before
+  for (index_t first = 0; first < nwords; first += RANGES ? WORDS : nwords) {
+    const int  size  = RANGES && nwords - first > WORDS ? WORDS : (int)(nwords - first);
+    const auto range = [&]() {
+      if constexpr (RANGES) return WordRange{words, (unsigned)first, (unsigned)size};
+      else return WholeRows{};
+    }();
+
+    for (int i = threadIdx.x % TEAM; i < size; i += TEAM) bitmap[i] = 0;
+    team_barrier<TEAM>();
+    for (index_t k = (index_t)warp * WARP; k < mine.left; k += TEAM) {
+      const int                    count = stage<WARP>(staged, mine.left - k, A_columns + k, (const scalar_t *)nullptr, B_rowptr, word_end, range);
+      Cursor<WARP, GROUP, 0, Part> cursor(staged, count);
+
+      while (__any_sync(FULL_WARP, cursor.more())) {
+        if (cursor.advance()) {
+          const Word entry = words[cursor.position];
+
+          atomicOr(bitmap + (entry.word - (unsigned)first), entry.bits);
+        }
+      }
+    }
+    team_barrier<TEAM>();
+
+    const int share = (size + WARPS - 1) / WARPS, begin = min(warp * share, size), end = min(begin + share, size);
+    int       count = 0;
+    for (int i = begin + lane; i < end; i += WARP) count += __popc(bitmap[i]);
+#pragma unroll
+    for (int distance = WARP / 2; distance > 0; distance /= 2) count += __shfl_xor_sync(FULL_WARP, count, distance);
+    if (lane == 0) counts[team][warp] = count;
+    team_barrier<TEAM>();
+    offset_t place = total;
+    for (int w = 0; w < WARPS; w++) {
+      if (w < warp) place += counts[team][w];
+      total += counts[team][w];
+    }
+    if constexpr (COLUMNS) {
+      for (int base = begin; base < end; base += WARP) {
+        unsigned  bits = base + lane < end ? bitmap[base + lane] : 0;
+        const int mine_here = __popc(bits);
+        int       before    = mine_here; // columns of the lanes up to this one
+
+        if (!__any_sync(FULL_WARP, bits != 0)) continue;
+#pragma unroll
+        for (int distance = 1; distance < WARP; distance *= 2) {
+          const int lower = __shfl_up_sync(FULL_WARP, before, distance);
+
+          if (lane >= distance) before += lower;
+        }
+        index_t *to = C_columns + place + before - mine_here;
+        for (; bits; bits &= bits - 1) *to++ = ((index_t)first + base + lane) * 32 + __ffs(bits) - 1;
+        place += __shfl_sync(FULL_WARP, before, WARP - 1);
+      }
+    }
+    team_barrier<TEAM>(); // before the bitmap is cleared
+  }
+  if constexpr (!COLUMNS)
+    if (threadIdx.x % TEAM == 0) lengths[mine.row] = total;
+}
+
+template <int TEAM, int GROUP, int WORDS, int RANGES>
+__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>) spgemm_hash_bitmap_lengths(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths, unsigned *)
+{
+  bitmap_row<TEAM, GROUP, WORDS, RANGES, 0>(nrows, nwords, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths, nullptr, nullptr);
+}
+
+template <int TEAM, int GROUP, int WORDS, int RANGES>
+__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>) spgemm_hash_bitmap_columns(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns, unsigned *)
+{
+  bitmap_row<TEAM, GROUP, WORDS, RANGES, 1>(nrows, nwords, rows, A_rowptr, A_columns, B_rowptr, word_end, words, nullptr, C_rowptr, C_columns);
+}

@@ -1,0 +1,138 @@
+// Numeric phase of the hash accumulator (spgemm/hash.py): the values of rows of C = A B whose columns are known.
+#include "spgemm_hash.cuh"
+
+constexpr int     THREADS   = 128;
+constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffffLL); // above all columns
+
+// Blocks of a multiprocessor that run at once: 40 registers for each thread, more where shared memory leaves room for fewer threads.
+template <int CAPACITY>
+constexpr int BLOCKS_AT_ONCE = CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 10 : 12;
+
+// What is taken of rows of B: the columns [first, last].
+struct ColumnRange {
+  const index_t *__restrict__ columns;
+  index_t first, last;
+
+  __device__ __forceinline__ void narrow(Factor &factor) const
+  {
+    factor.begin = partition_point(factor.begin, factor.end, [&](index_t p) { return __ldg(columns + p) < first; });
+    factor.end   = partition_point(factor.begin, factor.end, [&](index_t p) { return __ldg(columns + p) <= last; });
+  }
+};
+
+// Where `column` is among CAPACITY sorted columns from byte `at` on, the first of which is not above it: its byte. Halving numbers that
+// are no powers of two spreads the columns that are compared over the banks of shared memory.
+template <int CAPACITY>
+__device__ __forceinline__ unsigned find(const index_t *columns, unsigned at, index_t column)
+{
+#pragma unroll
+  for (int n = CAPACITY; n > 1; n -= n / 2)
+    if (*(const index_t *)((const char *)columns + at + n / 2 * sizeof(index_t)) <= column) at += n / 2 * sizeof(index_t);
+  return at;
+}
+
+// the sum that belongs to the column at a byte
+__device__ __forceinline__ scalar_t *sum_of(scalar_t *sums, unsigned at)
+{
+  return (scalar_t *)((char *)sums + (sizeof(scalar_t) >= sizeof(index_t) ? at * (unsigned)(sizeof(scalar_t) / sizeof(index_t)) : at / 2));
+}
+
+// Adds the terms of the staged entries of A's row. The entries of B of STEPS steps are loaded before the first is looked up.
+template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY>
+__device__ __forceinline__ void add_terms(const Factor *factors, int count, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *columns, scalar_t *sums, unsigned first)
+{
+  constexpr int                         STEPS = ONE_STEP ? 4 : 2; // as many as 40 registers hold
+  const int                             group = threadIdx.x % TEAM / GROUP;
+  Cursor<TEAM, GROUP, ONE_STEP, Factor> cursor(factors, count);
+
+  while (__any_sync(FULL_WARP, cursor.more())) {
+    index_t  column[STEPS];
+    scalar_t b[STEPS];
+    int      factor[STEPS];
+
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+      const bool valid = cursor.advance();
+
+      column[s] = valid ? __ldg(B_columns + cursor.position) : index_t(-1);
+      b[s]      = valid ? __ldg(B_values + cursor.position) : scalar_t(0);
+      factor[s] = cursor.current();
+    }
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+      scalar_t *const sum = sum_of(sums, find<CAPACITY>(columns, first, column[s]));
+
+#pragma unroll
+      for (int g = 0; g < TEAM / GROUP; g++) {
+        if (column[s] >= 0 && (TEAM == GROUP || group == g)) *sum += factors[factor[s]].value * b[s];
+        __syncwarp();
+      }
+    }
+  }
+}
+
+// One unit of work a team: a row of C, or CAPACITY neighbouring entries of one (SPLIT), whose columns and sums are in shared memory.
+// Entry k of A's row after entry k is multiplied, each thread looking up the column of its entry of B. The entries of a step have
+// different columns within a group; groups add in turn. So each sum has its terms in an order that depends on the patterns alone.
+//
+//   units      rows_of_units [nunits] row of C (null: unit u is row u); parts_of_units [nunits] which CAPACITY entries of it (SPLIT)
+//   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons in shared memory, one sum there
+//   global     each entry of A once (SPLIT: once a unit), columns and values of C once
+//
+// 7-point stencil squared (7 x 7 terms to 25 entries, TEAM 8, ONE_STEP): 47 instructions a step of 28 terms, half of them the search, so
+// a warp takes about 530 for its 4 rows, and 400 bytes a row come from or go to memory.
+template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY, int SPLIT>
+__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY>) spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values, scalar_t *)
+{
+  constexpr int       TEAMS = THREADS / TEAM;
+  constexpr int       STRIDE = CAPACITY | 1; // odd: teams begin in different banks
+  __shared__ index_t  shared_columns[TEAMS * STRIDE];
+  __shared__ scalar_t shared_sums[TEAMS * STRIDE];
+  __shared__ Factor   shared_factors[TEAMS][BATCH<TEAM>];
+  const int           team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+  index_t *const      columns = shared_columns + team * STRIDE;
+  scalar_t *const     sums    = shared_sums + team * STRIDE;
+  Factor *const       factors = shared_factors[team];
+  const offset_t      unit    = (offset_t)blockIdx.x * TEAMS + team;
+  index_t             left = 0, length = 0; // entries of A's row; entries of C in this unit
+
+  if (unit < nunits) {
+    const index_t row     = rows_of_units ? __ldg(rows_of_units + unit) : (index_t)unit;
+    const index_t A_begin = __ldg(A_rowptr + row);
+    index_t       C_begin = __ldg(C_rowptr + row);
+
+    left   = __ldg(A_rowptr + row + 1) - A_begin;
+    length = __ldg(C_rowptr + row + 1) - C_begin;
+    if constexpr (SPLIT) {
+      const index_t before = __ldg(parts_of_units + unit) * CAPACITY;
+
+      C_begin += before;
+      length -= before;
+    }
+    if (length > CAPACITY) length = CAPACITY;
+    A_columns += A_begin;
+    A_values += A_begin;
+    C_columns += C_begin;
+    C_values += C_begin;
+  }
+#pragma unroll 4
+  for (int i = lane; i < CAPACITY; i += TEAM) {
+    columns[i] = i < length ? load_once(C_columns + i) : NO_COLUMN;
+    sums[i]    = 0;
+  }
+  for (; __any_sync(FULL_WARP, left > 0); left = left > BATCH<TEAM> ? left - BATCH<TEAM> : 0, A_columns += BATCH<TEAM>, A_values += BATCH<TEAM>) {
+    int count;
+
+    if constexpr (SPLIT) {
+      __syncwarp(); // the columns are there
+      const ColumnRange range{B_columns, columns[0], columns[length > 0 ? length - 1 : 0]};
+
+      count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, range);
+    } else count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, WholeRows{});
+    add_terms<TEAM, GROUP, ONE_STEP, CAPACITY>(factors, count, B_columns, B_values, shared_columns, shared_sums, team * STRIDE * sizeof(index_t));
+  }
+  __syncwarp();
+#pragma unroll 4
+  for (int i = lane; i < CAPACITY; i += TEAM)
+    if (i < length) __stcs(C_values + i, sums[i]);
+}

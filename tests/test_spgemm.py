@@ -1,0 +1,275 @@
+"""What holds for every sparse product, however its rows are computed; the choice of that; sizes, limits, errors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, from_row_lengths, shape, stencil, uniform
+from emulation.backend import EmulatedBackend
+from sparse_products import ComputedProduct, chained, other_values, sorted_rows
+from stored_matrix import assert_same_bits
+
+from petsc_gpufmt import native_library
+from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt.errors import IndexOverflowError, OptionError, OutOfMemoryError, PatternError
+from petsc_gpufmt.spgemm import product
+from petsc_gpufmt.spgemm.product import ACCUMULATORS, AUTO, SparseProduct, count_terms, row_pointer
+
+EVERY_ACCUMULATOR = pytest.mark.parametrize("accumulator", [AUTO, *ACCUMULATORS])
+
+
+class SmallDevice(HostBackend):
+    """The host in the part of a device with little memory."""
+
+    def free_bytes(self):
+        return 50_000
+
+
+@pytest.fixture
+def host():
+    return HostBackend(*native_library.petsc_types())
+
+
+@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+def place(request):
+    if request.param == "host":
+        return HostBackend(*native_library.petsc_types())
+    if request.param == "cuda":
+        return CudaBackend("float64", "int32", device=0)
+    return EmulatedBackend("float64", "int32", request.getfixturevalue("emulation_folder"))
+
+
+def dense(*rows):
+    """A matrix with all entries of these rows, zeros too."""
+    values = np.array(rows, dtype=np.float64)
+    nrows, ncols = values.shape
+    columns = np.tile(np.arange(ncols), nrows)
+    return CsrMatrix(nrows, ncols, np.arange(nrows + 1) * ncols, columns, values.ravel())
+
+
+def pattern(matrix, backend):
+    return matrix.pattern(backend.xp, backend.index)
+
+
+@EVERY_ACCUMULATOR
+@EVERY_SHAPE_MOST_SLOW
+def test_products_on_the_host(host, shape_name, accumulator):
+    matrix = sorted_rows(shape(shape_name))
+    ComputedProduct(matrix, sorted_rows(matrix.transposed()), host, {"accumulator": accumulator}).check()
+    ComputedProduct(matrix, chained(matrix), host, {"accumulator": accumulator}).check()
+
+
+@pytest.mark.gpu
+@EVERY_ACCUMULATOR
+@EVERY_SHAPE_MOST_SLOW
+def test_products_on_the_device(shape_name, accumulator):
+    device = CudaBackend("float64", "int32", device=0)
+    matrix = sorted_rows(shape(shape_name))
+    ComputedProduct(matrix, sorted_rows(matrix.transposed()), device, {"accumulator": accumulator}).check()
+    ComputedProduct(matrix, chained(matrix), device, {"accumulator": accumulator}).check()
+
+
+@EVERY_ACCUMULATOR
+@pytest.mark.parametrize(
+    "shape_name",
+    [
+        *("0x0", "0xN", "Nx0", "1xN", "tall", "empty_rows", "stencil"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("banded", "dense", "power_law", "blocked_3x3")),
+    ],
+)
+def test_products_in_emulation(emulation_folder, shape_name, accumulator):
+    backend = EmulatedBackend("float64", "int32", emulation_folder)
+    matrix = sorted_rows(shape(shape_name))
+    ComputedProduct(matrix, chained(matrix), backend, {"accumulator": accumulator}).check()
+
+
+@pytest.mark.slow
+@EVERY_ACCUMULATOR
+@pytest.mark.parametrize(("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("float32", "int64")])
+def test_products_of_other_types(emulation_folder, scalar, index, accumulator):
+    backend = EmulatedBackend(scalar, index, emulation_folder)
+    for matrix in (shape("tall"), shape("stencil"), uniform(20, 60, 50, seed=83)):
+        ComputedProduct(matrix, chained(matrix), backend, {"accumulator": accumulator}).check()
+
+
+@EVERY_ACCUMULATOR
+def test_one_full_row_and_one_full_column(place, accumulator):
+    lengths = np.full(150, 2)
+    lengths[70] = 150
+    row = from_row_lengths(lengths, 150, seed=84)
+
+    for A, B in ((row, row), (row, row.transposed()), (row.transposed(), row)):
+        ComputedProduct(A, B, place, {"accumulator": accumulator}).check()
+
+
+@EVERY_ACCUMULATOR
+def test_entries_that_cancel_stay(place, accumulator):
+    computed = ComputedProduct(dense([1, 1], [2, 0]), dense([3, 0], [-3, 4]), place, {"accumulator": accumulator})
+
+    assert computed.rowptr.tolist() == [0, 2, 4]
+    assert computed.colidx.tolist() == [0, 1, 0, 1]
+    assert computed.values.tolist() == [0, 4, 6, 0]
+
+
+@EVERY_ACCUMULATOR
+def test_infinite_and_undefined_values_reach_only_their_own_sums(place, accumulator):
+    A = CsrMatrix(2, 3, np.array([0, 2, 3]), np.array([0, 1, 2]), np.array([np.inf, 2.0, 3.0]))
+    B = CsrMatrix(3, 3, np.array([0, 1, 2, 4]), np.array([0, 2, 0, 1]), np.array([5.0, 7.0, 1.0, np.nan]))
+
+    computed = ComputedProduct(A, B, place, {"accumulator": accumulator})
+
+    assert computed.colidx.tolist() == [0, 2, 0, 1]
+    assert computed.values[:3].tolist() == [np.inf, 14, 3]
+    assert np.isnan(computed.values[3])
+
+
+@EVERY_ACCUMULATOR
+def test_a_plan_serves_other_values_and_has_the_same_bits_again(place, accumulator):
+    A = from_row_lengths(np.random.default_rng(85).integers(0, 40, 60), 50, seed=86)
+    B = chained(A)
+    computed = ComputedProduct(A, B, place, {"accumulator": accumulator})
+    first = computed.values
+
+    computed.compute(other_values(A), other_values(B))
+    computed.check()
+    computed.compute(A, B)
+    assert_same_bits(computed.values, first)
+    assert_same_bits(ComputedProduct(A, B, place, {"accumulator": accumulator}).values, first)
+
+
+@EVERY_ACCUMULATOR
+def test_left_columns_may_come_in_any_order(place, accumulator):
+    A = shape("unsorted_columns")
+    ComputedProduct(A, chained(A), place, {"accumulator": accumulator}).check()
+
+
+def test_terms_are_counted_in_64_bits(host):
+    column, row = uniform(60_000, 1, 1, seed=87), uniform(1, 40_000, 40_000, seed=88)
+
+    operands = count_terms(pattern(column, host), pattern(row, host), host)
+
+    assert (operands.total_terms, operands.most_terms, operands.longest_row) == (2_400_000_000, 40_000, 1)
+    assert operands.terms.dtype == np.int64
+
+
+def test_terms_of_rows_of_all_lengths(place):
+    A = shape("power_law")
+    B = chained(A)
+    operands = count_terms(pattern(A, place), pattern(B, place), place)
+
+    expected = A.row_sums(np.diff(B.rowptr)[A.colidx])
+    assert place.to_host(operands.terms).tolist() == expected.tolist()
+    assert operands.total_terms == expected.sum()
+    assert operands.most_terms == expected.max()
+    assert operands.longest_row == np.diff(A.rowptr).max()
+
+
+def test_a_result_beyond_the_index_type_is_refused(emulation_folder):
+    backend = EmulatedBackend("float64", "int32", emulation_folder)
+
+    assert row_pointer(np.array([2**31 - 2, 0, 1]), backend)[1] == 2**31 - 1
+    with pytest.raises(IndexOverflowError, match="has 2147483648 entries, a PetscInt of 32 bits counts 2147483647"):
+        row_pointer(np.array([2**31 - 2, 1, 1]), backend)
+
+
+def test_memory_that_is_not_there_is_refused_before_it_is_taken():
+    device = SmallDevice(*native_library.petsc_types())
+    A = stencil(12, 12, 12)
+
+    with pytest.raises(OutOfMemoryError, match=r"needs [\d.e-]+ GB on the device, 5e-05 GB are free: use more ranks"):
+        SparseProduct.build(pattern(A, device), pattern(A, device), device)
+
+
+def test_memory_for_the_result_is_checked_when_its_size_is_known(host, monkeypatch):
+    A = stencil()
+    asked = []
+    monkeypatch.setattr(product, "require_memory", lambda needed, backend, what: asked.append((needed, what)))
+
+    stats = SparseProduct.build(pattern(A, host), pattern(A, host), host).stats
+
+    entry = host.index.itemsize + host.scalar.itemsize
+    assert asked[1] == (stats.nnz * entry, f"the {stats.nnz} entries of the result")
+    assert stats.bytes_needed == asked[0][0] + asked[1][0]
+
+
+def test_matrices_that_do_not_chain_are_refused(host):
+    with pytest.raises(PatternError, match="a 1 x 500 matrix cannot be multiplied by one of 60 x 700"):
+        SparseProduct.build(pattern(shape("1xN"), host), pattern(shape("wide"), host), host)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accumulator": "sort"}, "-mat_rmerge_accumulator sort: choose one of auto, merge, hash"),
+        ({"merge_width": "x"}, "-mat_rmerge_width x: give a whole number"),
+        ({"colour": 3}, "colour is not an option of a sparse product: there are accumulator, merge_width"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(host, options, message):
+    A = pattern(shape("dense"), host)
+    with pytest.raises(OptionError, match=message):
+        SparseProduct.build(A, A, host, options)
+
+
+@pytest.mark.parametrize(("longest", "found_by"), [(8, "merge"), (9, "hash")])
+def test_columns_are_merged_where_all_rows_are_short_and_hashed_elsewhere(emulation_folder, longest, found_by):
+    device = EmulatedBackend("float64", "int32", emulation_folder)
+    A = from_row_lengths(np.array([3, 0, longest]), 40, 89)
+    phases = ComputedProduct(A, uniform(40, 9, 2, seed=91), device).plan.phases
+
+    assert [a.name for a in phases.symbolic] == [found_by]
+    assert [a.name for a in phases.numeric] == ["hash"]
+
+
+def test_all_rows_are_hashed_on_the_host(host):
+    A = uniform(20, 30, 3, seed=95)
+    phases = ComputedProduct(A, chained(A), host).plan.phases
+
+    assert [a.name for a in phases.symbolic] == ["hash"]
+    assert phases.symbolic == phases.numeric
+
+
+@pytest.mark.parametrize("values", ACCUMULATORS)
+@pytest.mark.parametrize("columns", ACCUMULATORS)
+def test_one_accumulator_sums_what_another_has_found(place, columns, values, monkeypatch):
+    def both(operands, backend, options):
+        found, summed = (
+            product.accumulator_class(name)(operands, None, backend, options) for name in (columns, values)
+        )
+        return product.Phases([found], [summed])
+
+    monkeypatch.setattr(product, "make_accumulators", both)
+    A = from_row_lengths(np.random.default_rng(93).integers(0, 50, 40), 60, seed=94)
+
+    ComputedProduct(A, chained(A), place).check()
+
+
+def test_stats_and_summary(host):
+    A = replace(stencil(4, 1, 1), values=np.ones(10))
+    computed = SparseProduct.build(pattern(A, host), pattern(A, host), host, {"accumulator": "merge"})
+
+    assert (computed.stats.nnz, computed.stats.terms) == (14, 26)
+    assert computed.stats.compression == 26 / 14
+    assert computed.summary().startswith("26 terms to 14 entries (1.86 to 1): merge: ")
+
+
+def test_a_product_without_terms_is_empty(place):
+    A, B = shape("all_empty"), uniform(70, 5, 2, seed=92)
+    computed = ComputedProduct(A, B, place)
+
+    assert computed.plan.numeric(None, None, None) == []
+    assert computed.plan.summary() == "0 terms to 0 entries (1 to 1): no terms"
+    assert computed.rowptr.tolist() == [0] * 71
+
+
+def test_free_memory_of_the_host_is_not_asked_for(host):
+    assert host.free_bytes() is None
+
+
+@pytest.mark.gpu
+def test_free_memory_of_a_device_falls_with_what_is_taken():
+    device = CudaBackend("float64", "int32", device=0)
+    before = device.free_bytes()
+    taken = device.xp.empty(1 << 28, dtype=np.uint8)
+
+    assert 0 < device.free_bytes() <= before - taken.nbytes

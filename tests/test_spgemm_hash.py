@@ -1,0 +1,318 @@
+"""Rows of a sparse product by look-up in shared memory: pattern, values, bins, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from builders import CsrMatrix, blocked, from_entries, from_row_lengths, shape, stencil, uniform
+from emulation.backend import EmulatedBackend
+
+from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.plan import Slot
+from petsc_gpufmt.spgemm import hash as hashing
+from petsc_gpufmt.spgemm.accumulator import Operands
+from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator
+from petsc_gpufmt.spgemm.product import count_terms, row_pointer
+
+scipy_sparse = pytest.importorskip("scipy.sparse")
+
+A, B, C = Slot.X, Slot.Y, Slot.Z  # whichever: the tests fill them
+
+
+@pytest.fixture(params=["host", "emulation"])
+def backend(request):
+    if request.param == "host":
+        return HostBackend(np.float64, np.int32)
+    return EmulatedBackend(np.float64, np.int32, request.getfixturevalue("emulation_folder"))
+
+
+@pytest.fixture
+def emulation(emulation_folder):
+    return EmulatedBackend(np.float64, np.int32, emulation_folder)
+
+
+@dataclass
+class Product:
+    """C = A B by an accumulator, for the rows `rows` of C or for all."""
+
+    left: CsrMatrix
+    right: CsrMatrix
+    backend: object
+    rows: np.ndarray | None = None
+
+    def __post_init__(self):
+        xp, index = self.backend.xp, self.backend.index
+        self.operands = count_terms(self.left.pattern(xp, index), self.right.pattern(xp, index), self.backend)
+        self.accumulator = HashAccumulator(self.operands, self.rows, self.backend, {})
+        lengths = np.full(self.left.nrows, -5) if self.rows is None else np.zeros(self.left.nrows, dtype=np.int64)
+        self.accumulator.lengths(lengths)
+        self.symbolic = list(self.accumulator.symbolic)
+        self.rowptr, nnz = row_pointer(lengths, self.backend)
+        self.columns = np.full(nnz, -7, dtype=index)
+        self.accumulator.columns(self.rowptr, self.columns)
+        self.launches = self.accumulator.values(self.rowptr, self.columns, A, B, C)
+
+    def values(self, left: np.ndarray | None = None, right: np.ndarray | None = None) -> np.ndarray:
+        """(nnz of C,) values for values of A and B, those of the matrices if none are given."""
+        scalar, result = self.backend.scalar, np.full(self.columns.size, np.nan, dtype=self.backend.scalar)
+        left, right = (self.left.values if left is None else left), (self.right.values if right is None else right)
+        self.backend.run(self.launches, {A: left.astype(scalar), B: right.astype(scalar), C: result})
+        return result
+
+    def check(self) -> Product:
+        """Pattern and values are those of SciPy, values to the bound k eps |A| |B|."""
+        left, right = (scipy(m) for m in (self.left, self.right))
+        bound = np.abs(left) @ np.abs(right)
+        pattern = (with_ones(left) @ with_ones(right)).tocsr()
+        chosen = slice(None) if self.rows is None else np.sort(self.rows)
+        others = np.ones(self.left.nrows, dtype=bool)
+        others[chosen] = False
+        pattern = scipy_sparse.diags_array((~others).astype(float)) @ pattern
+        pattern.eliminate_zeros()
+        pattern.sort_indices()
+        assert self.rowptr.tolist() == pattern.indptr.tolist()
+        assert self.columns.tolist() == pattern.indices.tolist()
+        rows = np.repeat(np.arange(self.left.nrows), np.diff(self.rowptr))
+        reference, most = (np.asarray(m[rows, self.columns]).ravel() for m in ((left @ right).tocsr(), bound.tocsr()))
+        terms = self.operands.longest_row + 2
+        assert (np.abs(self.values() - reference) <= terms * np.finfo(self.backend.scalar).eps * most).all()
+        return self
+
+    @property
+    def bounds(self) -> list[int | None]:
+        return [b.bound for b in self.accumulator.numeric]
+
+
+def scipy(matrix: CsrMatrix):
+    arrays = (matrix.values, matrix.colidx, matrix.rowptr)
+    return scipy_sparse.csr_array(arrays, shape=(matrix.nrows, matrix.ncols))
+
+
+def with_ones(matrix):
+    ones = matrix.copy()
+    ones.data = np.ones_like(ones.data)
+    return ones
+
+
+def sorted_transpose(matrix: CsrMatrix) -> CsrMatrix:
+    return matrix.transposed()
+
+
+def row_of(ncols: int) -> CsrMatrix:
+    return from_row_lengths(np.array([ncols]), ncols, seed=41)
+
+
+def column_of(nrows: int) -> CsrMatrix:
+    return from_row_lengths(np.ones(nrows, dtype=np.int64), 1, seed=42)
+
+
+SQUARES = {
+    "stencil": lambda: stencil(5, 4, 6),
+    "power_law": lambda: shape("power_law"),
+    "banded": lambda: shape("banded"),
+    "blocks": lambda: blocked(3, 20, declared=True),
+    "dense": lambda: uniform(40, 40, 40, seed=43),
+    "diagonal": lambda: from_entries(70, 70, np.arange(70), np.arange(70), seed=44),
+}
+PRODUCTS = {
+    **{name: (lambda make=make: (make(), make())) for name, make in SQUARES.items()},
+    "empty rows and columns": lambda: (shape("empty_rows"), sorted_transpose(shape("empty_rows"))),
+    "tall by wide": lambda: (uniform(90, 11, 3, seed=45), uniform(11, 130, 60, seed=46)),
+    "wide by tall": lambda: (uniform(9, 400, 150, seed=47), uniform(400, 7, 2, seed=48)),
+    "outer product": lambda: (column_of(70), row_of(70)),
+    "inner product": lambda: (row_of(700), column_of(700)),
+    "one huge row": lambda: (shape("one_huge_row"), uniform(3000, 500, 2, seed=49)),
+    "rows of one entry": lambda: (uniform(200, 80, 6, seed=50), column_groups(80, 20)),
+    "rows to split": lambda: (uniform(30, 40, 5, seed=51), shape("rows_to_split")),
+    "0 x 0": lambda: (uniform(0, 0, 0, seed=1), uniform(0, 0, 0, seed=1)),
+    "0 x k": lambda: (uniform(0, 5, 0, seed=1), uniform(5, 3, 2, seed=1)),
+    "k x 0": lambda: (uniform(5, 3, 2, seed=1), uniform(3, 0, 0, seed=1)),
+    "inner 0": lambda: (uniform(5, 0, 0, seed=1), uniform(0, 3, 0, seed=1)),
+    "no entries": lambda: (uniform(5, 4, 0, seed=1), uniform(4, 6, 0, seed=1)),
+    "no terms": lambda: (
+        from_entries(3, 2, np.arange(3), np.zeros(3, int), 1),
+        from_row_lengths(np.array([0, 2]), 4, 1),
+    ),
+}
+
+
+def column_groups(nrows: int, ncols: int) -> CsrMatrix:
+    """A tentative prolongator: row i has one entry, in column i * ncols / nrows."""
+    return from_entries(nrows, ncols, np.arange(nrows), np.arange(nrows) * ncols // nrows, seed=52)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_are_those_of_scipy(backend, name):
+    Product(*PRODUCTS[name](), backend).check()
+
+
+@pytest.mark.parametrize(("scalar", "index"), [(np.float32, np.int32), (np.float64, np.int64), (np.float32, np.int64)])
+def test_products_of_other_types(emulation_folder, scalar, index):
+    backend = EmulatedBackend(scalar, index, emulation_folder)
+
+    Product(stencil(4, 4, 4), stencil(4, 4, 4), backend).check()
+    Product(uniform(6, 8, 8, seed=58), uniform(8, 900, 300, seed=59), backend).check()
+
+
+def test_chosen_rows_alone_are_computed(backend):
+    matrix, rows = shape("power_law"), np.array([299, 3, 4, 17, 250], dtype=np.int32)
+
+    product = Product(matrix, matrix, backend, rows).check()
+
+    assert product.accumulator.count == 5
+
+
+def test_entries_that_cancel_stay(backend):
+    left = from_entries(1, 2, np.array([0, 0]), np.array([0, 1]), seed=53)
+    right = from_entries(2, 3, np.array([0, 0, 1, 1]), np.array([0, 2, 1, 2]), seed=54)
+    product = Product(replace(left, values=np.array([1.0, -1.0])), replace(right, values=np.ones(4)), backend)
+
+    assert product.columns.tolist() == [0, 1, 2] and product.values().tolist() == [1, -1, 0]
+
+
+def test_values_of_a_second_numeric_phase_replace_the_first(backend):
+    matrix = shape("banded")
+    product = Product(matrix, matrix, backend)
+    first = product.values()
+
+    assert product.values(2 * matrix.values, matrix.values).tolist() == (2 * first).tolist()
+    assert product.values().tolist() == first.tolist()
+
+
+def test_inf_and_nan_stay_in_their_rows(backend):
+    matrix = shape("banded")
+    product = Product(matrix, matrix, backend)
+    left = np.where(np.arange(matrix.values.size) == matrix.rowptr[7], np.inf, matrix.values)
+
+    finite = np.isfinite(product.values(left))
+
+    touched = np.repeat(np.arange(matrix.nrows), np.diff(product.rowptr))[~finite]
+    assert touched.size and set(touched.tolist()) == {7}
+
+
+@pytest.mark.parametrize("right", ["runs", "spread"])
+@pytest.mark.parametrize("length", [15, 16, 17, 32, 33, 63, 64, 125, 126, 250, 251, 500, 501, 1000, 1001])
+def test_every_length_of_a_row_of_the_result(emulation, right, length):
+    """A row of A meets two rows of B that overlap."""
+    stride, ncols = (1, length) if right == "runs" else (37, 37 * length)
+    columns = stride * np.concatenate([np.arange(length * 2 // 3), np.arange(length // 3, length)])
+    rows = np.repeat([0, 1], [length * 2 // 3, length - length // 3])
+    product = Product(uniform(3, 2, 2, seed=55), from_entries(2, ncols, rows, columns, seed=56), emulation).check()
+
+    assert np.diff(product.rowptr).tolist() == [length] * 3
+    bound = next((c for c in sorted(hashing.TEAMS) if c >= length), None)
+    assert product.bounds == [bound]
+
+
+@pytest.mark.parametrize(
+    ("ncols", "row_length", "rows_of_a", "kernel", "template"),
+    [
+        (10_000, 11, 2, "table", (8, 8, 32)),
+        (10_000, 22, 2, "table", (8, 8, 64)),
+        (10_000, 40, 2, "table", (16, 16, 128)),
+        (40_000, 80, 2, "table", (32, 32, 256)),
+        (40_000, 150, 2, "table", (32, 32, 512)),
+        (700_000, 350, 2, "table", (32, 32, 1024)),
+        (700_000, 700, 2, "table", (32, 32, 2048)),
+        (30_000, 100, 2, "bitmap", (32, 32, 1024, 0)),
+        (30_000, 90, 80, "bitmap", (256, 32, 5120, 0)),
+        (40_000, 300, 2, "bitmap", (256, 32, 5120, 0)),
+        (200_000, 300, 2, "bitmap", (256, 32, 10240, 0)),
+        (700_000, 1000, 2, "bitmap", (256, 32, 10240, 1)),
+    ],
+)
+def test_the_kernel_of_the_symbolic_phase_goes_by_words(emulation, ncols, row_length, rows_of_a, kernel, template):
+    right = uniform(100, ncols, row_length, seed=57)
+    left = uniform(3, 100, rows_of_a, seed=58)
+
+    product = Product(left, right, emulation).check()
+
+    assert [(kind, arguments) for _, kind, arguments, _ in product.symbolic] == [(kernel, template)]
+
+
+def test_columns_in_runs_take_few_words(emulation):
+    """27 rows of B with 27 columns each, 729 terms, are at most 27 x 18 words, and here 27 x 9 or so."""
+    matrix = stencil(9, 9, 9)
+    wide = replace(matrix, ncols=400_000)
+    product = Product(replace(matrix, ncols=729), wide, emulation).check()
+
+    bounds = [rows.bound for rows, *_ in product.symbolic]
+    assert bounds == [b for b in (48, 24) if b in bounds] and product.operands.most_terms > 48
+
+
+def test_rows_are_sorted_longest_first(emulation):
+    lengths = np.array([3, 700, 20, 600, 300, 0, 40, 100, 900])
+    right = from_row_lengths(lengths, 1000, seed=59)
+    left = from_entries(9, 9, np.arange(9), np.arange(9), seed=60)
+
+    product = Product(left, right, emulation).check()
+
+    assert product.bounds == [None, 500, 125, 63, 32, 16]
+    assert [b.count for b in product.accumulator.numeric] == [3, 1, 1, 1, 1, 1]
+    assert [launch.grid[0] for launch in product.launches] == [2, 1, 1, 1, 1, 1]  # 6 parts, 4 a block
+    assert product.accumulator.summary() == (
+        "9 rows by hashing (entries a row: 3 above 500, 1 to 500, 1 to 125, 1 to 63, 1 to 32, 1 to 16)"
+    )
+
+
+def test_long_rows_of_the_left_factor_go_first(emulation):
+    left, right = from_row_lengths(np.array([2, 9, 5]), 12, seed=61), uniform(12, 700, 690, seed=62)
+    product = Product(left, right, emulation).check()
+    (launch,) = product.launches
+
+    assert launch.arguments[1].tolist() == [1, 1, 2, 2, 0, 0] and launch.arguments[2].tolist() == [0, 1] * 3
+
+
+@pytest.mark.parametrize(
+    ("work", "entries", "team", "threads"),
+    [
+        (7, 1, 8, 8),
+        (7, 1, 32, 8),
+        (9, 1, 32, 16),
+        (8.8, 1, 32, 8),
+        (27, 1, 32, 32),
+        (1, 1, 4, 1),
+        (300, 1, 16, 16),
+        (0, 0, 4, 1),
+    ],
+)
+def test_a_group_has_as_many_threads_as_rows_of_b_have_entries(work, entries, team, threads):
+    assert Bin(None, 1, 16, work, entries).group(team) == threads
+
+
+def test_a_step_for_each_row_where_no_row_of_b_is_longer_than_a_group(emulation):
+    one_step = [Product(m, m, emulation).launches[0].function for m in (stencil(5, 5, 5), shape("power_law"))]
+    expected = [(8, 8, 1, 32, 0), (32, 16, 0, 500, 0)]
+
+    assert one_step == [emulation.function("spgemm_hash_values", "spgemm_hash_values", t) for t in expected]
+
+
+def test_bytes_held_are_those_of_the_launches(backend):
+    product = Product(uniform(30, 40, 5, seed=51), shape("rows_to_split"), backend)
+    own = {id(a) for m in (product.operands.A, product.operands.B) for a in (m.rowptr, m.colidx)}
+    own |= {id(product.rowptr), id(product.columns)}
+    arrays = {id(a): a for launch in product.launches for a in launch.arguments if isinstance(a, np.ndarray)}
+    held = sum(a.nbytes for key, a in arrays.items() if key not in own)
+
+    accumulator = product.accumulator
+    in_bins = sum(b.rows.nbytes for b in accumulator.numeric if b.bound is None)  # parts name the rows again
+    assert accumulator.bytes_held == held + in_bins
+    assert 0 < accumulator.bytes_held <= accumulator.bytes_needed()
+
+
+def test_nothing_of_the_symbolic_phase_is_kept(backend):
+    accumulator = Product(stencil(4, 4, 4), stencil(4, 4, 4), backend).accumulator
+
+    assert accumulator.words is None and accumulator.symbolic == []
+
+
+def test_columns_that_words_cannot_number_are_refused(backend):
+    wide = CsrPattern(1, 2**37, np.array([0, 0]), np.zeros(0, dtype=np.int64))
+    operands = Operands(wide, wide, np.zeros(1, dtype=np.int64), 0, 0, 0)
+
+    with pytest.raises(UnsupportedError, match="right factor has 137438953472 columns, hashing takes at most"):
+        HashAccumulator(operands, None, backend, {})
