@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 BACKENDS = ("host", "cuda")
 
 
@@ -65,7 +65,51 @@ class AnswerStruct(c.Structure):
     ]
 
 
+class OperandStruct(c.Structure):
+    _fields_ = [
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+    ]
+
+
+class ProductRequestStruct(c.Structure):
+    _fields_ = [
+        ("product", c.c_int32),
+        ("noperands", c.c_int32),
+        ("operands", OperandStruct * 3),
+        ("options", c.c_char_p),
+        ("backend", c.c_int32),
+        ("device", c.c_int32),
+        ("index_bytes", c.c_int32),
+        ("scalar_bytes", c.c_int32),
+        ("stream", c.c_void_p),
+    ]
+
+
+class ProductAnswerStruct(c.Structure):
+    _fields_ = [
+        ("token", c.c_int64),
+        ("numeric", PlanStruct),
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+        ("terms", c.c_int64),
+        ("bytes_needed", c.c_int64),
+        ("bytes_held", c.c_int64),
+        ("error", c.c_int32),
+        ("message", c.c_char * 1024),
+        ("summary", c.c_char * 256),
+        ("detail", c.c_char * 4096),
+    ]
+
+
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.POINTER(RequestStruct), c.POINTER(AnswerStruct))
+PLAN_PRODUCT_FUNCTION = c.CFUNCTYPE(None, c.POINTER(ProductRequestStruct), c.POINTER(ProductAnswerStruct))
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
 
@@ -74,6 +118,7 @@ class PlannerStruct(c.Structure):
     _fields_ = [
         ("abi_version", c.c_int32),
         ("plan", PLAN_FUNCTION),
+        ("plan_product", PLAN_PRODUCT_FUNCTION),
         ("release", RELEASE_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),
     ]

@@ -10,12 +10,20 @@ import numpy as np
 
 
 class Slot(enum.IntEnum):
-    """An argument that is only known at replay: the vectors of z = y + A x, and the CSR values."""
+    """An argument that is only known at replay.
+
+    X, Y, Z are the vectors of z = y + A x, VALUES the CSR values of A; A_VALUES, B_VALUES and C_VALUES those of the
+    operands of a sparse product, and RESULT those of the matrix that it makes.
+    """
 
     X = 0
     Y = 1
     Z = 2
     VALUES = 3
+    A_VALUES = 4
+    B_VALUES = 5
+    C_VALUES = 6
+    RESULT = 7
 
 
 class Operation(enum.IntEnum):
@@ -25,6 +33,30 @@ class Operation(enum.IntEnum):
     MULTADD = 1
     REFRESH = 2
     DIAGONAL = 3
+
+
+class Product(enum.IntEnum):
+    """A product of sparse matrices; the operands come in PETSc's order, the second of PTAP is P, of RART R."""
+
+    AB = 0
+    ATB = 1
+    ABT = 2
+    PTAP = 3
+    RART = 4
+    ABC = 5
+
+    @property
+    def formula(self) -> str:
+        """As PETSc writes it: "PtAP"."""
+        return PRODUCT_FORMULAS[self]
+
+    @property
+    def letters(self) -> str:
+        """The operands by their letters in the formula, in their order."""
+        return {Product.PTAP: "AP", Product.RART: "AR", Product.ABC: "ABC"}.get(self, "AB")
+
+
+PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.formats.base import parse_options
-from petsc_gpufmt.plan import Operation
+from petsc_gpufmt.plan import Operation, Product, address
 from petsc_gpufmt.registry import find_format
+from petsc_gpufmt.spgemm import chain
 from petsc_gpufmt.stream import borrowed_stream
 
 _tokens = itertools.count(1)
@@ -35,7 +36,11 @@ def install() -> None:
     if _planner is not None:
         return
     planner = abi.PlannerStruct(
-        abi.ABI_VERSION, abi.PLAN_FUNCTION(_plan), abi.RELEASE_FUNCTION(_release), abi.FREE_POOL_FUNCTION(_free_pool)
+        abi.ABI_VERSION,
+        abi.PLAN_FUNCTION(_plan),
+        abi.PLAN_PRODUCT_FUNCTION(_plan_product),
+        abi.RELEASE_FUNCTION(_release),
+        abi.FREE_POOL_FUNCTION(_free_pool),
     )
     version = native_library.load().GpufmtSetPlanner(ctypes.byref(planner))
     if version != abi.ABI_VERSION:
@@ -60,48 +65,86 @@ def _shutdown() -> None:
 
 
 def _plan(request: Any, answer: Any) -> None:
-    """Callback of the library; nothing may be raised across it."""
+    """Callback of the library: plans of one block of a matrix."""
     request, answer = request.contents, answer.contents
+
+    def again() -> None:
+        request.products = 0  # a second look takes more memory than the first, and is no reason to fail
+        _answer(request, answer)
+
+    _guarded(request, answer, _what, lambda: _answer(request, answer), again)
+
+
+def _plan_product(request: Any, answer: Any) -> None:
+    """Callback of the library: pattern and plan of a sparse product."""
+    request, answer = request.contents, answer.contents
+
+    def plan() -> None:
+        _answer_product(request, answer)
+
+    _guarded(request, answer, _what_product, plan, plan)
+
+
+def _guarded(
+    request: Any, answer: Any, what: Callable[[Any], str], plan: Callable[[], None], again: Callable[[], None]
+) -> None:
+    """Run `plan`, and `again` if memory ran out. Nothing is raised: what fails goes into the answer after `what`."""
     try:
-        try:
-            _answer(request, answer)
-        except Exception as e:
-            if not _out_of_memory(e):
-                raise
+        if not _fits(plan):
             _free_pool()  # what CuPy keeps for later may be what is missing now
-            request.products = 0  # a second look takes more memory than the first, and is no reason to fail
-            _answer(request, answer)
-    except GpufmtError as e:
-        _fail(request, answer, e.petsc_code, str(e))
+            again()
     except Exception as e:
-        if _out_of_memory(e):
-            _fail(
-                request,
-                answer,
-                OutOfMemoryError.petsc_code,
-                f"out of memory ({e}): use more ranks, or keep small matrices on the host with -mat_bind_below",
-            )
-        else:
-            _fail(request, answer, GpufmtError.petsc_code, f"{type(e).__name__}: {e}")
+        code, text = _code_and_text(e)
+        answer.token = 0
+        answer.error = code
+        answer.message = f"{what(request)}: {text}".encode()[:1023]
+
+
+def _fits(plan: Callable[[], None]) -> bool:
+    """Run `plan`; False if memory ran out, with nothing left that its exception refers to."""
+    try:
+        plan()
+    except Exception as e:
+        if not _out_of_memory(e):
+            raise
+        return False
+    return True
+
+
+def _code_and_text(e: Exception) -> tuple[int, str]:
+    """PETSc's error code for an exception, and what to tell the user."""
+    if isinstance(e, GpufmtError):
+        return e.petsc_code, str(e)
+    if _out_of_memory(e):
+        remedy = "use more ranks, or keep small matrices on the host with -mat_bind_below"
+        return OutOfMemoryError.petsc_code, f"out of memory ({e}): {remedy}"
+    return GpufmtError.petsc_code, f"{type(e).__name__}: {e}"
 
 
 def _out_of_memory(e: Exception) -> bool:
     return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"
 
 
-def _fail(request: Any, answer: Any, code: int, text: str) -> None:
+def _what(request: Any) -> str:
     block = f"a {request.nrows} x {request.ncols} block with {request.nnz} nonzeros"
-    what = f"{request.format.decode()} of {block} on {abi.BACKENDS[request.backend]}"
-    answer.token = 0
-    answer.error = code
-    answer.message = f"{what}: {text}".encode()[:1023]
+    return f"{request.format.decode()} of {block} on {abi.BACKENDS[request.backend]}"
+
+
+def _what_product(request: Any) -> str:
+    operands = ", ".join(
+        f"{name} {o.nrows} x {o.ncols} with {o.nnz} nonzeros"
+        for name, o in zip(Product(request.product).letters, request.operands, strict=False)
+    )
+    return f"sparse product {Product(request.product).formula} of {operands} on {abi.BACKENDS[request.backend]}"
 
 
 def _answer(request: Any, answer: Any) -> None:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
     with _place(request) as backend:
-        csr = _pattern(request, backend)
+        # formats keep the row pointer; columns are only read while building
+        blocks = {"row_block": request.row_block, "col_block": request.col_block}
+        csr = _pattern(request, backend, keep_columns=False, **blocks)
         if request.transposed:
             csr = csr.transposed(backend.xp)
         stored = cls.rebuild(csr, backend, options) if request.products else cls.build(csr, backend, options)
@@ -119,6 +162,38 @@ def _answer(request: Any, answer: Any) -> None:
     _owned[answer.token] = kept
 
 
+def _answer_product(request: Any, answer: Any) -> None:
+    with _place(request) as backend:
+        operands = _operand_patterns(request, backend)
+        options = chain.parse_options(request.options.decode())
+        planned = chain.plan_product(Product(request.product), operands, backend, options)
+        pattern = planned.pattern
+        rowptr = backend.to_host(pattern.rowptr)
+        kept = [rowptr, pattern.colidx, *abi.export_plan(planned.numeric, answer.numeric)]
+    answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
+    answer.rowptr, answer.colidx = address(rowptr), address(pattern.colidx)
+    answer.terms = planned.terms
+    answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
+    answer.summary = planned.summary.encode()[:255]
+    answer.detail = planned.detail.encode()[:4095]
+    answer.token = next(_tokens)
+    _owned[answer.token] = kept
+
+
+def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:
+    """The patterns of the operands; a matrix that comes twice is brought to the backend once."""
+    operands = request.operands[: request.noperands]
+    known: dict[tuple, CsrPattern] = {}
+    for o in operands:
+        if _identity(o) not in known:
+            known[_identity(o)] = _pattern(o, backend)
+    return [known[_identity(o)] for o in operands]
+
+
+def _identity(operand: Any) -> tuple:
+    return operand.rowptr, operand.colidx, operand.nrows, operand.ncols, operand.nnz
+
+
 @contextlib.contextmanager
 def _place(request: Any) -> Iterator[Backend]:
     """The backend of a request, with PETSc's device and stream current in CuPy."""
@@ -132,18 +207,12 @@ def _place(request: Any) -> Iterator[Backend]:
         yield backend
 
 
-def _pattern(request: Any, backend: Backend) -> CsrPattern:
-    """The pattern of a request on its backend. Formats keep the row pointer; columns are only read while building."""
-    rowptr = _view(request.rowptr, request.nrows + 1, backend.index)
-    colidx = _view(request.colidx, request.nnz, backend.index)
-    csr = CsrPattern(
-        request.nrows,
-        request.ncols,
-        backend.adopt(rowptr, keep=True),
-        backend.adopt(colidx),
-        row_block=request.row_block,
-        col_block=request.col_block,
-    )
+def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **blocks: int) -> CsrPattern:
+    """The pattern of a request or of an operand on the backend; a copy, its columns only if they are kept."""
+    rowptr = _view(matrix.rowptr, matrix.nrows + 1, backend.index)
+    colidx = _view(matrix.colidx, matrix.nnz, backend.index)
+    rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)
+    csr = CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
     csr.validate()
     return csr
 

@@ -43,6 +43,8 @@ def test_info_lists_versions_library_and_formats(capsys):
         assert f"-mat_type {name}" in text
         for option, default in cls.default_options.items():
             assert f"-mat_{name}_{option} <{default}>" in text
+    for option in ("-mat_rmerge_accumulator <auto>", "-mat_rmerge_width <0>", "-mat_rmerge_buffer <0>"):
+        assert option in text
 
 
 @pytest.mark.parametrize("words", [[], ["bench"], ["bench", "other"]])

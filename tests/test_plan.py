@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from petsc_gpufmt import abi
-from petsc_gpufmt.plan import Launch, Operation, Slot, address, argument_word
+from petsc_gpufmt.plan import Launch, Operation, Product, Slot, address, argument_word
 
 HEADER = Path(abi.__file__).parent / "native" / "gpufmt_plan.h"
 STRUCTURES = {
@@ -17,6 +17,9 @@ STRUCTURES = {
     "GpufmtPlan": abi.PlanStruct,
     "GpufmtRequest": abi.RequestStruct,
     "GpufmtAnswer": abi.AnswerStruct,
+    "GpufmtOperand": abi.OperandStruct,
+    "GpufmtProductRequest": abi.ProductRequestStruct,
+    "GpufmtProductAnswer": abi.ProductAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
@@ -56,9 +59,11 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_BACKENDS": len(abi.BACKENDS),
         "GPUFMT_NUM_SLOTS": len(Slot),
         "GPUFMT_NUM_PLANS": len(Operation),
+        "GPUFMT_NUM_PRODUCTS": len(Product),
         **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
         **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
         **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
+        **{f"GPUFMT_PRODUCT_{product.name}": int(product) for product in Product},
     }
 
     assert dict(zip(expected, header_values(expected), strict=True)) == expected

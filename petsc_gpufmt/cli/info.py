@@ -10,6 +10,7 @@ from petsc4py import PETSc
 import petsc_gpufmt
 from petsc_gpufmt import native_library
 from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
 
 
 def show_info(arguments: argparse.Namespace) -> int:
@@ -27,6 +28,8 @@ def show_info(arguments: argparse.Namespace) -> int:
         ("petsc4py", petsc4py.__version__),
         *gpu_rows(),
         *(row for name, cls in FORMATS.items() for row in format_rows(name, cls.default_options)),
+        ("products", "-mat_product_algorithm rmerge"),
+        *(("", f"{OPTION_NAMES[option]} <{default}>") for option, default in DEFAULT_OPTIONS.items()),
     ]
     for label, text in rows:
         print(f"{label:14}{str(text).rstrip()}")

@@ -43,6 +43,7 @@ PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
   for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
     for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
+  PetscCall(GpufmtDeviceValuesDestroy(&block->values));
   if (block->previous) block->previous->next = block->next;
   else blocks = block->next;
   if (block->next) block->next->previous = block->previous;
@@ -109,43 +110,50 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The first plan on a backend starts Python or CuPy and loads kernels: PETSc's log leaves such initialisation out of the events in progress. */
 static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
 {
-  static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
-  PetscErrorCode   ierr;
-
   PetscFunctionBegin;
-  if (!started[backend]) PetscCall(PetscLogEventsPause());
-  if (!started[backend] && backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtUploadInitialize());
-  ierr = StoreMakePlans(A, block, backend, transposed, pattern, store);
-  if (!started[backend]) PetscCall(PetscLogEventsResume());
-  PetscCall(ierr);
-  started[backend] = PETSC_TRUE;
+  PetscCall(GpufmtFirstPlanBegin(backend));
+  PetscCall(GpufmtFirstPlanEnd(backend, StoreMakePlans(A, block, backend, transposed, pattern, store)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StoreRefresh(Mat A, int backend, GpufmtStore *store)
+static PetscErrorCode StoreRefreshOnHost(Mat A, GpufmtStore *store)
 {
   const PetscScalar *values;
-  const PetscInt    *rowptr;
-  void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL, *dev_values = NULL;
-  size_t             bytes, capacity = 0;
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
 
   PetscFunctionBegin;
-  PetscCall(PetscLogEventBegin(GPUFMT_Refresh, A, 0, 0, 0));
-  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
   PetscCall(MatSeqAIJGetArrayRead(A, &values));
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    bytes = (size_t)rowptr[A->rmap->n] * sizeof(PetscScalar);
-    PetscCall(GpufmtDeviceReserve(bytes, &dev_values, &capacity));
-    PetscCall(GpufmtDeviceUpload(dev_values, values, bytes, stream));
-    slots[GPUFMT_SLOT_VALUES] = dev_values;
-  } else slots[GPUFMT_SLOT_VALUES] = (void *)values;
-  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], backend, slots, stream));
-  PetscCall(GpufmtDeviceFree(&dev_values, &capacity)); /* synchronize! the upload buffer is as large as the values, so it is not kept */
+  slots[GPUFMT_SLOT_VALUES] = (void *)values;
+  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], GPUFMT_BACKEND_HOST, slots, NULL));
   PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well. */
+static PetscErrorCode StoreRefreshOnDevice(Mat A, GpufmtBlock *block, GpufmtStore *store)
+{
+  GpufmtDeviceValues passing = {0}, *values = block->values.array ? &block->values : &passing;
+  const PetscInt    *rowptr;
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+  PetscCall(GpufmtDeviceValuesUpdate(values, A, rowptr[A->rmap->n], stream));
+  slots[GPUFMT_SLOT_VALUES] = values->array;
+  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], GPUFMT_BACKEND_CUDA, slots, stream));
+  PetscCall(GpufmtDeviceValuesDestroy(&passing)); /* synchronize! */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode StoreRefresh(Mat A, GpufmtBlock *block, int backend, GpufmtStore *store)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(GPUFMT_Refresh, A, 0, 0, 0));
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(StoreRefreshOnDevice(A, block, store));
+  else PetscCall(StoreRefreshOnHost(A, store));
   PetscCall(PetscLogEventEnd(GPUFMT_Refresh, A, 0, 0, 0));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -172,7 +180,7 @@ PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, Petsc
     PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   } else if (PlanIsDue(store)) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   store->fresh = PETSC_FALSE;
-  PetscCall(StoreRefresh(A, backend, store));
+  PetscCall(StoreRefresh(A, block, backend, store));
   PetscCall(PetscObjectStateGet((PetscObject)A, &store->value_state));
   store->fresh = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -23,6 +23,15 @@ typedef struct {
   int64_t          products; /* since the pattern was first stored */
 } GpufmtStore;
 
+/* CSR values of a matrix on the device */
+typedef struct {
+  void            *array;
+  size_t           capacity; /* bytes */
+  PetscBool        valid;    /* they are those of the matrix in `state` */
+  PetscBool        computed; /* by a numeric phase, and not looked at since */
+  PetscObjectState state;
+} GpufmtDeviceValues;
+
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
 typedef struct _GpufmtBlock {
   const GpufmtFormat  *format;
@@ -31,8 +40,50 @@ typedef struct _GpufmtBlock {
   GpufmtStore          stores[GPUFMT_NUM_BACKENDS][2];
   void                *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t               scratch_bytes[GPUFMT_NUM_SLOTS];
+  GpufmtDeviceValues   values; /* of a matrix that sparse products read or make */
   struct _GpufmtBlock *previous, *next; /* all blocks alive, so that a planner that ends can be forgotten everywhere */
 } GpufmtBlock;
+
+enum {
+  GPUFMT_MAX_OPERANDS = 3
+};
+
+/* what an operand of a sparse product was in the symbolic phase */
+typedef struct {
+  PetscObjectId    id;
+  PetscObjectState state; /* of its nonzero pattern */
+  PetscInt         nrows, ncols, nnz;
+  uint64_t         digest;
+} GpufmtPattern;
+
+/* C->product->data of a sparse product of ours */
+typedef struct _GpufmtProduct {
+  int                 backend;
+  PetscBool           valid; /* the plan exists */
+  GpufmtProductAnswer answer;
+  struct {
+    GpufmtPattern      pattern;
+    GpufmtDeviceValues values; /* if the operand is not of our types */
+  } operands[GPUFMT_MAX_OPERANDS];
+  GpufmtDeviceValues     result; /* if the result is not of our types */
+  PetscObjectId          result_id;
+  PetscObjectState       result_state; /* of its nonzero pattern */
+  struct _GpufmtProduct *previous, *next;
+} GpufmtProduct;
+
+typedef enum {
+  GPUFMT_ALGORITHM_UNSPECIFIED,
+  GPUFMT_ALGORITHM_OURS,
+  GPUFMT_ALGORITHM_PARENT,        /* as the options or MatProductSetAlgorithm() name it */
+  GPUFMT_ALGORITHM_PARENT_DEFAULT /* whatever they name */
+} GpufmtProductAlgorithm;
+
+/* what a destroy function of PETSc takes: the address of the pointer to its data */
+#if PETSC_VERSION_LT(3, 25, 0)
+typedef void **GpufmtContextAddress;
+#else
+typedef void *GpufmtContextAddress;
+#endif
 
 /* formats.c */
 GPUFMT_HIDDEN const GpufmtFormat *GpufmtFormatFind(const char type_name[]);
@@ -49,6 +100,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
 GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtFirstPlanBegin(int backend);
+GPUFMT_HIDDEN PetscErrorCode GpufmtFirstPlanEnd(int backend, PetscErrorCode);
 PETSC_EXTERN int             GpufmtSetPlanner(const GpufmtPlanner *);
 GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
 
@@ -69,6 +122,35 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadInitialize(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
+
+/* device_values.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesReserve(GpufmtDeviceValues *, PetscCount);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesUpdate(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *);
+
+/* digest.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtDigest(const void *, size_t, uint64_t *digest);
+
+/* product_options.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductAlgorithmGet(Mat, GpufmtProductAlgorithm *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);
+
+/* product_state.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductCreate(GpufmtProduct **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductDestroy(GpufmtProduct **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductsForget(PetscBool release);
+GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUFMT_MAX_OPERANDS]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRecord(Mat, GpufmtPattern *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPatternCheck(Mat, GpufmtPattern *, const char product[], char letter);
+
+/* product_symbolic.c, product_numeric.c */
+GPUFMT_HIDDEN int            GpufmtProductBackend(const Mat_Product *);
+GPUFMT_HIDDEN PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat);
+GPUFMT_HIDDEN PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat);
+GPUFMT_HIDDEN const char    *GpufmtProductLetters(MatProductType);
 
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);
@@ -95,6 +177,11 @@ GPUFMT_HIDDEN PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat, MatType, MatReu
 GPUFMT_HIDDEN PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode MatSetFromOptions_Gpufmt(Mat, PetscOptionItems);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductChoose(Mat, PetscBool parallel, PetscBool *ours);
+GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
 
-GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan, GPUFMT_Refresh;
+/* mpiproduct.c */
+GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_MPIAIJGpufmt(Mat);
+
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan, GPUFMT_Refresh, GPUFMT_Symbolic;

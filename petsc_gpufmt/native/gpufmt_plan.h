@@ -3,15 +3,19 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 2
+#define GPUFMT_ABI_VERSION 3
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
-/* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern */
-enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_NUM_SLOTS };
+/* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
+   of the operands of a sparse product, and of its result */
+enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_SLOT_A_VALUES, GPUFMT_SLOT_B_VALUES, GPUFMT_SLOT_C_VALUES, GPUFMT_SLOT_RESULT, GPUFMT_NUM_SLOTS };
 
 /* z = A x, z = y + A x, values into the format, z = diagonal of A */
 enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_NUM_PLANS };
+
+/* sparse products, with the operands in PETSc's order: A B, A^T B, A B^T, B^T A B, B A B^T, A B C */
+enum { GPUFMT_PRODUCT_AB, GPUFMT_PRODUCT_ATB, GPUFMT_PRODUCT_ABT, GPUFMT_PRODUCT_PTAP, GPUFMT_PRODUCT_RART, GPUFMT_PRODUCT_ABC, GPUFMT_NUM_PRODUCTS };
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -55,10 +59,42 @@ typedef struct {
   char       detail[4096]; /* lines for MatView() with ascii_info_detail */
 } GpufmtAnswer;
 
-/* The planner: callbacks into Python. None of them raises; `plan` reports by answer->error. */
+/* the pattern of one operand of a sparse product */
+typedef struct {
+  int64_t     nrows, ncols, nnz;
+  const void *rowptr, *colidx; /* host: [nrows + 1], [nnz] */
+} GpufmtOperand;
+
+typedef struct {
+  int32_t       product;   /* GPUFMT_PRODUCT_... */
+  int32_t       noperands; /* 2, or 3 for A B C */
+  GpufmtOperand operands[3];
+  const char   *options; /* "name=value;..." of the options that were set */
+  int32_t       backend;
+  int32_t       device; /* CUDA device ordinal */
+  int32_t       index_bytes, scalar_bytes;
+  void         *stream;
+} GpufmtProductRequest;
+
+typedef struct {
+  int64_t     token;   /* owner of all that is pointed to here; 0: none */
+  GpufmtPlan  numeric; /* values of the operands into those of the result */
+  int64_t     nrows, ncols, nnz; /* of the result */
+  const void *rowptr;            /* host: [nrows + 1] */
+  const void *colidx;            /* on the backend: [nnz], sorted in each row */
+  int64_t     terms;             /* products of two numbers that the numeric phase sums */
+  int64_t     bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
+  int32_t     error;                    /* a PETSc error code, 0: success */
+  char        message[1024];
+  char        summary[256];
+  char        detail[4096];
+} GpufmtProductAnswer;
+
+/* The planner: callbacks into Python. None of them raises; `plan` and `plan_product` report by answer->error. */
 typedef struct {
   int32_t abi_version;
   void (*plan)(const GpufmtRequest *, GpufmtAnswer *);
+  void (*plan_product)(const GpufmtProductRequest *, GpufmtProductAnswer *);
   void (*release)(int64_t token);
   void (*free_pool)(void); /* returns cached device memory to the driver */
 } GpufmtPlanner;

@@ -117,11 +117,12 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->mpi_type, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtBlockCreate(format, &block));
-  B->spptr               = block;
-  B->ops->assemblyend    = MatAssemblyEnd_MPIAIJGpufmt;
-  B->ops->destroy        = MatDestroy_MPIAIJGpufmt;
-  B->ops->setfromoptions = MatSetFromOptions_Gpufmt;
-  B->ops->view           = MatView_MPIAIJGpufmt;
+  B->spptr                      = block;
+  B->ops->assemblyend           = MatAssemblyEnd_MPIAIJGpufmt;
+  B->ops->destroy               = MatDestroy_MPIAIJGpufmt;
+  B->ops->setfromoptions        = MatSetFromOptions_Gpufmt;
+  B->ops->view                  = MatView_MPIAIJGpufmt;
+  B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
   PetscCall(Compose(B, format, PETSC_TRUE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
   if (GpufmtDeviceUsable()) {
@@ -148,10 +149,11 @@ static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReu
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
   format = ((GpufmtBlock *)B->spptr)->format;
   PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&B->spptr));
-  B->ops->assemblyend    = parent.assemblyend;
-  B->ops->destroy        = parent.destroy;
-  B->ops->setfromoptions = parent.setfromoptions;
-  B->ops->view           = parent.view;
+  B->ops->assemblyend           = parent.assemblyend;
+  B->ops->destroy               = parent.destroy;
+  B->ops->setfromoptions        = parent.setfromoptions;
+  B->ops->view                  = parent.view;
+  B->ops->productsetfromoptions = parent.productsetfromoptions;
   PetscCall(Compose(B, format, PETSC_FALSE));
   PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, MATMPIAIJ));

@@ -38,6 +38,28 @@ PetscErrorCode GpufmtPlannerRelease(int64_t token)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The first plan on a backend starts Python or CuPy and loads kernels: PETSc's log leaves such initialisation out of the events in progress.
+   GpufmtFirstPlanEnd() hands on the error code of the plan. */
+static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
+
+PetscErrorCode GpufmtFirstPlanBegin(int backend)
+{
+  PetscFunctionBegin;
+  if (started[backend]) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscLogEventsPause());
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtUploadInitialize());
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtFirstPlanEnd(int backend, PetscErrorCode ierr)
+{
+  PetscFunctionBegin;
+  if (!started[backend]) PetscCall(PetscLogEventsResume());
+  PetscCall(ierr);
+  started[backend] = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 void GpufmtPlannerFreePool(void)
 {
   if (planner_set) planner.free_pool();

@@ -1,5 +1,5 @@
-/* MatProduct with partners that are not AIJ. Products of our types among themselves and with AIJ use the parent's algorithms, because all
-   share the parent's productsetfromoptions; with dense, MAIJ, nest and others PETSc looks up the pair of type names, and ours are unknown there. */
+/* Who makes a sparse product of AIJ matrices of which one at least is of our types: RMerge on the device; on the host, where PETSc's own
+   algorithms are faster, these, unless the user asks for RMerge. With dense, MAIJ, nest and other partners PETSc looks up the pair of type names, and ours are unknown there. */
 #include "gpufmt_impl.h"
 
 static PetscErrorCode BaseName(Mat A, const char **name)
@@ -13,17 +13,94 @@ static PetscErrorCode BaseName(Mat A, const char **name)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the "anytype" hook: asks again with our type names replaced by the parent's, then lets the partner's own hook decide */
+/* lets the parent choose, with its options or without: a word that it does not know would be an error there */
+static PetscErrorCode ParentSetFromOptions(Mat C, PetscBool parallel, PetscBool with_options)
+{
+  struct _MatOps parent;
+  PetscOptions   empty;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtParentOps(NULL, parallel ? NULL : &parent, parallel ? &parent : NULL));
+  if (with_options) PetscCall((*parent.productsetfromoptions)(C));
+  else {
+    PetscCall(PetscOptionsCreate(&empty));
+    PetscCall(PetscOptionsPush(empty));
+    PetscCall(MatProductSetAlgorithm(C, MATPRODUCTALGORITHMDEFAULT));
+    PetscCall((*parent.productsetfromoptions)(C));
+    PetscCall(PetscOptionsPop());
+    PetscCall(PetscOptionsDestroy(&empty));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether the product is ours to make; else the parent's algorithm has been chosen */
+PetscErrorCode GpufmtProductChoose(Mat C, PetscBool parallel, PetscBool *ours)
+{
+  GpufmtProductAlgorithm algorithm = GPUFMT_ALGORITHM_PARENT;
+
+  PetscFunctionBegin;
+  *ours = PETSC_FALSE;
+  if (C->product->type == MATPRODUCT_UNSPECIFIED) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!C->structure_only && !C->force_diagonals) PetscCall(GpufmtProductAlgorithmGet(C, &algorithm)); /* these two only the parent knows */
+  if (algorithm == GPUFMT_ALGORITHM_UNSPECIFIED) {
+    PetscBool same_type;
+
+    PetscCall(PetscStrcmp(((PetscObject)C->product->A)->type_name, ((PetscObject)C->product->B)->type_name, &same_type));
+    if (GpufmtProductBackend(C->product) == GPUFMT_BACKEND_CUDA) algorithm = GPUFMT_ALGORITHM_OURS;
+    else if (C->product->type == MATPRODUCT_ABt && !same_type) algorithm = GPUFMT_ALGORITHM_OURS; /* the parent's ends in a segmentation violation */
+    else algorithm = GPUFMT_ALGORITHM_PARENT;
+  }
+  *ours = (PetscBool)(algorithm == GPUFMT_ALGORITHM_OURS);
+  if (!*ours) PetscCall(ParentSetFromOptions(C, parallel, (PetscBool)(algorithm == GPUFMT_ALGORITHM_PARENT)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the operation of all our sequential types; one for all, so that they mix */
+PetscErrorCode MatProductSetFromOptions_SeqAIJGpufmt(Mat C)
+{
+  PetscBool ours;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtProductChoose(C, PETSC_FALSE, &ours));
+  if (ours) C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether the types of all operands are derived from `base` */
+static PetscErrorCode AllDerivedFrom(const Mat_Product *product, MatType base, PetscBool *all)
+{
+  Mat       operands[GPUFMT_MAX_OPERANDS];
+  const int n = GpufmtProductOperands(product, operands);
+
+  PetscFunctionBegin;
+  *all = PETSC_TRUE;
+  for (int k = 0; k < n && *all; k++) PetscCall(PetscObjectBaseTypeCompare((PetscObject)operands[k], base, all));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the "anytype" hook: AIJ matrices of several types, then asks again with our type names replaced by the parent's, then lets the partner's own hook decide */
 PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat C)
 {
   Mat_Product *product = C->product;
-  Mat          operands[3] = {product->A, product->B, product->type == MATPRODUCT_ABC ? product->C : NULL};
+  Mat          operands[GPUFMT_MAX_OPERANDS];
+  const int    n = GpufmtProductOperands(product, operands);
   char         name[256];
+  PetscBool    all;
   PetscErrorCode (*set)(Mat) = NULL;
 
   PetscFunctionBegin;
+  PetscCall(AllDerivedFrom(product, MATSEQAIJ, &all));
+  if (all) {
+    PetscCall(MatProductSetFromOptions_SeqAIJGpufmt(C));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(AllDerivedFrom(product, MATMPIAIJ, &all));
+  if (all) {
+    PetscCall(MatProductSetFromOptions_MPIAIJGpufmt(C));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(PetscStrncpy(name, "MatProductSetFromOptions", sizeof(name)));
-  for (int k = 0; k < 3 && operands[k]; k++) {
+  for (int k = 0; k < n; k++) {
     const char *base;
 
     PetscCall(BaseName(operands[k], &base));
@@ -31,10 +108,10 @@ PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat C)
     PetscCall(PetscStrlcat(name, base, sizeof(name)));
   }
   PetscCall(PetscStrlcat(name, "_C", sizeof(name)));
-  for (int k = 0; k < 3 && operands[k] && !set; k++) PetscCall(PetscObjectQueryFunction((PetscObject)operands[k], name, &set));
+  for (int k = 0; k < n && !set; k++) PetscCall(PetscObjectQueryFunction((PetscObject)operands[k], name, &set));
   PetscCall(PetscInfo(C, "%s %s\n", name, set ? "found" : "not found"));
   if (set) PetscCall((*set)(C));
-  for (int k = 0; k < 3 && operands[k] && !C->ops->productsymbolic; k++) {
+  for (int k = 0; k < n && !C->ops->productsymbolic; k++) {
     PetscErrorCode (*hook)(Mat) = NULL;
 
     PetscCall(PetscObjectQueryFunction((PetscObject)operands[k], "MatProductSetFromOptions_anytype_C", &hook));

@@ -1,7 +1,7 @@
 /* Beginning and end: registration by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran; PETSc ends, or Python. */
 #include "gpufmt_impl.h"
 
-PetscLogEvent GPUFMT_Plan = 0, GPUFMT_Refresh = 0;
+PetscLogEvent GPUFMT_Plan = 0, GPUFMT_Refresh = 0, GPUFMT_Symbolic = 0;
 
 static PetscBool registered = PETSC_FALSE;
 
@@ -25,6 +25,7 @@ static PetscBool registered = PETSC_FALSE;
 static PetscErrorCode Finalize(void)
 {
   PetscFunctionBegin;
+  PetscCall(GpufmtProductsForget(PETSC_TRUE));
   PetscCall(GpufmtBlocksForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   GpufmtPlannerFreePool();
   PetscCall(GpufmtUploadFinalize());
@@ -50,6 +51,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   PetscCall(PetscClassIdRegister("Storage formats", &class_id));
   PetscCall(PetscLogEventRegister("GpufmtPlan", class_id, &GPUFMT_Plan));
   PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
+  PetscCall(PetscLogEventRegister("GpufmtSymbolic", class_id, &GPUFMT_Symbolic));
   PetscCall(PetscRegisterFinalize(Finalize));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -64,6 +66,7 @@ PETSC_EXTERN PetscErrorCode PetscDLLibraryRegister_petscgpufmt(void)
 PETSC_EXTERN void GpufmtForgetPlanner(void)
 {
   GpufmtPlannerEnd();
+  (void)GpufmtProductsForget(PETSC_FALSE);
   (void)GpufmtBlocksForget(PETSC_FALSE);
 }
 

@@ -164,6 +164,8 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->bindtocpu        = MatBindToCPU_SeqAIJGpufmt;
   B->ops->setfromoptions   = MatSetFromOptions_Gpufmt;
   B->ops->view             = MatView_SeqAIJGpufmt;
+
+  B->ops->productsetfromoptions = MatProductSetFromOptions_SeqAIJGpufmt;
   PetscCall(Compose(B, format, PETSC_TRUE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
   if (GpufmtDeviceUsable()) {
@@ -196,6 +198,8 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->bindtocpu        = seq_parent.bindtocpu;
   B->ops->setfromoptions   = seq_parent.setfromoptions;
   B->ops->view             = seq_parent.view;
+
+  B->ops->productsetfromoptions = seq_parent.productsetfromoptions;
   PetscCall(Compose(B, format, PETSC_FALSE));
   PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));
 #if PetscDefined(HAVE_DEVICE)

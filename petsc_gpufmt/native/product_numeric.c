@@ -1,0 +1,109 @@
+/* The numeric phase of sparse products: a plan is replayed with the values of the operands as they are now. */
+#include "gpufmt_impl.h"
+
+/* the copy of a matrix's values on the device: kept with a matrix of ours, so that all products and refreshes share it, else with the product */
+static GpufmtDeviceValues *DeviceValues(Mat A, GpufmtDeviceValues *own)
+{
+  return GpufmtFormatFind(((PetscObject)A)->type_name) && A->spptr ? &((GpufmtBlock *)A->spptr)->values : own;
+}
+
+/* of the operands, in the words of PETSc */
+const char *GpufmtProductLetters(MatProductType type)
+{
+  return type == MATPRODUCT_PtAP ? "AP" : (type == MATPRODUCT_RARt ? "AR" : "ABC");
+}
+
+/* An error if C is no longer what the symbolic phase made: entries were inserted, or its data were replaced. */
+static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
+{
+  const GpufmtProductAnswer *answer = &p->answer;
+  PetscObjectId              id;
+  PetscObjectState           state;
+  const PetscInt            *rowptr, *colidx;
+  PetscBool                  same;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectGetId((PetscObject)C, &id));
+  PetscCall(MatGetNonzeroState(C, &state));
+  if (PetscLikely(id == p->result_id && state == p->result_state)) PetscFunctionReturn(PETSC_SUCCESS);
+  same = (PetscBool)(C->rmap->n == answer->nrows && C->cmap->n == answer->ncols);
+  if (same) {
+    PetscCall(GpufmtPatternGet(C, &rowptr, &colidx));
+    same = (PetscBool)!memcmp(rowptr, answer->rowptr, (size_t)(answer->nrows + 1) * sizeof(PetscInt));
+    PetscCall(GpufmtPatternRestore(C, &rowptr, &colidx));
+  }
+  PetscCheck(same, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[C->product->type]);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the values that the plan has left on the device become those of C on the host as well */
+static PetscErrorCode ResultToHost(Mat C, const GpufmtDeviceValues *result, PetscCount count, void *stream)
+{
+  PetscScalar *values;
+
+  PetscFunctionBegin;
+  PetscCall(MatSeqAIJGetArrayWrite(C, &values));
+  PetscCall(GpufmtDeviceDownload(values, result->array, (size_t)count * sizeof(PetscScalar), stream));
+  PetscCall(MatSeqAIJRestoreArrayWrite(C, &values));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode NumericOnDevice(Mat C, GpufmtProduct *p, const Mat operands[], int n)
+{
+  GpufmtDeviceValues *result                  = DeviceValues(C, &p->result);
+  void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  for (int k = 0; k < n; k++) {
+    GpufmtDeviceValues *values = DeviceValues(operands[k], &p->operands[k].values);
+
+    PetscCall(GpufmtDeviceValuesUpdate(values, operands[k], p->operands[k].pattern.nnz, stream));
+    slots[GPUFMT_SLOT_A_VALUES + k] = values->array;
+  }
+  PetscCall(GpufmtDeviceValuesReserve(result, p->answer.nnz));
+  slots[GPUFMT_SLOT_RESULT] = result->array;
+  PetscCall(GpufmtReplay(&p->answer.numeric, GPUFMT_BACKEND_CUDA, slots, stream));
+  PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)p->answer.terms));
+  PetscCall(ResultToHost(C, result, p->answer.nnz, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode NumericOnHost(Mat C, GpufmtProduct *p, const Mat operands[], int n)
+{
+  const PetscScalar *values[GPUFMT_MAX_OPERANDS];
+  PetscScalar       *result;
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
+
+  PetscFunctionBegin;
+  for (int k = 0; k < n; k++) {
+    PetscCall(MatSeqAIJGetArrayRead(operands[k], &values[k]));
+    slots[GPUFMT_SLOT_A_VALUES + k] = (void *)values[k];
+  }
+  PetscCall(MatSeqAIJGetArrayWrite(C, &result));
+  slots[GPUFMT_SLOT_RESULT] = result;
+  PetscCall(GpufmtReplay(&p->answer.numeric, GPUFMT_BACKEND_HOST, slots, NULL));
+  PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)p->answer.terms));
+  PetscCall(MatSeqAIJRestoreArrayWrite(C, &result));
+  for (int k = 0; k < n; k++) PetscCall(MatSeqAIJRestoreArrayRead(operands[k], &values[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat C)
+{
+  const Mat_Product *product = C->product;
+  GpufmtProduct     *p       = (GpufmtProduct *)product->data;
+  Mat                operands[GPUFMT_MAX_OPERANDS];
+  const int          n = GpufmtProductOperands(product, operands);
+
+  PetscFunctionBegin;
+  PetscCheck(p && p->valid, PETSC_COMM_SELF, PETSC_ERR_ORDER, "Sparse product %s: its plan is gone, because Python, which made it, has ended or the symbolic phase was cleared; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[product->type]);
+  for (int k = 0; k < n; k++) PetscCall(GpufmtPatternCheck(operands[k], &p->operands[k].pattern, MatProductTypes[product->type], GpufmtProductLetters(product->type)[k]));
+  PetscCall(CheckResult(C, p));
+  if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(NumericOnDevice(C, p, operands, n));
+  else PetscCall(NumericOnHost(C, p, operands, n));
+  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
+  if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceValuesComputed(DeviceValues(C, &p->result), C));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,98 @@
+/* Which algorithm a sparse product of ours takes, and the options of RMerge. */
+#include "gpufmt_impl.h"
+
+/* the options of MatMatMult() and its kin, named as PETSc names those of its GPU types; MatProductCreate() has the same for all products */
+static const struct {
+  const char *title, *algorithm, *on_cpu;
+} by_call[] = {
+  [MATPRODUCT_AB]   = {"MatMatMult",          "-matmatmult_via",          "-matmatmult_backend_cpu"         },
+  [MATPRODUCT_AtB]  = {"MatTransposeMatMult", "-mattransposematmult_via", "-mattransposematmult_backend_cpu"},
+  [MATPRODUCT_ABt]  = {"MatMatTransposeMult", "-matmattransmult_via",     "-matmattransmult_backend_cpu"    },
+  [MATPRODUCT_PtAP] = {"MatPtAP",             "-matptap_via",             "-matptap_backend_cpu"            },
+  [MATPRODUCT_RARt] = {"MatRARt",             "-matrart_via",             "-matrart_backend_cpu"            },
+  [MATPRODUCT_ABC]  = {"MatMatMatMult",       "-matmatmatmult_via",       "-matmatmatmult_backend_cpu"      }
+};
+
+/* the options of RMerge; the values are checked by petsc_gpufmt/spgemm/ */
+#define RMERGE_OPTIONS \
+  RMERGE_WORD("accumulator", "-mat_rmerge_accumulator", "auto", "how rows of the product are summed: merge, hash, or auto, chosen for each row") \
+  RMERGE_OPTION("merge_width", "-mat_rmerge_width", 0, "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
+  RMERGE_WORD("merge_buffer", "-mat_rmerge_buffer", "0", "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
+
+static const struct {
+  const char *name, *option;
+  PetscInt    default_value;
+  const char *default_word; /* NULL: a whole number */
+  const char *help;
+} options[] = {
+#define RMERGE_OPTION(name, option, default_value, help) {name, option, default_value, NULL, help},
+#define RMERGE_WORD(name, option, default_value, help)   {name, option, 0, default_value, help},
+  RMERGE_OPTIONS
+#undef RMERGE_OPTION
+#undef RMERGE_WORD
+};
+
+/* the table as text, one "name option default" a line, so that a test can hold it against the Python side */
+PETSC_EXTERN const char *GpufmtProductOptionTable(void)
+{
+  return
+#define RMERGE_OPTION(name, option, default_value, help) name " " option " " #default_value "\n"
+#define RMERGE_WORD(name, option, default_value, help)   name " " option " " default_value "\n"
+    RMERGE_OPTIONS
+#undef RMERGE_OPTION
+#undef RMERGE_WORD
+    ;
+}
+
+/* The words that mean our own algorithm: its name, and what PETSc's GPU types call theirs. */
+static PetscBool IsOurs(const char word[])
+{
+  return (PetscBool)(!strcmp(word, "rmerge") || !strcmp(word, "backend"));
+}
+
+/* Reads the options of PETSc's that choose an algorithm, and shows ours under -help. */
+PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorithm)
+{
+  const Mat_Product *product = C->product;
+  const char        *option  = product->api_user ? by_call[product->type].algorithm : "-mat_product_algorithm";
+  const char        *on_cpu  = product->api_user ? by_call[product->type].on_cpu : "-mat_product_algorithm_backend_cpu";
+  char               word[64];
+  PetscBool          set, cpu = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  PetscOptionsBegin(PetscObjectComm((PetscObject)C), ((PetscObject)C)->prefix, by_call[product->type].title, "Mat");
+  PetscCall(PetscOptionsString(option, "Algorithm: rmerge, default for that of type aij, or the name of one of these", "MatProductSetAlgorithm", "rmerge", word, sizeof(word), &set));
+  PetscCall(PetscOptionsBool(on_cpu, "Use the algorithm of type aij, which runs on the host", "MatProductSetAlgorithm", cpu, &cpu, NULL));
+  for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
+    PetscInt value = options[k].default_value;
+    char     text[64];
+
+    if (options[k].default_word) PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_word, text, sizeof(text), NULL));
+    else PetscCall(PetscOptionsInt(options[k].option, options[k].help, "None", value, &value, NULL));
+  }
+  PetscOptionsEnd();
+  if (cpu) *algorithm = set && !IsOurs(word) && strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT;
+  else if (set) *algorithm = IsOurs(word) ? GPUFMT_ALGORITHM_OURS : (strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT);
+  else if (!strcmp(product->alg, MATPRODUCTALGORITHMDEFAULT)) *algorithm = GPUFMT_ALGORITHM_UNSPECIFIED;
+  else *algorithm = IsOurs(product->alg) ? GPUFMT_ALGORITHM_OURS : GPUFMT_ALGORITHM_PARENT;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* writes "name=value;..." for the options of RMerge that the user set, with the prefix of C or, for the products inside those of
+   parallel matrices, whose prefixes nobody knows, without one */
+PetscErrorCode GpufmtProductOptionsCollect(Mat C, size_t length, char text[])
+{
+  PetscFunctionBegin;
+  text[0] = 0;
+  for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
+    char      word[64], item[128];
+    PetscBool set;
+
+    PetscCall(PetscOptionsGetString(((PetscObject)C)->options, ((PetscObject)C)->prefix, options[k].option, word, sizeof(word), &set));
+    if (!set) PetscCall(PetscOptionsGetString(((PetscObject)C)->options, NULL, options[k].option, word, sizeof(word), &set));
+    if (!set) continue;
+    PetscCall(PetscSNPrintf(item, sizeof(item), "%s=%s;", options[k].name, word));
+    PetscCall(PetscStrlcat(text, item, length));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,125 @@
+/* What a sparse product of ours keeps between its phases, and whether the patterns are still those of the symbolic phase. */
+#include "gpufmt_impl.h"
+#include <inttypes.h>
+
+static GpufmtProduct *products = NULL; /* all alive, so that a planner that ends can be forgotten everywhere */
+
+PetscErrorCode GpufmtProductCreate(GpufmtProduct **out)
+{
+  GpufmtProduct *p;
+
+  PetscFunctionBegin;
+  PetscCall(PetscNew(&p));
+  p->next = products;
+  if (products) products->previous = p;
+  products = p;
+  *out     = p;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode PlanDrop(GpufmtProduct *p)
+{
+  const int64_t token = p->valid ? p->answer.token : 0;
+
+  PetscFunctionBegin;
+  p->valid = PETSC_FALSE;
+  if (token) PetscCall(GpufmtPlannerRelease(token));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtProductDestroy(GpufmtProduct **out)
+{
+  GpufmtProduct *p = *out;
+
+  PetscFunctionBegin;
+  if (!p) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PlanDrop(p));
+  for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) PetscCall(GpufmtDeviceValuesDestroy(&p->operands[k].values));
+  PetscCall(GpufmtDeviceValuesDestroy(&p->result));
+  if (p->previous) p->previous->next = p->next;
+  else products = p->next;
+  if (p->next) p->next->previous = p->previous;
+  PetscCall(PetscFree(*out));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* drops every plan: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
+PetscErrorCode GpufmtProductsForget(PetscBool release)
+{
+  PetscFunctionBegin;
+  for (GpufmtProduct *p = products; p; p = p->next) {
+    if (release) PetscCall(PlanDrop(p));
+    else p->valid = PETSC_FALSE;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the operands in the order of the formula; returns how many there are */
+int GpufmtProductOperands(const Mat_Product *product, Mat operands[GPUFMT_MAX_OPERANDS])
+{
+  operands[0] = product->A;
+  operands[1] = product->B;
+  operands[2] = product->type == MATPRODUCT_ABC ? product->C : NULL;
+  return operands[2] ? 3 : 2;
+}
+
+/* the host pattern of a matrix whose type is derived from SEQAIJ; no copy is made */
+PetscErrorCode GpufmtPatternGet(Mat A, const PetscInt **rowptr, const PetscInt **colidx)
+{
+  PetscInt  nrows;
+  PetscBool done;
+
+  PetscFunctionBegin;
+  PetscCall(MatGetRowIJ(A, 0, PETSC_FALSE, PETSC_FALSE, &nrows, rowptr, colidx, &done));
+  PetscCheck(done, PETSC_COMM_SELF, PETSC_ERR_SUP, "A sparse product needs the pattern of a matrix of type %s, which does not give it: convert the matrix to aij", ((PetscObject)A)->type_name);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtPatternRestore(Mat A, const PetscInt **rowptr, const PetscInt **colidx)
+{
+  PetscInt  nrows;
+  PetscBool done;
+
+  PetscFunctionBegin;
+  PetscCall(MatRestoreRowIJ(A, 0, PETSC_FALSE, PETSC_FALSE, &nrows, rowptr, colidx, &done));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtPatternRecord(Mat A, GpufmtPattern *pattern)
+{
+  const PetscInt *rowptr, *colidx;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectGetId((PetscObject)A, &pattern->id));
+  PetscCall(MatGetNonzeroState(A, &pattern->state));
+  pattern->nrows = A->rmap->n;
+  pattern->ncols = A->cmap->n;
+  PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
+  pattern->nnz    = rowptr[pattern->nrows];
+  pattern->digest = 0;
+  PetscCall(GpufmtDigest(rowptr, (size_t)(pattern->nrows + 1) * sizeof(PetscInt), &pattern->digest));
+  PetscCall(GpufmtDigest(colidx, (size_t)pattern->nnz * sizeof(PetscInt), &pattern->digest));
+  PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* An error unless A has the recorded pattern. The digest is only looked at when the matrix is another one, or PETSC has counted a change
+   of its pattern; equal patterns are then recorded as those of this matrix. */
+PetscErrorCode GpufmtPatternCheck(Mat A, GpufmtPattern *pattern, const char product[], char letter)
+{
+  GpufmtPattern    now;
+  PetscObjectId    id;
+  PetscObjectState state;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectGetId((PetscObject)A, &id));
+  PetscCall(MatGetNonzeroState(A, &state));
+  if (PetscLikely(id == pattern->id && state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtPatternRecord(A, &now));
+  PetscCheck(now.nrows == pattern->nrows && now.ncols == pattern->ncols && now.nnz == pattern->nnz && now.digest == pattern->digest, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+             "Sparse product %s: the pattern of %c has changed since the symbolic phase, from %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT " nonzeros to %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT
+             ": values alone may change under MAT_REUSE_MATRIX and MatProductNumeric(); make the product anew with MAT_INITIAL_MATRIX",
+             product, letter, pattern->nrows, pattern->ncols, pattern->nnz, now.nrows, now.ncols, now.nnz);
+  *pattern = now;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,171 @@
+/* The symbolic phase of sparse products: the planner finds the pattern of the result and plans the numeric phase. Values are not touched:
+   those of an operand may not exist yet. */
+#include "gpufmt_impl.h"
+#include <inttypes.h>
+
+static PetscErrorCode ProductDestroy(GpufmtContextAddress data)
+{
+  return GpufmtProductDestroy((GpufmtProduct **)data);
+}
+
+static int PlannerProduct(MatProductType type)
+{
+  switch (type) {
+  case MATPRODUCT_AtB:
+    return GPUFMT_PRODUCT_ATB;
+  case MATPRODUCT_ABt:
+    return GPUFMT_PRODUCT_ABT;
+  case MATPRODUCT_PtAP:
+    return GPUFMT_PRODUCT_PTAP;
+  case MATPRODUCT_RARt:
+    return GPUFMT_PRODUCT_RART;
+  case MATPRODUCT_ABC:
+    return GPUFMT_PRODUCT_ABC;
+  default:
+    return GPUFMT_PRODUCT_AB;
+  }
+}
+
+/* on the device, unless a matrix of ours is bound to the CPU */
+int GpufmtProductBackend(const Mat_Product *product)
+{
+  int backend = GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+#if PetscDefined(HAVE_DEVICE)
+  Mat       operands[GPUFMT_MAX_OPERANDS];
+  const int n = GpufmtProductOperands(product, operands);
+
+  for (int k = 0; k < n; k++)
+    if (operands[k]->boundtocpu && GpufmtFormatFind(((PetscObject)operands[k])->type_name)) backend = GPUFMT_BACKEND_HOST;
+#endif
+  return backend;
+}
+
+static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
+{
+  const GpufmtPlanner *planner;
+  GpufmtProductRequest request = {0};
+  GpufmtProductAnswer *answer  = &p->answer;
+  Mat                  operands[GPUFMT_MAX_OPERANDS];
+  const PetscInt      *rowptr[GPUFMT_MAX_OPERANDS], *colidx[GPUFMT_MAX_OPERANDS];
+  const int            n = GpufmtProductOperands(C->product, operands);
+  char                 options[512];
+  int                  device = 0;
+
+  PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(GPUFMT_Symbolic, C, 0, 0, 0));
+  PetscCall(GpufmtPlannerGet(&planner));
+  PetscCall(GpufmtProductOptionsCollect(C, sizeof(options), options));
+  if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
+  request.product      = PlannerProduct(C->product->type);
+  request.noperands    = n;
+  request.options      = options;
+  request.backend      = p->backend;
+  request.device       = device;
+  request.index_bytes  = sizeof(PetscInt);
+  request.scalar_bytes = sizeof(PetscScalar);
+  for (int k = 0; k < n; k++) {
+    PetscCall(GpufmtPatternGet(operands[k], &rowptr[k], &colidx[k]));
+    request.operands[k] = (GpufmtOperand){.nrows = operands[k]->rmap->n, .ncols = operands[k]->cmap->n, .nnz = rowptr[k][operands[k]->rmap->n], .rowptr = rowptr[k], .colidx = colidx[k]};
+  }
+  planner->plan_product(&request, answer);
+  for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
+  if (!answer->error)
+    for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRecord(operands[k], &p->operands[k].pattern));
+  PetscCall(PetscLogEventEnd(GPUFMT_Symbolic, C, 0, 0, 0));
+  PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
+  p->valid = PETSC_TRUE;
+  PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n", p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed,
+                      answer->bytes_held, answer->detail));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* block sizes of the result, as MatProductSymbolic() sets them; products inside those of parallel matrices do not come through there */
+static PetscErrorCode ProductBlockSizes(Mat C)
+{
+  const Mat_Product *product = C->product;
+  PetscLayout        rows, columns;
+
+  PetscFunctionBegin;
+  switch (product->type) {
+  case MATPRODUCT_AtB:
+    rows    = product->A->cmap;
+    columns = product->B->cmap;
+    break;
+  case MATPRODUCT_ABt:
+    rows    = product->A->rmap;
+    columns = product->B->rmap;
+    break;
+  case MATPRODUCT_PtAP:
+    rows = columns = product->B->cmap;
+    break;
+  case MATPRODUCT_RARt:
+    rows = columns = product->B->rmap;
+    break;
+  case MATPRODUCT_ABC:
+    rows    = product->A->rmap;
+    columns = product->C->cmap;
+    break;
+  default:
+    rows    = product->A->rmap;
+    columns = product->B->cmap;
+  }
+  PetscCall(MatSetBlockSizes(C, PetscAbs(rows->bs), PetscAbs(columns->bs)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the pattern of the answer becomes that of C, of the type of A */
+static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p)
+{
+  const GpufmtProductAnswer *answer = &p->answer;
+  const PetscInt            *rowptr = (const PetscInt *)answer->rowptr, *own_rowptr, *own_colidx;
+  const size_t               bytes  = (size_t)answer->nnz * sizeof(PetscInt);
+  PetscInt                   nrows, ncols, *lengths, none = 0, *columns = &none;
+  void                      *stream;
+
+  PetscFunctionBegin;
+  PetscCall(PetscIntCast(answer->nrows, &nrows));
+  PetscCall(PetscIntCast(answer->ncols, &ncols));
+  PetscCall(MatSetSizes(C, nrows, ncols, nrows, ncols));
+  PetscCall(ProductBlockSizes(C));
+  PetscCall(MatSetType(C, ((PetscObject)C->product->A)->type_name));
+  PetscCall(PetscMalloc1(nrows, &lengths));
+  for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
+  PetscCall(MatSeqAIJSetPreallocation(C, 0, lengths));
+  PetscCall(PetscFree(lengths));
+  if (bytes) { /* the columns go where they belong, and MatSeqAIJSetColumnIndices() finds them there */
+    PetscCall(GpufmtPatternGet(C, &own_rowptr, &own_colidx));
+    columns = (PetscInt *)own_colidx;
+    if (p->backend == GPUFMT_BACKEND_CUDA) {
+      PetscCall(GpufmtDeviceGet(NULL, &stream));
+      PetscCall(GpufmtDeviceDownload(columns, answer->colidx, bytes, stream));
+    } else PetscCall(PetscMemcpy(columns, answer->colidx, bytes));
+  }
+  PetscCall(MatSeqAIJSetColumnIndices(C, columns));
+  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatSetOption(C, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij: more entries may be inserted later */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C changes only after the planner has succeeded */
+PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
+{
+  GpufmtProduct *p;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtProductCreate(&p));
+  p->backend = GpufmtProductBackend(C->product);
+  PetscCall(GpufmtFirstPlanBegin(p->backend));
+  ierr = GpufmtFirstPlanEnd(p->backend, ProductPlan(C, p));
+  if (ierr) PetscCall(GpufmtProductDestroy(&p));
+  PetscCall(ierr);
+  C->product->data    = p;
+  C->product->destroy = ProductDestroy;
+  PetscCall(ProductSetPattern(C, p));
+  PetscCall(PetscObjectGetId((PetscObject)C, &p->result_id));
+  PetscCall(MatGetNonzeroState(C, &p->result_state));
+  C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt; /* MatSetType() has reset the operations */
+  C->ops->productnumeric  = MatProductNumeric_SeqAIJGpufmt;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,243 @@
+"""Products of two and three matrices as stages: right results from all operands, on every backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import CsrMatrix, from_row_lengths, poisoned, shape
+from chains import NOTHING, Exact, operands_of, random_matrix
+from emulation.backend import EmulatedBackend
+
+from petsc_gpufmt import native_library
+from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import OptionError, OutOfMemoryError, PatternError
+from petsc_gpufmt.plan import Product, Slot
+from petsc_gpufmt.spgemm.chain import parse_options, plan_product, rows_rise
+
+EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.formula)
+ACCUMULATORS = pytest.mark.parametrize("accumulator", ["auto", "merge", "hash"])
+SCALAR, INDEX = native_library.petsc_types()
+INDEX_BYTES = INDEX.itemsize
+SLOTS = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
+
+
+@pytest.fixture
+def host():
+    return HostBackend(SCALAR, INDEX)
+
+
+class Planned:
+    """A product after its symbolic phase, in poisoned memory, with its numeric phase as a call."""
+
+    def __init__(self, product, operands, backend, **options):
+        backend.xp = poisoned(backend.xp)
+        self.product, self.backend = product, backend
+        patterns = [m.pattern(backend.xp, backend.index) for m in operands]
+        self.plan = plan_product(product, patterns, backend, options)
+
+    def numeric(self, operands):
+        """(nnz,) values of the result for other values of the operands."""
+        scalar, xp = self.backend.scalar, self.backend.xp
+        values = {slot: xp.asarray(m.values.astype(scalar)) for slot, m in zip(SLOTS, operands, strict=False)}
+        values[Slot.RESULT] = xp.full(self.plan.pattern.nnz, np.nan, dtype=scalar)
+        self.backend.run(self.plan.numeric, values)
+        return self.backend.to_host(values[Slot.RESULT])
+
+    def check(self, operands):
+        pattern, to_host = self.plan.pattern, self.backend.to_host
+        rounded = [replace(m, values=m.values.astype(self.backend.scalar)) for m in operands]
+        values = self.numeric(rounded)
+        Exact.of(self.product, rounded).check(to_host(pattern.rowptr), to_host(pattern.colidx), values)
+
+
+@EVERY_PRODUCT
+@ACCUMULATORS
+def test_products_on_the_host(product, accumulator, host):
+    operands = operands_of(product, 70, 40)
+    Planned(product, operands, host, accumulator=accumulator).check(operands)
+
+
+@EVERY_PRODUCT
+@ACCUMULATORS
+def test_products_in_emulation(product, accumulator, emulation_folder):
+    operands = operands_of(product, 30, 20)
+    backend = EmulatedBackend("float64", "int32", emulation_folder)
+    Planned(product, operands, backend, accumulator=accumulator).check(operands)
+
+
+@pytest.mark.gpu
+@EVERY_PRODUCT
+@ACCUMULATORS
+@pytest.mark.parametrize(("scalar", "index"), [("float64", "int32"), ("float32", "int64")])
+def test_products_on_a_device(product, accumulator, scalar, index):
+    from petsc_gpufmt.backend import CudaBackend
+
+    operands = operands_of(product, 700, 300, longest=25)
+    Planned(product, operands, CudaBackend(scalar, index, device=0), accumulator=accumulator).check(operands)
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 7), (7, 0), (1, 1), (50, 3), (3, 50)])
+def test_sizes_that_are_small_or_zero(product, n, m, host):
+    operands = operands_of(product, n, m)
+    Planned(product, operands, host).check(operands)
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize("empty", range(3))
+def test_an_operand_without_entries(product, empty, host):
+    operands = operands_of(product, 20, 10)
+    if empty < len(operands):
+        m = operands[empty]
+        operands[empty] = from_row_lengths(np.zeros(m.nrows, dtype=np.int64), m.ncols, seed=1)
+    Planned(product, operands, host).check(operands)
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize("name", ["power_law", "empty_rows", "banded", "dense", "explicit_zeros", "stencil"])
+def test_shapes(product, name, host):
+    given = shape(name)
+    A = given if given.nrows == given.ncols else random_matrix(given.nrows, given.nrows, 5, seed=3)
+    tall, wide = random_matrix(A.nrows, 33, 6, seed=5), random_matrix(33, A.nrows, 6, seed=7)
+    other = given if given.nrows != given.ncols else tall
+    operands = {
+        Product.AB: [A, other],
+        Product.ATB: [other, A],
+        Product.ABT: [A, wide],
+        Product.PTAP: [A, other],
+        Product.RART: [A, wide],
+        Product.ABC: [wide, A, other],
+    }[product]
+    Planned(product, operands, host).check(operands)
+
+
+@EVERY_PRODUCT
+@ACCUMULATORS
+def test_columns_that_are_unsorted_or_repeat(product, accumulator, host):
+    rng = np.random.default_rng(70)
+
+    def disorder(matrix: CsrMatrix) -> CsrMatrix:
+        shuffled = np.lexsort((rng.random(matrix.colidx.size), matrix.rows))
+        return replace(matrix, colidx=matrix.colidx[shuffled] // 3 * 3, values=matrix.values[shuffled])
+
+    operands = [disorder(m) for m in operands_of(product, 40, 30)]
+    Planned(product, operands, host, accumulator=accumulator).check(operands)
+
+
+def test_terms_that_cancel_stay_in_the_pattern(host):
+    A = CsrMatrix(1, 2, np.array([0, 2]), np.array([0, 1]), np.array([1.0, -1.0]))
+    B = CsrMatrix(2, 1, np.array([0, 1, 2]), np.array([0, 0]), np.array([3.0, 3.0]))
+    planned = Planned(Product.AB, [A, B], host)
+    assert planned.plan.pattern.nnz == 1
+    assert planned.numeric([A, B]).tolist() == [0.0]
+
+
+@EVERY_PRODUCT
+def test_other_values_need_no_new_plan(product, host):
+    operands = operands_of(product, 50, 30)
+    planned = Planned(product, operands, host)
+    rng = np.random.default_rng(71)
+    for _ in range(3):
+        operands = [replace(m, values=rng.standard_normal(m.values.size)) for m in operands]
+        planned.check(operands)
+
+
+@EVERY_PRODUCT
+@ACCUMULATORS
+def test_the_same_bits_in_every_run(product, accumulator, host):
+    operands = operands_of(product, 60, 30)
+    first = Planned(product, operands, host, accumulator=accumulator)
+    again = Planned(product, operands, host, accumulator=accumulator)
+    assert first.numeric(operands).tobytes() == first.numeric(operands).tobytes() == again.numeric(operands).tobytes()
+
+
+def test_a_plan_knows_its_terms_and_describes_its_stages(host):
+    A, P = operands_of(Product.PTAP, 60, 30)
+    plan = Planned(Product.PTAP, [A, P], host).plan
+    lengths = np.diff(P.rowptr)
+    structure = Exact.of(Product.AB, [A, P]).pattern
+    first = lengths[A.colidx].sum()
+    second = structure.sum(axis=1)[P.rows].sum()
+    assert plan.terms == first + second
+    assert plan.summary == f"PtAP, 30 x 30 with {plan.pattern.nnz} nonzeros, {plan.terms} terms"
+    stages = plan.detail.splitlines()
+    assert [line.partition(":")[0] for line in stages] == ["A P", "P^T (A P)"]
+    assert stages[0].startswith(f"A P: {first} terms to {structure.sum()} entries")
+
+
+@EVERY_PRODUCT
+def test_a_plan_predicts_at_least_what_it_keeps(product, host):
+    operands = operands_of(product, 200, 90)
+    plan = Planned(product, operands, host).plan
+    patterns = sum(INDEX_BYTES * (m.nrows + 1 + m.colidx.size) for m in operands)
+    assert patterns < plan.bytes_held <= plan.bytes_needed
+
+
+def test_the_pattern_of_the_intermediate_matrix_counts_once(host):
+    """A product by itself keeps its result's pattern; as a stage it is an operand of the next one as well."""
+    A, P = operands_of(Product.PTAP, 200, 90)
+    first = Planned(Product.AB, [A, P], host).plan
+    both = Planned(Product.PTAP, [A, P], host).plan
+    values = first.pattern.nnz * SCALAR.itemsize
+    transpose = P.colidx.size * (2 * INDEX_BYTES + SCALAR.itemsize) + 91 * INDEX_BYTES
+    result = both.pattern.nnz * INDEX_BYTES + 91 * INDEX_BYTES
+    assert both.bytes_held - first.bytes_held <= values + transpose + result + first.pattern.nnz * INDEX_BYTES
+
+
+def test_what_needs_more_memory_than_there_is_is_refused_before_it_is_taken(host):
+    host.free_bytes = lambda: 2000
+    with pytest.raises(OutOfMemoryError, match="GB are free"):
+        Planned(Product.PTAP, operands_of(Product.PTAP, 60, 30), host)
+
+
+def test_the_transpose_says_what_it_needs(host):
+    host.free_bytes = lambda: 2000
+    with pytest.raises(OutOfMemoryError, match=r"the transpose of A needs .* GB"):
+        Planned(Product.ATB, operands_of(Product.ATB, 60, 30), host)
+
+
+def test_operands_that_do_not_chain(host):
+    with pytest.raises(PatternError, match="a 60 x 60 matrix cannot be multiplied by one of 30 x 60"):
+        Planned(Product.AB, operands_of(Product.ABT, 60, 30), host)
+
+
+def test_a_chain_of_nothing(host):
+    Planned(Product.ABC, [NOTHING, NOTHING, NOTHING], host).check([NOTHING, NOTHING, NOTHING])
+
+
+@pytest.mark.parametrize(
+    ("rowptr", "colidx", "rises"),
+    [
+        ([0, 0, 0], [], True),
+        ([0, 1, 1], [4], True),
+        ([0, 2, 2, 4], [1, 5, 0, 3], True),
+        ([0, 0, 3, 3], [0, 1, 2], True),
+        ([0, 2], [1, 1], False),
+        ([0, 1, 3], [0, 2, 1], False),
+        ([0, 2, 2, 4], [1, 5, 3, 0], False),
+    ],
+)
+def test_whether_rows_rise(rowptr, colidx, rises, host, emulation_folder):
+    for place in (host, EmulatedBackend(SCALAR, INDEX, emulation_folder)):
+        arrays = (np.array(a, dtype=place.index) for a in (rowptr, colidx))
+        assert rows_rise(CsrPattern(len(rowptr) - 1, 6, *arrays), place) is rises
+
+
+def test_options_as_text():
+    assert parse_options("") == {}
+    assert parse_options("accumulator=merge;merge_width=8;") == {"accumulator": "merge", "merge_width": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("width=8;", "width is not an option of a sparse product: there are accumulator, "),
+        ("merge_width=wide;", "-mat_rmerge_width wide: a whole number is needed"),
+    ],
+)
+def test_options_that_there_are_not(text, message):
+    with pytest.raises(OptionError, match=message):
+        parse_options(text)

@@ -1,0 +1,130 @@
+"""Sparse products on a CUDA device, through petsc4py: made there by default, from values that are sent once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chains import Exact, operands_of
+from test_device import copied_bytes, petsc  # noqa: F401
+from test_products import METHODS, VIA, multiply, other_values, petsc_matrix, symbolic_phases
+
+from petsc_gpufmt import planner
+from petsc_gpufmt.plan import Product
+from petsc_gpufmt.registry import FORMATS
+
+pytestmark = pytest.mark.gpu
+
+EVERY_PRODUCT = pytest.mark.parametrize("product", METHODS, ids=lambda p: p.formula)
+SIZES = {"n": 300, "m": 120, "longest": 20}
+
+
+@pytest.fixture(autouse=True)
+def logging(petsc):  # noqa: F811
+    petsc.Log.begin()
+
+
+def check(product, operands, C):
+    Exact.of(product, operands).check(*C.getValuesCSR())
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize("mat_type", FORMATS)
+def test_the_device_is_the_default(petsc, product, mat_type):  # noqa: F811
+    operands = operands_of(product, **SIZES)
+    matrices = [petsc_matrix(m, mat_type) for m in operands]
+    before = symbolic_phases()
+    C = multiply(product, matrices)
+    assert symbolic_phases() == before + 1
+    check(product, operands, C)
+    operands = other_values(matrices, operands, 1)
+    multiply(product, matrices, result=C)
+    assert symbolic_phases() == before + 1
+    check(product, operands, C)
+
+
+@EVERY_PRODUCT
+def test_mixtures_with_aij(petsc, product):  # noqa: F811
+    operands = operands_of(product, **SIZES)
+    types = ("aij", "pjds", "aij")
+    matrices = [petsc_matrix(m, t) for m, t in zip(operands, types, strict=False)]
+    C = multiply(product, matrices)
+    check(product, operands, C)
+    operands = other_values(matrices, operands, 2)
+    multiply(product, matrices, result=C)
+    check(product, operands, C)
+
+
+def test_values_that_are_there_are_not_sent_again(petsc):  # noqa: F811
+    A, P = operands_of(Product.PTAP, **SIZES)
+    a, p = matrices = [petsc_matrix(A), petsc_matrix(P)]
+    C = multiply(Product.PTAP, matrices)
+    before = copied_bytes(petsc, "ctog")
+    multiply(Product.PTAP, matrices, result=C)
+    assert copied_bytes(petsc, "ctog") == before
+    a.scale(2.0)
+    multiply(Product.PTAP, matrices, result=C)
+    assert copied_bytes(petsc, "ctog") - before == 8 * A.colidx.size
+
+
+def test_a_result_is_an_operand_without_a_copy_of_its_values(petsc):  # noqa: F811
+    A, P = operands_of(Product.PTAP, **SIZES)
+    C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
+    square = multiply(Product.AB, [C, C])
+    before = copied_bytes(petsc, "ctog")
+    multiply(Product.AB, [C, C], result=square)
+    assert copied_bytes(petsc, "ctog") == before
+    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
+
+
+def test_a_result_that_was_changed_on_the_host_is_sent(petsc):  # noqa: F811
+    A, P = operands_of(Product.PTAP, **SIZES)
+    C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
+    C.scale(3.0)
+    square = multiply(Product.AB, [C, C])
+    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
+
+
+def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  # noqa: F811
+    operands = operands_of(Product.PTAP, **SIZES)
+    matrices = [petsc_matrix(m) for m in operands]
+    C = multiply(Product.PTAP, matrices)
+    x, z = C.createVecs()
+    x.set(1.0)
+    C.mult(x, z)
+    multiply(Product.PTAP, matrices, result=C)
+    before = copied_bytes(petsc, "ctog")
+    C.mult(x, z)
+    assert copied_bytes(petsc, "ctog") == before
+    np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
+
+
+@EVERY_PRODUCT
+def test_a_matrix_bound_to_the_cpu_is_multiplied_on_the_host(petsc, product):  # noqa: F811
+    operands = operands_of(product, **SIZES)
+    matrices = [petsc_matrix(m) for m in operands]
+    for A in matrices:
+        A.bindToCPU(True)
+    before = symbolic_phases(), copied_bytes(petsc, "ctog")
+    check(product, operands, multiply(product, matrices))
+    assert (symbolic_phases(), copied_bytes(petsc, "ctog")) == before
+    database = petsc.Options()
+    database[VIA[product]] = "rmerge"
+    check(product, operands, multiply(product, matrices))
+    database.delValue(VIA[product])
+    assert symbolic_phases() == before[0] + 1 and copied_bytes(petsc, "ctog") == before[1]
+
+
+def test_flops_are_counted_on_the_device(petsc):  # noqa: F811
+    A, B = operands_of(Product.AB, **SIZES)
+    matrices = [petsc_matrix(A), petsc_matrix(B)]
+    C = multiply(Product.AB, matrices)
+    before = petsc.Log.getFlops()
+    multiply(Product.AB, matrices, result=C)
+    assert petsc.Log.getFlops() - before == 2 * np.diff(B.rowptr)[A.colidx].sum()
+
+
+def test_memory_goes_back_with_the_result(petsc):  # noqa: F811
+    matrices = [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)]
+    before = planner.owned_tokens()
+    multiply(Product.PTAP, matrices).destroy()
+    assert planner.owned_tokens() == before

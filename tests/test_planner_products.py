@@ -1,0 +1,200 @@
+"""The planner's answers about sparse products: through its callback, with the plan replayed as in C."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from chains import Exact, operands_of
+
+from petsc_gpufmt import abi, errors, native_library, planner
+from petsc_gpufmt.backend import HOST_FUNCTION
+from petsc_gpufmt.plan import Product, Slot
+from petsc_gpufmt.spgemm import chain
+
+SCALAR, INDEX = native_library.petsc_types()
+EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.formula)
+
+
+class Answered:
+    """One request and its answer; the token goes back at the end of the `with` block."""
+
+    def __init__(self, product, operands, options="", backend="host", **fields):
+        self.product, self.operands = product, operands
+        self.request = abi.ProductRequestStruct(
+            product=product,
+            noperands=len(operands),
+            options=options.encode(),
+            backend=abi.BACKENDS.index(backend),
+            index_bytes=INDEX.itemsize,
+            scalar_bytes=SCALAR.itemsize,
+        )
+        self.arrays = {id(m): (m.rowptr.astype(INDEX), m.colidx.astype(INDEX)) for m in operands}
+        for m, struct in zip(operands, self.request.operands, strict=False):
+            rowptr, colidx = self.arrays[id(m)]
+            struct.nrows, struct.ncols, struct.nnz = m.nrows, m.ncols, colidx.size
+            struct.rowptr, struct.colidx = rowptr.ctypes.data, colidx.ctypes.data
+        for name, value in fields.items():
+            setattr(self.request, name, value)
+        self.answer = abi.ProductAnswerStruct()
+        planner._planner.plan_product(ctypes.byref(self.request), ctypes.byref(self.answer))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.answer.token:
+            planner._planner.release(self.answer.token)
+
+    @property
+    def error(self):
+        return self.answer.error, self.answer.message.decode()
+
+    def replay(self):
+        """(nnz,) values of the result, by nothing but what the structures hold."""
+        result = np.full(self.answer.nnz, np.nan, dtype=SCALAR)
+        arrays = {Slot.RESULT: result}
+        for slot, m in zip((Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES), self.operands, strict=False):
+            arrays[slot] = m.values.astype(SCALAR)
+        plan = self.answer.numeric
+        for launch in plan.launches[: plan.nlaunches]:
+            for i in range(launch.nargs):
+                if launch.slots[i] >= 0:
+                    launch.words[i] = arrays[Slot(launch.slots[i])].ctypes.data
+            HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)
+        return result
+
+    def pattern(self):
+        a = self.answer
+        return planner._view(a.rowptr, a.nrows + 1, INDEX), planner._view(a.colidx, a.nnz, INDEX)
+
+    def check(self):
+        Exact.of(self.product, self.operands).check(*self.pattern(), self.replay())
+
+
+@EVERY_PRODUCT
+def test_the_plan_of_an_answer_computes_the_product(product):
+    with Answered(product, operands_of(product, 60, 30)) as a:
+        assert a.error == (0, "")
+        a.check()
+
+
+@EVERY_PRODUCT
+def test_a_product_of_nothing(product):
+    with Answered(product, operands_of(product, 0, 0)) as a:
+        assert a.error == (0, "")
+        assert (a.answer.nrows, a.answer.ncols, a.answer.nnz) == (0, 0, 0)
+        a.check()
+
+
+def test_the_plan_does_not_read_the_patterns_of_the_request_again():
+    with Answered(Product.PTAP, operands_of(Product.PTAP, 60, 30)) as a:
+        for arrays in a.arrays.values():
+            for array in arrays:
+                array[:] = -1
+        a.check()
+
+
+def test_a_matrix_that_comes_twice_is_stored_once():
+    A, _ = operands_of(Product.AB, 60, 60)
+    copy = type(A)(A.nrows, A.ncols, A.rowptr, A.colidx, A.values)
+    with Answered(Product.AB, [A, A]) as once, Answered(Product.AB, [A, copy]) as twice:
+        once.check()
+        pattern_bytes = INDEX.itemsize * (A.nrows + 1 + A.colidx.size)
+        assert 0 < twice.answer.bytes_held - once.answer.bytes_held <= pattern_bytes
+
+
+def test_the_answer_tells_sizes_and_stages():
+    with Answered(Product.PTAP, operands_of(Product.PTAP, 60, 30)) as a:
+        assert (a.answer.nrows, a.answer.ncols) == (30, 30)
+        assert a.answer.nnz == a.pattern()[0][-1]
+        assert a.answer.terms > a.answer.nnz
+        assert 0 < a.answer.bytes_held <= a.answer.bytes_needed
+        assert a.answer.summary.decode().startswith("PtAP, 30 x 30 with ")
+        assert a.answer.detail.decode().startswith("A P: ")
+
+
+def test_options_reach_the_product():
+    with Answered(Product.AB, operands_of(Product.AB, 60, 30), "accumulator=merge;") as a:
+        assert "merge" in a.answer.detail.decode()
+
+
+def test_tokens_are_owned_until_they_are_given_back():
+    before = planner.owned_tokens()
+    with Answered(Product.AB, operands_of(Product.AB, 60, 30)):
+        assert planner.owned_tokens() == before + 1
+    assert planner.owned_tokens() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ({"options": "colour=3;"}, errors.OptionError, "colour is not an option of a sparse product"),
+        ({"options": "accumulator=heap;"}, errors.OptionError, "-mat_rmerge_accumulator heap: choose one of"),
+        ({"options": "accumulator=merge;merge_width=3;"}, errors.OptionError, "-mat_rmerge_width 3"),
+        ({"scalar_bytes": 12 - SCALAR.itemsize}, errors.UnsupportedError, "host kernels for "),
+    ],
+    ids=str,
+)
+def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(arguments, code, text):
+    before = planner.owned_tokens()
+    with Answered(Product.AB, operands_of(Product.AB, 60, 30), **arguments) as a:
+        assert a.answer.token == 0 and a.answer.error == code.petsc_code
+        assert text in a.error[1] and "\n" not in a.error[1]
+        assert a.error[1].startswith("sparse product AB of A 60 x 60 with ")
+        assert " nonzeros, B 60 x 30 with " in a.error[1] and " nonzeros on host: " in a.error[1]
+    assert planner.owned_tokens() == before
+
+
+def test_a_pattern_that_is_none_is_refused():
+    A, B = operands_of(Product.AB, 60, 30)
+    broken = type(B)(B.nrows, B.ncols, B.rowptr, B.colidx + 5, B.values)
+    with Answered(Product.AB, [A, broken]) as a:
+        assert a.answer.error == errors.PatternError.petsc_code
+        assert "the matrix has 30 columns" in a.error[1]
+
+
+def failing_plan(monkeypatch, *failures):
+    """chain.plan_product raises the given errors in its first calls; returns the list of calls."""
+    plan, calls = chain.plan_product, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) <= len(failures):
+            raise failures[len(calls) - 1]
+        return plan(*arguments)
+
+    monkeypatch.setattr(chain, "plan_product", failing)
+    return calls
+
+
+def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
+    calls = failing_plan(monkeypatch, MemoryError("first try"))
+    with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:
+        assert a.error == (0, "") and len(calls) == 2
+        a.check()
+
+
+def test_a_plan_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):
+    before = planner.owned_tokens()
+    failing_plan(monkeypatch, MemoryError("first try"), errors.OutOfMemoryError("needs 9 GB on the device"))
+    with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:
+        assert a.answer.error == errors.OutOfMemoryError.petsc_code and a.answer.token == 0
+        assert a.error[1].endswith("on host: needs 9 GB on the device")
+    assert planner.owned_tokens() == before
+
+
+def test_an_error_of_another_kind_is_named_by_its_class(monkeypatch):
+    failing_plan(monkeypatch, ZeroDivisionError("no rows"))
+    with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:
+        assert a.answer.error == errors.GpufmtError.petsc_code
+        assert a.error[1].endswith("ZeroDivisionError: no rows")
+
+
+def test_the_library_and_the_products_have_the_same_options_and_defaults():
+    from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
+
+    library = native_library.load()
+    library.GpufmtProductOptionTable.restype = ctypes.c_char_p
+    lines = [line.split() for line in library.GpufmtProductOptionTable().decode().splitlines()]
+    assert {name: option for name, option, _ in lines} == OPTION_NAMES
+    assert {name: default for name, _, default in lines} == {name: str(v) for name, v in DEFAULT_OPTIONS.items()}
