@@ -74,6 +74,59 @@ def test_bratu3d_refuses_bad_values(options, message):
     assert message in finished.output, str(finished)
 
 
+def elasticity(ranks, matrix_type, *options):
+    """(iterations, lowest displacement) of both solves of elasticity3d.py."""
+    command = [sys.executable, EXAMPLES / "elasticity3d.py", "-ne", 6, "-dm_mat_type", matrix_type, *options]
+    finished = launch.run(command, ranks=ranks)
+    assert finished.status == 0, str(finished)
+    printed_type = re.search(r"matrix type (\w+)", finished.output)[1]
+    assert printed_type == ("seqaij" if ranks == 1 else "mpiaij") + matrix_type.removeprefix("aij")
+    solves = re.findall(r"iterations (\d+), .* displacement (\S+)", finished.output)
+    assert len(solves) == 2, str(finished)
+    return [(int(iterations), float(lowest)) for iterations, lowest in solves]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_elasticity3d_is_the_same_with_pjds_and_aij(ranks):
+    jacobi = ["-mg_levels_pc_type", "jacobi"]
+    expected = elasticity(ranks, "aij", *jacobi)
+    for options in ([], ["-pc_gamg_reuse_interpolation"], ["-matmatmult_via", "rmerge", "-matptap_via", "rmerge"]):
+        found = elasticity(ranks, "pjds", *jacobi, *options)
+        for (iterations, lowest), (aij_iterations, aij_lowest) in zip(found, expected, strict=True):
+            assert abs(iterations - aij_iterations) <= 1
+            assert lowest == pytest.approx(aij_lowest, rel=1e-5)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["-ne", 1], "-ne 1 is out of range"), (["-alpha", 0], "-alpha 0 is out of range")],
+    ids=["elements", "stiffness"],
+)
+def test_elasticity3d_refuses_bad_values(options, message):
+    finished = launch.run([sys.executable, EXAMPLES / "elasticity3d.py", *options], ranks=2)
+    assert finished.status != 0, str(finished)
+    assert message in finished.output, str(finished)
+
+
+def test_elasticity3d_elements_take_no_energy_from_rigid_motions_and_the_right_one_from_stretching():
+    program = """
+import numpy as np, elasticity3d as e
+K = e.element_stiffness(0.5).transpose(0, 2, 1, 3).reshape(24, 24)
+place = 0.5 * e.CORNERS[:, ::-1]  # x, y, z
+turned = [np.cross(axis, place) for axis in np.eye(3)]
+for mode in [np.tile(axis, (8, 1)) for axis in np.eye(3)] + turned:
+    assert np.abs(K @ mode.ravel()).max() < 1e-14, mode
+assert np.allclose(K, K.T) and np.linalg.matrix_rank(K, tol=1e-10) == 18
+stretch = (place * [1.0, 0.0, 0.0]).ravel()
+nu = e.POISSON_RATIO
+assert np.isclose(stretch @ K @ stretch, 0.5**3 * (1 - nu) / ((1 + nu) * (1 - 2 * nu)))
+"""
+    finished = launch.run([sys.executable, "-c", program], cwd=EXAMPLES, PYTHONSAFEPATH="")
+    assert finished.status == 0, str(finished)
+
+
 @pytest.mark.mpi
 def test_log_view_comparison_reports_agreement():
     command = [sys.executable, EXAMPLES / "log_view_comparison.py", "--grid", 12]

@@ -40,7 +40,9 @@ class Case:
 
     @staticmethod
     def parent(argument: str) -> str:
-        """The argument with our matrix types replaced by aij."""
+        """The argument with our matrix types replaced by aij, and our algorithm of products by one of PETSc's."""
+        if argument == "backend":
+            return "scalable"
         return re.sub(r"\b((?:seq|mpi)?)(?:aij)?pjds\b", r"\1aij", argument)
 
     def command_lines(self) -> list[list[str]]:
@@ -56,6 +58,9 @@ KSP_TESTS = "ksp/ksp/tests/"
 SNES = "snes/tutorials/"
 SNES_TESTS = "snes/tests/"
 TS = "ts/tutorials/"
+
+# Our own parallel products, without a device too. PETSc knows the word, for products of aij that a program also makes.
+_OUR_PRODUCTS = "-matmatmult_via backend -matptap_via backend"
 
 MATRIX_CASES = (
     # Norms, transposes, AXPY, MatView.
@@ -151,6 +156,16 @@ MATRIX_CASES = (
     ),
     Case(MAT + "ex250", (1, 3, 4), "-mat_type aijpjds", "ex250_1.out", ("type", "object"), multiplies=False),
     Case(MAT + "ex251", (1, 2), "-mat_type aijpjds", "ex251_1.out", ("type", "object"), multiplies=False),
+    Case(MAT + "ex93", (2,), f"-mat_type aijpjds {_OUR_PRODUCTS}", EMPTY),
+    Case(MAT + "ex96", (2, 3), f"-Mx 10 -My 5 -Mz 10 -dm_mat_type aijpjds {_OUR_PRODUCTS}", EMPTY),
+    Case(
+        MAT + "ex250",
+        (2, 3, 4),
+        f"-mat_type aijpjds {_OUR_PRODUCTS} -mattransposematmult_via backend",
+        "ex250_1.out",
+        ("type", "object"),
+        multiplies=False,
+    ),
     Case(MAT + "ex261", (1, 2), "-mat_type aijpjds", EMPTY, multiplies=False),
     Case(MAT + "ex272", (1, 2), "-a_mat_type diagonal -p_mat_type aijpjds", EMPTY),
     Case(MAT + "ex272", (1, 2), "-a_mat_type aijpjds -p_mat_type {{diagonal constantdiagonal}} -n 10 -m 10", EMPTY),
@@ -278,6 +293,15 @@ LINEAR_SOLVER_CASES = (
         (4,),
         "-ne 39 -ksp_type cg -pc_type gamg -pc_gamg_type agg -ksp_rtol 1e-4 -ksp_norm_type unpreconditioned "
         "-pc_gamg_mat_coarsen_type hem -ksp_converged_reason -ksp_norm_type unpreconditioned -mat_type aijpjds",
+        "ex54_hem.out",
+        ("8 is 7",),
+    ),
+    Case(
+        KSP + "ex54",
+        (4,),
+        "-ne 39 -ksp_type cg -pc_type gamg -pc_gamg_type agg -ksp_rtol 1e-4 -ksp_norm_type unpreconditioned "
+        "-pc_gamg_mat_coarsen_type hem -ksp_converged_reason -ksp_norm_type unpreconditioned "
+        f"-mat_type aijpjds {_OUR_PRODUCTS}",
         "ex54_hem.out",
         ("8 is 7",),
     ),

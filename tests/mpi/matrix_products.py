@@ -1,0 +1,259 @@
+"""Sparse products of parallel matrices against NumPy: all types, layouts and mixes, and every way to reuse one."""
+
+import numpy as np
+from dense import COMM, FORMAT, TYPE, csr, distribute, layouts, own_rows, random_dense
+from petsc4py import PETSc
+
+ALGORITHM_OPTIONS = {
+    "AB": "matmatmult_via",
+    "AtB": "mattransposematmult_via",
+    "ABt": "matmattransmult_via",
+    "PtAP": "matptap_via",
+    "RARt": "matrart_via",
+    "ABC": "matmatmatmult_via",
+}
+EPS = np.finfo(PETSc.RealType).eps
+ROWS, COLUMNS = 41, 23
+# name of the product: (what petsc4py calls it, what it is, shapes of the operands)
+PRODUCTS = {
+    "AB": ("matMult", lambda a, b: a @ b, [(ROWS, COLUMNS), (COLUMNS, 30)]),
+    "AtB": ("transposeMatMult", lambda a, b: a.T @ b, [(ROWS, COLUMNS), (ROWS, 30)]),
+    "ABt": ("matTransposeMult", lambda a, b: a @ b.T, [(ROWS, COLUMNS), (30, COLUMNS)]),
+    "PtAP": ("ptap", lambda a, p: p.T @ a @ p, [(ROWS, ROWS), (ROWS, COLUMNS)]),
+    "RARt": ("rart", lambda a, r: r @ a @ r.T, [(ROWS, ROWS), (COLUMNS, ROWS)]),
+    "ABC": ("matMatMult", lambda a, b, c: a @ b @ c, [(ROWS, COLUMNS), (COLUMNS, 30), (30, ROWS)]),
+}
+HOLES = [None, "none_on_first", "none_on_middle", "none_on_last", "all_on_last"]
+
+
+def multiply(name, matrices, result=None):
+    """The product, made anew, or its numeric phase alone for a result that there is."""
+    method = getattr(matrices[0], PRODUCTS[name][0])
+    return method(*matrices[1:]) if result is None else method(*matrices[1:], result=result)
+
+
+def distribute_as(dense, layout, matrix_type=TYPE):
+    if layout is None:
+        return distribute(dense, matrix_type)
+    local = [layouts(count) for count in dense.shape]
+    if layout not in local[0]:
+        return distribute(dense, matrix_type)
+    return distribute(dense, matrix_type, local[0][layout], local[1][layout])
+
+
+def values_of(name, seeds):
+    """Operands with the pattern of the shapes alone, so that the seeds only change values."""
+    denses = []
+    for k, (shape, seed) in enumerate(zip(PRODUCTS[name][2], seeds, strict=False)):
+        pattern = random_dense(*shape, seed=100 + k) != 0.0
+        values = np.random.default_rng(seed).uniform(-1, 1, shape).astype(PETSc.ScalarType)
+        denses.append(np.where(pattern, values, 0.0).astype(PETSc.ScalarType))
+    return denses
+
+
+def check(C, name, denses, what):
+    """Values within k eps |A| |B|, the structural pattern with sorted columns, and no entry beside it."""
+    function = PRODUCTS[name][1]
+    expected = function(*denses)
+    sizes = function(*(np.abs(dense) for dense in denses))
+    pattern = function(*((dense != 0.0).astype(float) for dense in denses)) > 0
+    bound = 2 * (sum(max(dense.shape) for dense in denses) + 4) * EPS * sizes
+    first, last = C.getOwnershipRange()
+    for row in range(first, last):
+        columns, values = C.getRow(row)
+        assert columns.tolist() == np.flatnonzero(pattern[row]).tolist(), f"{what}: pattern of row {row}"
+        error = np.abs(values - expected[row, columns])
+        assert np.all(error <= bound[row, columns]), f"{what}: row {row} is off by {error.max()}"
+
+
+def bits(C):
+    """All entries of this rank, byte by byte."""
+    return b"".join(C.getRow(row)[1].tobytes() for row in range(*C.getOwnershipRange()))
+
+
+def check_layouts():
+    for name in PRODUCTS:
+        denses = values_of(name, (1, 2, 3))
+        for layout in HOLES:
+            matrices = [distribute_as(dense, layout) for dense in denses]
+            C = multiply(name, matrices)
+            check(C, name, denses, f"{name}, {layout}")
+            assert C.getType() == matrices[0].getType()
+            again = multiply(name, matrices)
+            assert bits(again) == bits(C), f"{name}, {layout}: not the same bits again"
+
+
+def check_shapes():
+    """No rows, no columns, no entries, one full row, off-diagonal blocks alone."""
+    full_row = np.zeros((30, 30))
+    full_row[17] = 1.5
+    reversed_identity = np.eye(30)[::-1].copy()
+    for A, B in (
+        (np.zeros((0, 0)), np.zeros((0, 0))),
+        (np.zeros((0, 5)), random_dense(5, 7)),
+        (random_dense(7, 5), np.zeros((5, 0))),
+        (np.zeros((30, 30)), random_dense(30, 30)),
+        (full_row, random_dense(30, 30)),
+        (random_dense(30, 30), full_row),
+        (reversed_identity, random_dense(30, 30)),
+        (random_dense(30, 30), reversed_identity),
+    ):
+        left, right = distribute(A), distribute(B)
+        check(left.matMult(right), "AB", (A, B), f"{A.shape} x {B.shape}")
+        if A.shape == (30, 30):
+            check(left.ptap(right), "PtAP", (A, B), f"{A.shape} x {B.shape}")
+            check(left.transposeMatMult(right), "AtB", (A, B), f"{A.shape} x {B.shape}")
+
+
+def check_cancellation_stays_in_the_pattern():
+    """A row of A times a column of B is 1 - 1, with the two terms on different ranks."""
+    count = 4 * COMM.size
+    A, B = np.eye(count), np.eye(count)
+    A[0, 1], A[0, count - 1], B[1, 2], B[count - 1, 2] = 1.0, -1.0, 1.0, 1.0
+    C = distribute(A).matMult(distribute(B))
+    check(C, "AB", (A, B), "cancellation")
+    if COMM.rank == 0:
+        columns, values = C.getRow(0)
+        assert values[columns.tolist().index(2)] == 0.0
+
+
+def check_mixed_types():
+    for name in PRODUCTS:
+        denses = values_of(name, (1, 2, 3))
+        for types in ((TYPE, "aij", "aij"), ("aij", TYPE, "aij"), ("aij", TYPE, TYPE)):
+            matrices = [distribute(dense, kind) for dense, kind in zip(denses, types, strict=False)]
+            check(multiply(name, matrices), name, denses, f"{name} of {types}")
+
+
+def set_values(A, dense):
+    """New values in the pattern there is."""
+    first, last = A.getOwnershipRange()
+    A.setValuesCSR(*csr(dense[first:last]))
+    A.assemble()
+
+
+def check_reuse():
+    """The numeric phase alone: the same values, new values, other matrices for each operand and for all of them."""
+    for name in PRODUCTS:
+        denses = values_of(name, (1, 2, 3))
+        matrices = [distribute(dense) for dense in denses]
+        C = multiply(name, matrices)
+        before = bits(C)
+        assert multiply(name, matrices, C).handle == C.handle
+        assert bits(C) == before, f"{name}: reuse changed the bits"
+        new = values_of(name, (4, 5, 6))
+        for k in range(len(matrices)):
+            set_values(matrices[k], new[k])
+            denses[k] = new[k]
+            multiply(name, matrices, C)
+            check(C, name, denses, f"{name}: new values of operand {k}")
+        other = values_of(name, (7, 8, 9))
+        for k in range(len(matrices)):
+            replaced = matrices[k]
+            matrices[k] = distribute(other[k])
+            kept, denses[k] = denses[k], other[k]
+            multiply(name, matrices, C)
+            check(C, name, denses, f"{name}: operand {k} replaced")
+            own = slice(*replaced.getOwnershipRange())
+            assert rows_of(replaced) == kept[own].tolist(), f"{name}: changed operand {k}"
+        last = values_of(name, (10, 11, 12))
+        matrices = [distribute(dense) for dense in last]
+        multiply(name, matrices, C)
+        check(C, name, last, f"{name}: all operands replaced")
+
+
+def rows_of(A):
+    """The rows of this rank, dense."""
+    first, last = A.getOwnershipRange()
+    dense = np.zeros((last - first, A.getSize()[1]), dtype=PETSc.ScalarType)
+    for row in range(first, last):
+        columns, values = A.getRow(row)
+        dense[row - first, columns] = values
+    return dense.tolist()
+
+
+def check_blocks_made_anew():
+    """MatSetPreallocationCOO() once more gives a matrix other blocks."""
+    for name in ("AB", "AtB", "PtAP"):
+        denses, new = values_of(name, (1, 2)), values_of(name, (3, 4))
+        matrices = [distribute(dense) for dense in denses]
+        for A, dense in zip(matrices, denses, strict=True):
+            set_coordinates(A, dense)
+        C = multiply(name, matrices)
+        for k, A in enumerate(matrices):
+            set_coordinates(A, new[k])
+            denses[k] = new[k]
+            multiply(name, matrices, C)
+            check(C, name, denses, f"{name}: blocks of operand {k} made anew")
+
+
+def set_coordinates(A, dense):
+    first, last = A.getOwnershipRange()
+    rows, columns = np.nonzero(dense[first:last])
+    A.setPreallocationCOO((rows + first).astype(PETSc.IntType), columns.astype(PETSc.IntType))
+    A.setValuesCOO(dense[first:last][rows, columns])
+
+
+def check_changed_pattern_is_an_error():
+    """On all ranks, though the pattern changed on one; the result keeps its values."""
+    for name in PRODUCTS:
+        denses = values_of(name, (1, 2, 3))
+        for k in range(len(denses)):
+            matrices = [distribute(dense) for dense in denses]
+            C = multiply(name, matrices)
+            before = bits(C)
+            changed = [dense.copy() for dense in denses]
+            changed[k][0] = 2.0
+            matrices[k] = distribute(changed[k])
+            try:
+                multiply(name, matrices, C)
+            except PETSc.Error as error:
+                assert error.ierr == 73, str(error)  # PETSC_ERR_ARG_WRONGSTATE
+            else:
+                raise AssertionError(f"{name}: the pattern of operand {k} changed and nobody said so")
+            assert bits(C) == before
+            check(multiply(name, matrices), name, changed, f"{name}: made anew")
+
+
+def check_algorithms_of_petsc():
+    """The options that choose an algorithm of PETSc's still do."""
+    database = PETSc.Options()
+    for name, word in (("AB", "scalable"), ("PtAP", "scalable"), ("AB", "default"), ("PtAP", "default")):
+        option = ALGORITHM_OPTIONS[name]
+        database[option] = word
+        denses = values_of(name, (1, 2))
+        matrices = [distribute(dense) for dense in denses]
+        check(multiply(name, matrices), name, denses, f"-{option} {word}")
+        database[option] = "rmerge"
+
+
+def check_result_is_a_matrix_like_others():
+    """Multiplied, duplicated, changed; then the product is made once more."""
+    denses = values_of("PtAP", (1, 2))
+    matrices = [distribute(dense) for dense in denses]
+    C = multiply("PtAP", matrices)
+    double = C.copy()
+    double.scale(2.0)
+    x, y = C.createVecs()
+    x.set(1.0)
+    double.mult(x, y)
+    first, last = own_rows(y.getLocalSize())
+    expected = 2.0 * PRODUCTS["PtAP"][1](*denses).sum(axis=1)
+    assert np.allclose(y.getArray(readonly=True), expected[first:last], atol=1e5 * EPS)
+    C.scale(3.0)
+    multiply("PtAP", matrices, C)
+    check(C, "PtAP", denses, "after the result was scaled")
+    assert C.getDiagonalBlock().getType() == "seqaij" + FORMAT if COMM.size > 1 else C.getType() == "seqaij" + FORMAT
+
+
+for option in ALGORITHM_OPTIONS.values():
+    PETSc.Options()[option] = "rmerge"  # the default with a device; without one it is PETSc's
+check_layouts()
+check_shapes()
+check_cancellation_stays_in_the_pattern()
+check_mixed_types()
+check_reuse()
+check_blocks_made_anew()
+check_changed_pattern_is_an_error()
+check_algorithms_of_petsc()
+check_result_is_a_matrix_like_others()
