@@ -1,10 +1,12 @@
 #!/bin/bash
-# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some twenty minutes; each can be called alone.
+# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some thirty minutes; each can be called alone.
 #
 #   benchmarks/run_on_gpu.sh [step ...]      default: all of them, in this order:
 #     build test sanitize   the package, its GPU tests, compute-sanitizer
 #     mult bsr real c       MatMult: stencils, block sizes, real matrices, from C
+#     spgemm                sparse products: squares and Galerkin pyramids
 #     bratu mpi             the Bratu problem, on one GPU and on two
+#     gamg                  the Bratu problem with GAMG, on one GPU, on two and on four
 #     formats types         every format: MatMult, and the iterations of the Bratu problem
 #
 # Run it from the root of the source tree in an environment where python3 imports petsc4py (of a PETSc with CUDA), CuPy, SciPy and
@@ -17,9 +19,9 @@
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
 set -uo pipefail
 
-STEPS=(build test sanitize mult bsr real c bratu mpi formats types)
-declare -A LIMIT=([build]=180 [test]=400 [sanitize]=200 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
-LIMIT+=([bratu]=200 [mpi]=240 [formats]=150 [types]=200)
+STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg formats types)
+declare -A LIMIT=([build]=180 [test]=400 [sanitize]=300 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
+LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
@@ -72,12 +74,14 @@ step_test() {
 }
 
 step_sanitize() {
-  local sanitizer tool
+  local sanitizer tool program
   sanitizer=$(find_sanitizer) || return 1
-  python3 benchmarks/small_products.py || return 1 # compiles the kernels, outside the sanitizer
-  for tool in memcheck racecheck; do
-    echo "== $tool"
-    "$sanitizer" --tool "$tool" --error-exitcode 86 python3 benchmarks/small_products.py || return 1
+  for program in small_products small_spgemm; do
+    python3 "benchmarks/$program.py" || return 1 # compiles the kernels, outside the sanitizer
+    for tool in memcheck racecheck; do
+      echo "== $program, $tool"
+      "$sanitizer" --tool "$tool" --error-exitcode 86 python3 "benchmarks/$program.py" || return 1
+    done
   done
 }
 
@@ -107,6 +111,10 @@ step_c() {
   bench mult-from-c benchmarks/mult_from_c.c "${matrices[@]}"
 }
 
+step_spgemm() {
+  bench spgemm ${MATRICES:+--matrices "$MATRICES"}
+}
+
 step_bratu() {
   local source
   source=$(find_ex14) && bench bratu "$source" --grid 128 200
@@ -120,6 +128,20 @@ step_mpi() {
     return
   fi
   source=$(find_ex14) && bench bratu "$source" --grid 128 200 --ranks 2 --mpiexec "$(command -v mpiexec)"
+}
+
+step_gamg() {
+  local source count ranks
+  source=$(find_ex14) || return 1
+  bench bratu "$source" --pc gamg --grid 128 200 --types aijcusparse gpufmt || return 1
+  count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
+  for ranks in 2 4; do
+    if [ "$count" -lt "$ranks" ]; then
+      echo "skipped: this machine has $count GPUs, $ranks ranks need as many"
+      return
+    fi
+    bench bratu "$source" --pc gamg --grid 200 --types aijcusparse gpufmt --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
+  done
 }
 
 step_formats() {

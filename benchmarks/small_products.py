@@ -118,6 +118,7 @@ def petsc_products(name, matrix, place, rng):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", action="store_true", help="run on the host instead")
+    parser.add_argument("--matrix", metavar="NAME", help="only this one, such as 'blocks'")
     arguments = parser.parse_args()
     if not arguments.host and device_reason():
         sys.exit(f"small_products: {device_reason()}; --host runs on the host")
@@ -127,7 +128,12 @@ def main():
         if not arguments.host:
             place.backend.xp.cuda.set_allocator(None)
         rng = np.random.default_rng(SEED)
-        for label, matrix in small_matrices(place.backend.scalar, place.backend.index, rng).items():
+        matrices = small_matrices(place.backend.scalar, place.backend.index, rng)
+        if arguments.matrix not in (None, *matrices):
+            sys.exit(f"small_products --matrix {arguments.matrix}: choose one of {', '.join(matrices)}")
+        for label, matrix in matrices.items():
+            if arguments.matrix not in (None, label):
+                continue
             errors = []
             for cls in FORMATS.values():
                 block = 3 if label == "blocks" else 1

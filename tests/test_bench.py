@@ -277,6 +277,18 @@ def test_summary_of_a_set():
     assert summary.summarise(cases, "bsr") == summary.summarise([], "gpufmt") == {}
 
 
+def test_wrong_products_are_not_compared():
+    case = comparable("a", 4.0, wrong=1.0, right=8.0)
+    products = {product["name"]: product for product in case["products"]}
+    products["wrong"]["correct"], products["right"]["correct"] = False, True
+    compared = summary.compare(case, "gpufmt")
+    assert (compared.peer, compared.ratio) == ("right", 2)
+    products["right"]["correct"] = False
+    assert summary.compare(case, "gpufmt") is None
+    products["right"]["correct"], products["gpufmt"]["correct"] = True, False
+    assert summary.compare(case, "gpufmt") is None
+
+
 def test_parts_of_matmult():
     run = golden_runs()["bratu"]["cases"][0]["runs"][1]
     assert matmult_seconds(run) == {"total": 0.26, "plan": 0.02, "refresh": 0.01}
@@ -383,7 +395,8 @@ def test_all_with_a_device_ends_with_the_figures(tmp_path, monkeypatch, capsys):
     """Which benchmarks are run, and on what, where there is a device; none of them is."""
 
     def record(arguments):
-        called.append((getattr(arguments, "matrix_set", "bsr"), arguments.json))
+        names = [name for name in ("matrix_set", "block_size", "variant") if hasattr(arguments, name)]
+        called.append((names[0], getattr(arguments, names[0]), arguments.json))
         return 0
 
     called = []
@@ -392,10 +405,17 @@ def test_all_with_a_device_ends_with_the_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(places, "device_reason", lambda: None)
     monkeypatch.setattr(bench_runs, "run_mult", record)
     monkeypatch.setattr(bench_runs, "run_bsr", record)
+    monkeypatch.setattr(bench_runs, "run_spgemm", record)
     arguments = argparse.Namespace(json=path, commit=None, host=False, matrices=tmp_path)
     assert bench_runs.run_all(arguments) == 0
-    assert [what for what, _ in called] == [None, "bsr", ("real", tmp_path), ("real-replicated", tmp_path)]
-    assert {file for _, file in called} == {path}
+    assert [what[:2] for what in called] == [
+        ("matrix_set", None),
+        ("block_size", None),
+        ("matrix_set", ("real", tmp_path)),
+        ("matrix_set", ("real-replicated", tmp_path)),
+        ("variant", None),
+    ]
+    assert {file for *_, file in called} == {path}
     assert "| 7-point 200^3 | <= 175 us | 170.0 | gpufmt | 306.0 | yes |" in capsys.readouterr().out
 
 

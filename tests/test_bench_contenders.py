@@ -9,7 +9,7 @@ import pytest
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
-from petsc_gpufmt.bench import bsr, contenders, cusparse_bsr, timing  # noqa: E402
+from petsc_gpufmt.bench import bsr, contenders, cusparse, cusparse_bsr, timing  # noqa: E402
 from petsc_gpufmt.bench.contenders import format_contender, format_options  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix  # noqa: E402
@@ -182,7 +182,7 @@ class FakeCusparse:
 
     def __init__(self, failing=None, missing=None):
         self.calls, self.alive, self.failing = [], set(), failing
-        for name in cusparse_bsr.PROTOTYPES:
+        for name in {**cusparse.COMMON_PROTOTYPES, **cusparse_bsr.PROTOTYPES}:
             if name != missing:
                 setattr(self, name, self.function(name))
         self.cusparseGetErrorString = lambda status: b"not supported"
@@ -227,6 +227,10 @@ def array(address, dtype, size):
     return np.frombuffer(memory, dtype=dtype)
 
 
+def loaded(fake):
+    return cusparse.Cusparse(fake, cusparse_bsr.PROTOTYPES, cusparse_bsr.RELEASE)
+
+
 def fake_product(fake, order="row"):
     place = host_place()
     if (place.backend.scalar, place.backend.index) != (SCALAR, INDEX):
@@ -234,7 +238,7 @@ def fake_product(fake, order="row"):
     matrix = make("27point:3x4")
     x = rng().random(matrix.csr.shape[1])
     arrays = cusparse_bsr.block_arrays(matrix, np)
-    return matrix, x, cusparse_bsr.CusparseBsrProduct(cusparse_bsr.Cusparse(fake), arrays, x, order, place.backend, 77)
+    return matrix, x, cusparse_bsr.CusparseBsrProduct(loaded(fake), arrays, x, order, place.backend, 77)
 
 
 @pytest.mark.parametrize("order", cusparse_bsr.ORDERS)
@@ -262,4 +266,4 @@ def test_refusal_of_cusparse_is_told_and_nothing_is_left(failing):
 
 def test_old_cusparse_is_told():
     with pytest.raises(BenchError, match="no cusparseCreateBsr: CUDA 12.6"):
-        cusparse_bsr.Cusparse(FakeCusparse(missing="cusparseCreateBsr"))
+        loaded(FakeCusparse(missing="cusparseCreateBsr"))

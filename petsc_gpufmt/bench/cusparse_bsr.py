@@ -6,76 +6,41 @@ CuPy does not offer them, so the library that this process has loaded already is
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.bench.contenders import Contender, Product
+from petsc_gpufmt.bench.cusparse import (
+    INDEX_BASE_ZERO,
+    INDEX_TYPES,
+    NON_TRANSPOSE,
+    SCALARS,
+    VALUE_TYPES,
+    Cusparse,
+    Handles,
+    loaded_library,
+)
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place
 from petsc_gpufmt.plan import address
 
-# values of the enumerations in cusparse.h and library_types.h
-INDEX_TYPES = {4: 2, 8: 3}
-VALUE_TYPES = {4: 0, 8: 1}
-SCALARS = {4: ctypes.c_float, 8: ctypes.c_double}
 ORDERS = {"column": 1, "row": 2}
-INDEX_BASE_ZERO = 0
-NON_TRANSPOSE = 0
 DEFAULT_ALGORITHM = 0
+RELEASE = "12.6"
 
-_MATRIX_TYPES = [POINTER(c_void_p), *[c_int64] * 5, *[c_void_p] * 3, *[c_int] * 5]
 _PRODUCT_TYPES = [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int]
 PROTOTYPES = {
-    "cusparseCreate": [POINTER(c_void_p)],
-    "cusparseDestroy": [c_void_p],
-    "cusparseSetStream": [c_void_p, c_void_p],
-    "cusparseCreateBsr": _MATRIX_TYPES,
-    "cusparseDestroySpMat": [c_void_p],
+    "cusparseCreateBsr": [POINTER(c_void_p), *[c_int64] * 5, *[c_void_p] * 3, *[c_int] * 5],
     "cusparseCreateDnVec": [POINTER(c_void_p), c_int64, c_void_p, c_int],
     "cusparseDestroyDnVec": [c_void_p],
     "cusparseSpMV_bufferSize": [*_PRODUCT_TYPES, POINTER(c_size_t)],
     "cusparseSpMV": [*_PRODUCT_TYPES, c_void_p],
 }
-
-
-class Cusparse:
-    """The functions of a loaded cuSPARSE; each raises BenchError for a status other than success."""
-
-    def __init__(self, library: Any):
-        self.library = library
-        for name, types in PROTOTYPES.items():
-            try:
-                function = getattr(library, name)
-            except AttributeError:
-                raise BenchError(f"this cuSPARSE has no {name}: CUDA 12.6 or later is needed") from None
-            function.argtypes, function.restype = types, c_int
-        library.cusparseGetErrorString.argtypes, library.cusparseGetErrorString.restype = [c_int], c_char_p
-
-    def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.library, name)(*arguments)
-        if status:
-            raise BenchError(f"{name}: {self.library.cusparseGetErrorString(status).decode()}")
-
-    def create(self, name: str, *arguments: Any) -> c_void_p:
-        """What a function creates in its first argument."""
-        created = c_void_p()
-        self.call(name, ctypes.byref(created), *arguments)
-        return created
-
-
-def loaded_library() -> Any:
-    """The cuSPARSE that PETSc or CuPy has loaded into this process."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    paths = sorted({line.split()[-1] for line in lines if "/libcusparse.so" in line})
-    if not paths:
-        raise BenchError("no cuSPARSE is loaded")
-    return ctypes.CDLL(paths[0])
 
 
 def block_arrays(matrix: BenchMatrix, xp: Any) -> tuple[Any, Any, Any]:
@@ -106,7 +71,7 @@ class CusparseBsrProduct(Product):
         self, cusparse: Cusparse, arrays: tuple[Any, Any, Any], x: Any, order: str, backend: Backend, stream: int
     ):
         self.cusparse, self.backend = cusparse, backend
-        self.handles: list[tuple[str, c_void_p]] = []
+        self.handles = Handles(cusparse)
         xp = backend.xp
         rowptr, columns, values = arrays
         if order == "column":
@@ -117,16 +82,16 @@ class CusparseBsrProduct(Product):
         self.kept = rowptr, columns, values
         one, zero = SCALARS[scalar](1.0), SCALARS[scalar](0.0)
         try:
-            handle = self._create("cusparseCreate", "cusparseDestroy")
+            handle = self.handles.create("cusparseCreate", "cusparseDestroy")
             cusparse.call("cusparseSetStream", handle, stream)
-            A = self._create(
+            A = self.handles.create(
                 *("cusparseCreateBsr", "cusparseDestroySpMat"),
                 *(rowptr.size - 1, x.size // size, nblocks, size, size),
                 *(address(array) for array in self.kept),
                 *(INDEX_TYPES[index], INDEX_TYPES[index], INDEX_BASE_ZERO, VALUE_TYPES[scalar], ORDERS[order]),
             )
             x_vector, z_vector = (
-                self._create(
+                self.handles.create(
                     "cusparseCreateDnVec", "cusparseDestroyDnVec", vector.size, address(vector), VALUE_TYPES[scalar]
                 )
                 for vector in (self.x, self.z)
@@ -145,11 +110,6 @@ class CusparseBsrProduct(Product):
             self.close()
             raise
 
-    def _create(self, create: str, destroy: str, *arguments: Any) -> c_void_p:
-        made = self.cusparse.create(create, *arguments)
-        self.handles.append((destroy, made))
-        return made
-
     def call(self) -> None:
         self.cusparse.call("cusparseSpMV", *self.arguments, address(self.buffer))
 
@@ -159,9 +119,7 @@ class CusparseBsrProduct(Product):
         return self.backend.to_host(self.z).copy()
 
     def close(self) -> None:
-        for destroy, handle in reversed(self.handles):
-            self.cusparse.call(destroy, handle)
-        self.handles = []
+        self.handles.close()
         self.kept = self.x = self.z = self.buffer = None
 
 
@@ -173,7 +131,7 @@ class CusparseBsrContender(Contender):
 
     def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
         backend = place.backend
-        cusparse = Cusparse(loaded_library())
+        cusparse = Cusparse(loaded_library(), PROTOTYPES, RELEASE)
         stream = backend.xp.cuda.get_current_stream().ptr
         arrays = block_arrays(matrix, backend.xp)
         return CusparseBsrProduct(cusparse, arrays, backend.xp.asarray(x), self.order, backend, stream)

@@ -29,6 +29,10 @@ class Place:
         if self.name == "cuda":
             self.backend.xp.get_default_memory_pool().free_all_blocks()
 
+    def pool_bytes(self) -> int:
+        """Bytes of the device that CuPy holds, in use or kept for later; 0 on the host."""
+        return self.backend.xp.get_default_memory_pool().total_bytes() if self.name == "cuda" else 0
+
     def copy_bandwidth(self) -> float:
         """Bytes per second of a large copy, bytes read and bytes written both counted: the ceiling of every product."""
         xp, count = self.backend.xp, COPY_BYTES[self.name] // 8

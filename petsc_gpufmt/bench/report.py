@@ -16,6 +16,7 @@ from petsc_gpufmt.bench.report_tables import (
     mult_sections,
     set_section,
 )
+from petsc_gpufmt.bench.spgemm_tables import spgemm_sections
 from petsc_gpufmt.bench.targets import TARGETS, Runs, Target
 
 ENVIRONMENT_LABELS = {
@@ -35,7 +36,10 @@ ENVIRONMENT_LABELS = {
     "date": "date",
 }
 
-ORDER = ("mult", "bsr", "real-replicated", "real", "mult-from-c", "bratu", "mult, all formats")
+ORDER = (
+    *("mult", "bsr", "real-replicated", "real", "mult-from-c", "spgemm"),
+    *("bratu", "bratu, GAMG", "mult, all formats"),
+)
 """Runs come in this order; others after them."""
 
 INTRODUCTION = """\
@@ -47,7 +51,8 @@ first table is in `docs/performance_notes.md`.
 
 TARGETS_TEXT = """\
 Medians of single MatMult calls between two CUDA events unless something else is said; *by* names the format, or the
-matrix, that gave the figure. Of our formats, as they are by default, the fastest counts.
+matrix, that gave the figure. Of our formats, as they are by default, the fastest counts. A A and P^T A P are sparse
+products; *both phases* are the symbolic and the numeric one.
 """
 
 REPRODUCE = """\
@@ -115,6 +120,8 @@ def run_sections(run: dict[str, Any]) -> list[str]:
         return [set_section(run)]
     if kind == "mult-from-c":
         return [from_c_section(run)]
+    if kind == "spgemm":
+        return spgemm_sections(run)
     return [bratu_section(run)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Comparison:
-    """One matrix: our median seconds, those of the fastest peer that could run, and who that is."""
+    """One matrix: our median seconds, those of the fastest peer that could run and was right, and who that is."""
 
     matrix: str
     seconds: float
@@ -23,17 +23,20 @@ class Comparison:
         return self.peer_seconds / self.seconds
 
 
-def compare(case: dict[str, Any], variant: str) -> Comparison | None:
-    """`variant` against the fastest peer on the same place; None where one of them was not measured."""
-    measured = [product for product in case["products"] if "skipped" not in product]
+def compare(case: dict[str, Any], variant: str, seconds: str = "median_seconds") -> Comparison | None:
+    """`variant` against the fastest right peer on the same place, by the time that `seconds` names.
+
+    None where `variant` or every peer was not measured or came out wrong.
+    """
+    measured = [product for product in case["products"] if seconds in product and product.get("correct", True)]
     own = next((product for product in measured if product["name"] == variant), None)
     if own is None:
         return None
     peers = [product for product in measured if not product["ours"] and product["place"] == own["place"]]
     if not peers:
         return None
-    best = min(peers, key=lambda product: product["median_seconds"])
-    return Comparison(case["matrix"]["name"], own["median_seconds"], best["name"], best["median_seconds"])
+    best = min(peers, key=lambda product: product[seconds])
+    return Comparison(case["matrix"]["name"], own[seconds], best["name"], best[seconds])
 
 
 def summarise(cases: Sequence[dict[str, Any]], variant: str) -> dict[str, Any]:

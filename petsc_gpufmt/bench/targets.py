@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from petsc_gpufmt.bench.bratu import matmult_seconds
+from petsc_gpufmt.bench.bratu import galerkin_seconds, matmult_seconds
+from petsc_gpufmt.bench.spgemm_tables import real_squares
 from petsc_gpufmt.bench.storage import in_products
 from petsc_gpufmt.registry import FORMATS
 
@@ -15,6 +16,7 @@ LARGE_NONZEROS = 40_000_000
 
 FROM_C_MICROSECONDS = 3.5
 MICROSECOND = 1e-6
+MILLISECOND = 1e-3
 
 Runs = dict[str, dict[str, Any]]
 
@@ -191,6 +193,62 @@ def bratu_matmult(grid: int) -> Callable[[Runs], Measured | None]:
     return find
 
 
+def square_time(matrix: str, seconds: str) -> Callable[[Runs], Measured | None]:
+    """A time of A A on the device, in ms: the best of ours without options."""
+
+    def find(runs: Runs) -> Measured | None:
+        cases = [c for c in _cases(runs, "spgemm") if (c["kind"], c["matrix"]["name"]) == ("square", matrix)]
+        entries = [p for case in cases for p in _on_device(case) if ":" not in p["name"] and seconds in p]
+        return _best(entries, "name", seconds, MILLISECOND)
+
+    return find
+
+
+def real_squares_figure(key: str, by: str = "", unit: float = 1.0) -> Callable[[Runs], Measured | None]:
+    """A figure of the squares of the real matrices on a device, in units of `unit`."""
+
+    def find(runs: Runs) -> Measured | None:
+        found = real_squares(runs.get("spgemm", {"cases": []}))
+        if found.get("place") != "cuda" or key not in found:
+            return None
+        return Measured(found[key] / unit, by=found.get(by, ""))
+
+    return find
+
+
+def bratu_galerkin(grid: int, phase: str) -> Callable[[Runs], Measured | None]:
+    """Milliseconds of one phase of P^T A P in the Bratu problem with GAMG on one rank: the best of our types."""
+
+    def find(runs: Runs) -> Measured | None:
+        totals = [
+            {"ours": run["mat_type"] in FORMATS, "name": run["mat_type"], "seconds": seconds}
+            for case in _cases(runs, "bratu, GAMG")
+            for run in case["runs"]
+            if case["grid"] == grid and run["vec_type"] == "cuda" and "skipped" not in run
+            if (seconds := galerkin_seconds(run, phase)) is not None
+        ]
+        return _best(totals, "name", "seconds", MILLISECOND)
+
+    return find
+
+
+def bratu_ranks(grid: int) -> Callable[[Runs], Measured | None]:
+    """On how many of 1, 2 and 4 ranks the Bratu problem with GAMG converges: the best of our types."""
+
+    def find(runs: Runs) -> Measured | None:
+        converged: dict[str, int] = {}
+        for name in ("bratu, GAMG", *(f"bratu, GAMG, {ranks} ranks" for ranks in (2, 4))):
+            for case in _cases(runs, name):
+                for run in case["runs"]:
+                    if case["grid"] == grid and run["vec_type"] == "cuda":
+                        converged[run["mat_type"]] = converged.get(run["mat_type"], 0) + ("skipped" not in run)
+        ours = [(count, name) for name, count in converged.items() if name in FORMATS]
+        peers = [count for name, count in converged.items() if name not in FORMATS]
+        return Measured(max(ours)[0], max(peers, default=None), max(ours)[1]) if ours else None
+
+    return find
+
+
 TARGETS = (
     Target("7-point 200^3", 175.0, "us", product_time("7-point 200^3")),
     Target("7-point 100^3", 23.0, "us", product_time("7-point 100^3")),
@@ -233,4 +291,32 @@ TARGETS = (
     Target("host time of MatMult from C, 7-point 50^3", 3.0, "us", from_c_time("7-point 50^3", "host_seconds")),
     Target("host time of MatMult from C, 27-point 20^3", 3.0, "us", from_c_time("27-point 20^3", "host_seconds")),
     Target("Bratu 200^3, CG and Jacobi: MatMult total", 0.25, "s", bratu_matmult(200)),
+    Target("A A, 7-point 100^3, both phases", 0.8, "ms", square_time("7-point 100^3", "cold_seconds")),
+    Target("A A, 7-point 100^3, numeric phase", 0.25, "ms", square_time("7-point 100^3", "numeric_seconds")),
+    Target("A A, 27-point 64^3, both phases", 5.0, "ms", square_time("27-point 64^3", "cold_seconds")),
+    Target("A A, 27-point 64^3, numeric phase", 2.0, "ms", square_time("27-point 64^3", "numeric_seconds")),
+    Target(
+        "A A of the real matrices: best peer over ours, geometric mean",
+        3.0,
+        "times",
+        real_squares_figure("geometric_mean_ratio"),
+        at_least=True,
+    ),
+    Target(
+        "A A of the real matrices: best peer over ours, worst",
+        1.0,
+        "times",
+        real_squares_figure("worst_ratio", by="worst_matrix"),
+        at_least=True,
+    ),
+    Target("A A of the real matrices: not computed or wrong", 0.0, "matrices", real_squares_figure("missing")),
+    Target(
+        "A A of the real matrices: extra memory over the peer's, largest",
+        25.0,
+        "%",
+        real_squares_figure("worst_share", by="share_matrix", unit=0.01),
+    ),
+    Target("Bratu 128^3, GAMG: PtAP, symbolic phases", 40.0, "ms", bratu_galerkin(128, "symbolic")),
+    Target("Bratu 128^3, GAMG: PtAP, numeric phases", 8.0, "ms", bratu_galerkin(128, "numeric")),
+    Target("Bratu 200^3, GAMG: of 1, 2 and 4 ranks, converges on", 3.0, "of 3", bratu_ranks(200), at_least=True),
 )

@@ -53,6 +53,10 @@ class Timer(ABC):
     def elapsed(self, call: Call, repeats: int) -> float:
         """Median seconds until all that `call` started has ended, after one call that does not count."""
 
+    @abstractmethod
+    def single(self, call: Call, repeats: int) -> float:
+        """Median seconds of single calls as in `times`, without its long warm-up: after one that does not count."""
+
 
 class HostTimer(Timer):
     place = "host"
@@ -68,6 +72,9 @@ class HostTimer(Timer):
     def elapsed(self, call: Call, repeats: int) -> float:
         call()
         return statistics.median(_seconds(call, 1) for _ in range(repeats))
+
+    def single(self, call: Call, repeats: int) -> float:
+        return self.elapsed(call, repeats)
 
 
 class DeviceTimer(Timer):
@@ -111,6 +118,11 @@ class DeviceTimer(Timer):
 
         finished()
         return statistics.median(_seconds(finished, 1) for _ in range(repeats))
+
+    def single(self, call: Call, repeats: int) -> float:
+        call()
+        self.stream.synchronize()
+        return statistics.median(self._between_events([call] * repeats))
 
 
 def _repeat(call: Call, count: int) -> Call:

@@ -17,6 +17,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_all(commands)
     add_mult(commands)
     add_bsr(commands)
+    add_spgemm(commands)
     add_from_c(commands)
     add_bratu(commands)
     add_report(commands)
@@ -24,7 +25,8 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 def add_all(commands: argparse._SubParsersAction) -> None:
     everything = commands.add_parser(
-        "all", help="what one process measures: mult, and on a GPU bsr and the real matrices; then the figures to reach"
+        "all",
+        help="what one process measures: mult, on a GPU bsr, real matrices and spgemm too; then the figures to reach",
     )
     everything.add_argument("--matrices", type=Path, metavar="FOLDER", help="folder with real matrices")
     everything.add_argument("--host", action="store_true", help="measure on the host only")
@@ -86,6 +88,38 @@ def add_bsr(commands: argparse._SubParsersAction) -> None:
     bsr.set_defaults(run=bench_runs.run_bsr)
 
 
+def add_spgemm(commands: argparse._SubParsersAction) -> None:
+    spgemm = commands.add_parser(
+        "spgemm", help="sparse products: squares and Galerkin pyramids, against cuSPARSE, CuPy, PETSc, SciPy and hypre"
+    )
+    which = spgemm.add_mutually_exclusive_group()
+    which.add_argument(
+        "--matrix",
+        action="append",
+        metavar="M",
+        help="as for mult; may be repeated (default: stencils of several sizes)",
+    )
+    which.add_argument(
+        "--matrices", type=Path, metavar="FOLDER", help="folder with real matrices, measured after the default ones"
+    )
+    spgemm.add_argument(
+        "--only", choices=bench_runs.PRODUCT_KINDS, help="A A alone, or P^T A P down a pyramid alone (default: both)"
+    )
+    spgemm.add_argument(
+        "--variant",
+        action="append",
+        metavar="V",
+        help="rmerge, or rmerge:accumulator=merge,merge_width=8 with options of the products; may be repeated "
+        "(default: rmerge, each accumulator, each width)",
+    )
+    spgemm.add_argument("--host", action="store_true", help="measure on the host only")
+    spgemm.add_argument(
+        "--without", action="append", default=[], metavar="T", help="peer to leave out, such as SciPy; may be repeated"
+    )
+    add_output(spgemm)
+    spgemm.set_defaults(run=bench_runs.run_spgemm)
+
+
 def add_from_c(commands: argparse._SubParsersAction) -> None:
     from_c = commands.add_parser("mult-from-c", help="MatMult called by a C program")
     from_c.add_argument("source", type=Path, help="the program, benchmarks/mult_from_c.c")
@@ -103,7 +137,9 @@ def add_from_c(commands: argparse._SubParsersAction) -> None:
 
 
 def add_bratu(commands: argparse._SubParsersAction) -> None:
-    bratu = commands.add_parser("bratu", help="PETSc's SNES tutorial ex14 with CG and Jacobi, times from -log_view")
+    bratu = commands.add_parser(
+        "bratu", help="PETSc's SNES tutorial ex14 with CG and Jacobi or GAMG, times from -log_view"
+    )
     bratu.add_argument("source", type=Path, help="ex14.c of PETSc's src/snes/tutorials")
     bratu.add_argument(
         "--grid",
@@ -122,6 +158,9 @@ def add_bratu(commands: argparse._SubParsersAction) -> None:
         help="matrix types; the first is the reference for the iterations (default: PETSc's own, gpufmt and pjds)",
     )
     formats.add_argument("--all-formats", action="store_true", help="PETSc's own type and every format")
+    bratu.add_argument(
+        "--pc", choices=bench_runs.PRECONDITIONERS, default="jacobi", help="preconditioner (default %(default)s)"
+    )
     bratu.add_argument("--mpiexec", help="starts MPI programs (default: the one that PETSc was configured with)")
     bratu.add_argument("--seconds", type=float, default=300.0, metavar="S", help="time limit of one run (default 300)")
     add_output(bratu)

@@ -20,6 +20,8 @@ ALL_FORMATS_MATRICES = {
     "host": ("7point:50", "27point:20", "27point:16x3"),
 }
 DEFAULT_FORMATS = ("gpufmt", "pjds")
+PRODUCT_KINDS = ("square", "galerkin")
+PRECONDITIONERS = ("jacobi", "gamg")
 
 
 class Recorder:
@@ -194,6 +196,36 @@ def run_bsr(arguments: argparse.Namespace) -> int:
 
 
 @optional_packages()
+def run_spgemm(arguments: argparse.Namespace) -> int:
+    from petsc_gpufmt.bench.matrices import make_matrix
+    from petsc_gpufmt.bench.spgemm import default_cases, make_cases, measure_case, wrong_products
+    from petsc_gpufmt.bench.spgemm_contenders import spgemm_contenders
+
+    wrong = []
+    kinds = (arguments.only,) if arguments.only else PRODUCT_KINDS
+    with timed("spgemm"), measured_places(arguments.host) as (places, ceilings):
+        types = matrix_types(places)
+        chosen = spgemm_contenders(list(places), arguments.variant)
+        contenders = [contender for contender in chosen if contender.name not in arguments.without]
+        recorder = Recorder("spgemm", arguments, copy_bytes_per_second=ceilings)
+        if arguments.matrix:
+            matrices = (make_matrix(spec, *types) for spec in arguments.matrix)
+            cases = (case for matrix in matrices for case in make_cases(matrix, kinds, types[2], show))
+        else:
+            cases = default_cases(best_place(places), arguments.matrices, kinds, types, show)
+        for case in cases:
+            measured = measure_case(case, contenders, places, show)
+            recorder.add(measured)
+            wrong += wrong_products(measured)
+        if not recorder.run["cases"]:
+            raise BenchError(
+                "no product was measured: A A needs a square matrix, a pyramid of P^T A P one with a symmetric "
+                "pattern, a full diagonal and at least 1000 rows"
+            )
+    return finish(wrong)
+
+
+@optional_packages()
 def run_mult_from_c(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.matrices import make_matrix
     from petsc_gpufmt.bench.mult_from_c import case_line, measure_from_c, write_case
@@ -215,10 +247,12 @@ def run_mult_from_c(arguments: argparse.Namespace) -> int:
 
 
 def run_bratu_benchmark(arguments: argparse.Namespace) -> int:
-    from petsc_gpufmt.bench.bratu import agreement, entry_line, run_bratu
+    from petsc_gpufmt.bench.bratu import agreement, entry_line, measure_bratu
     from petsc_gpufmt.bench.programs import compile_program
 
     name = "bratu"
+    if arguments.pc != PRECONDITIONERS[0]:
+        name += f", {arguments.pc.upper()}"
     if arguments.all_formats:
         name += ", all formats"
     if arguments.ranks > 1:
@@ -232,7 +266,9 @@ def run_bratu_benchmark(arguments: argparse.Namespace) -> int:
             show(f"Bratu {grid}^3, ranks {arguments.ranks}")
             entries = []
             for matrix_type in arguments.types or known_types(("aijcusparse",), formats):
-                entry = run_bratu(program, grid, arguments.ranks, matrix_type, arguments.mpiexec, arguments.seconds)
+                entry = measure_bratu(
+                    program, grid, arguments.ranks, matrix_type, arguments.pc, arguments.mpiexec, arguments.seconds
+                )
                 entries.append(entry)
                 show(entry_line(entry))
             recorder.add({"grid": grid, "ranks": arguments.ranks, "runs": entries})
@@ -260,6 +296,8 @@ def run_all(arguments: argparse.Namespace) -> int:
         for name in MATRIX_SETS if arguments.matrices else ():
             given = mult | {"matrix_set": (name, arguments.matrices)}
             status |= run_mult(argparse.Namespace(**base, **given))
+        sparse = {"matrix": None, "matrices": arguments.matrices, "only": None, "variant": None, "without": []}
+        status |= run_spgemm(argparse.Namespace(**base, **sparse))
         show("")
         run_report(argparse.Namespace(results=[arguments.json], targets=True))
     return status

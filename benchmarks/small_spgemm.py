@@ -1,0 +1,158 @@
+"""Small sparse products on the GPU, for compute-sanitizer: every accumulator and width, every product of PETSc.
+
+Exits with status 1 if a result is wrong. Memory comes straight from cudaMalloc, so that an access outside an array
+shows.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+import scipy.sparse
+from petsc4py import PETSc
+
+from petsc_gpufmt.bench.mult import SEED
+from petsc_gpufmt.bench.places import available_places, device_reason
+from petsc_gpufmt.bench.spgemm_contenders import WIDTHS, host_csr
+from petsc_gpufmt.bench.spgemm_tasks import Bounded, ProductReference, row_lengths, sorted_transpose
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.plan import Product, Slot
+from petsc_gpufmt.spgemm.chain import plan_product
+
+BLOCKED = 4096  # bytes of intermediate matrices at most: less than some take, so that the columns are cut into ranges
+OPTIONS = (
+    {},
+    {"accumulator": "hash"},
+    *({"accumulator": "merge", "merge_width": width} for width in WIDTHS),
+    {"accumulator": "merge", "merge_width": 2, "merge_buffer": BLOCKED},
+)
+SLOTS = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
+
+
+def small_factors(scalar, index, rng):
+    """Name -> (A, B): shapes at which a kernel can leave its arrays."""
+
+    def random(nrows, ncols, density):
+        matrix = scipy.sparse.random(nrows, ncols, density, format="csr", dtype=scalar, random_state=rng)
+        matrix.sort_indices()
+        matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
+        return matrix
+
+    def stacked(*parts):
+        matrix = scipy.sparse.vstack(parts, format="csr")
+        matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
+        return matrix
+
+    return {
+        "one entry": (random(1, 1, 1.0), random(1, 1, 1.0)),
+        "no rows": (random(0, 7, 0.0), random(7, 5, 0.5)),
+        "no entries": (random(70, 50, 0.0), random(50, 30, 0.5)),
+        "some rows empty": (
+            stacked(random(60, 90, 0.1), random(40, 90, 0.0), random(33, 90, 0.1)),
+            random(90, 80, 0.1),
+        ),
+        "full rows": (random(40, 45, 1.0), random(45, 50, 1.0)),
+        "few long rows": (random(5, 2000, 0.5), random(2000, 300, 0.02)),
+        "one long row": (stacked(random(1, 1500, 1.0), random(120, 1500, 0.003)), random(1500, 900, 0.01)),
+        "columns far apart": (random(60, 40, 0.2), random(40, 70_000, 0.0003)),
+        "long row of the product": (random(3, 300, 1.0), random(300, 60_000, 0.001)),
+    }
+
+
+def reference(factors):
+    """The product of two or three factors, from the right."""
+    product = Bounded.of(factors[-1])
+    for factor in reversed(factors[:-1]):
+        product = Bounded.of(factor) @ product
+    most = sum(int(row_lengths(factor).max(initial=0)) for factor in factors[:-1])
+    return ProductReference(product, np.full(factors[0].shape[0], most + 2))
+
+
+def planned_error(product, operands, right, options, backend):
+    """Error over its bound of one planned product; its numeric phase runs twice, on values that were NaN."""
+    xp = backend.xp
+    patterns = [CsrPattern(*m.shape, xp.asarray(m.indptr), xp.asarray(m.indices)) for m in operands]
+    planned = plan_product(product, patterns, backend, options)
+    C = planned.pattern
+    slots = {slot: xp.asarray(matrix.data) for slot, matrix in zip(SLOTS, operands, strict=False)}
+    slots[Slot.RESULT] = xp.empty(C.nnz, dtype=backend.scalar)
+    errors = []
+    for _ in range(2):
+        slots[Slot.RESULT].fill(np.nan)
+        backend.run(planned.numeric, slots)
+        arrays = (backend.to_host(array) for array in (C.rowptr, C.colidx, slots[Slot.RESULT]))
+        errors.append(right.error(host_csr((C.nrows, C.ncols), *arrays)))
+    return max(errors)
+
+
+def all_products(A, B, square):
+    """Each product of PETSc: its kind, its operands, its factors from left to right, its call in petsc4py."""
+    transposed_a, transposed_b = sorted_transpose(A), sorted_transpose(B)
+    return (
+        (Product.AB, (A, B), (A, B), "matMult"),
+        (Product.ATB, (transposed_a, B), (A, B), "transposeMatMult"),
+        (Product.ABT, (A, transposed_b), (A, B), "matTransposeMult"),
+        (Product.PTAP, (square, B), (transposed_b, square, B), "ptap"),
+        (Product.RART, (square, transposed_b), (transposed_b, square, B), "rart"),
+        (Product.ABC, (A, square, B), (A, square, B), "matMatMult"),
+    )
+
+
+def petsc_error(call, operands, right):
+    """Error over its bound of a product of PETSc matrices of ours, first as it is, then with MAT_REUSE_MATRIX."""
+    matrices = []
+    for matrix in operands:
+        made = PETSc.Mat().createAIJWithArrays(
+            matrix.shape, (matrix.indptr, matrix.indices, matrix.data), comm=PETSc.COMM_SELF
+        )
+        made.convert("seqaijgpufmt")
+        matrices.append(made)
+    multiply = getattr(matrices[0], call)
+    C = multiply(*matrices[1:])
+    errors = []
+    for _ in range(2):
+        errors.append(right.error(host_csr(C.getSize(), *C.getValuesCSR())))
+        multiply(*matrices[1:], result=C)
+    for matrix in (C, *matrices):
+        matrix.destroy()
+    return max(errors)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", action="store_true", help="run on the host instead")
+    arguments = parser.parse_args()
+    if not arguments.host and device_reason():
+        sys.exit(f"small_spgemm: {device_reason()}; --host runs on the host")
+    worst = 0.0
+    with available_places(arguments.host) as places:
+        place = places["host" if arguments.host else "cuda"]
+        backend = place.backend
+        if not arguments.host:
+            backend.xp.cuda.set_allocator(None)
+        rng = np.random.default_rng(SEED)
+        factors = small_factors(backend.scalar, backend.index, rng)
+        for label, (A, B) in factors.items():
+            right = reference((A, B))
+            errors = [planned_error(Product.AB, (A, B), right, options, backend) for options in OPTIONS]
+            worst = max(worst, *errors)
+            report(label, errors, place)
+        A, B = factors["some rows empty"]
+        square = sorted_transpose(A) @ A
+        square.sort_indices()
+        square.indptr, square.indices = square.indptr.astype(backend.index), square.indices.astype(backend.index)
+        for product, operands, chain, call in all_products(A, B, square):
+            right = reference(chain)
+            errors = [planned_error(product, operands, right, {}, backend), petsc_error(call, operands, right)]
+            worst = max(worst, *errors)
+            report(product.formula, errors, place)
+    return 0 if worst <= 1.0 else 1
+
+
+def report(label, errors, place):
+    error = f"largest error {max(errors):.3g} of its bound"
+    print(f"{label:24} {len(errors)} products on {place.name}, {error}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""What the page says of sparse products and of the Bratu problem with GAMG, and what is read from its runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("scipy.sparse")
+
+from petsc_gpufmt.bench import bratu, report, results, spgemm_tables, targets  # noqa: E402
+from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
+from petsc_gpufmt.cli import bench_runs  # noqa: E402
+from petsc_gpufmt.cli.main import make_parser  # noqa: E402
+
+FOLDER = Path(__file__).parent / "bench"
+OUTPUT = (
+    "[0]PETSC ERROR: #1 MatProductSymbolic_Other() at file.c:3\n[0]PETSC ERROR: #2 MatProductSymbolic() at other.c:4\n"
+)
+
+
+def golden_runs():
+    return {run["name"]: run for run in results.read_runs(FOLDER / "results.json")}
+
+
+def figure(what, runs):
+    measured = next(target for target in targets.TARGETS if target.what == what).find(runs)
+    return measured and (measured.by, pytest.approx(measured.value), measured.best_peer)
+
+
+def square(name):
+    return next(c for c in golden_runs()["spgemm"]["cases"] if c["kind"] == "square" and c["matrix"]["name"] == name)
+
+
+def test_times_are_those_of_ours_without_options():
+    runs = golden_runs()
+    both = "A A, 7-point 100^3, both phases"
+    assert figure(both, runs) == ("rmerge", 0.7, pytest.approx(2.3))  # not a wrong peer, nor one on the host
+    assert figure("A A, 7-point 100^3, numeric phase", runs) == ("gpufmt", 0.23, pytest.approx(2.1))
+    runs["spgemm"]["cases"][0]["products"][0]["correct"] = False
+    assert figure(both, runs)[0] == "gpufmt"
+    assert figure("A A, 27-point 64^3, both phases", runs) is None
+
+
+def test_galerkin_times_are_those_of_the_bratu_problem_with_gamg():
+    runs = golden_runs()
+    assert figure("Bratu 128^3, GAMG: PtAP, symbolic phases", runs) == ("gpufmt", 35, pytest.approx(113))
+    assert figure("Bratu 128^3, GAMG: PtAP, numeric phases", runs) == ("gpufmt", 9, pytest.approx(52))
+    del runs["bratu, GAMG"]
+    assert figure("Bratu 128^3, GAMG: PtAP, numeric phases", runs) is None
+
+
+def test_ranks_that_converge_are_counted():
+    what, runs = "Bratu 200^3, GAMG: of 1, 2 and 4 ranks, converges on", golden_runs()
+    assert figure(what, runs) == ("gpufmt", 2, 1)
+    runs["bratu, GAMG, 4 ranks"] = runs["bratu, GAMG, 2 ranks"]
+    assert figure(what, runs) == ("gpufmt", 3, 1)
+
+
+def test_real_matrices_in_sum():
+    found = spgemm_tables.real_squares(golden_runs()["spgemm"])
+    assert (found["matrices"], found["missing"], found["compared"]) == (3, 0, 2)
+    assert found["geometric_mean_ratio"] == pytest.approx((4.1 * 1.25) ** 0.5)
+    assert (found["worst_matrix"], found["share_matrix"]) == ("bcsstk32", "bcsstk32")
+    assert found["worst_share"] == pytest.approx(0.3)
+    assert -1 <= found["correlation"] <= 1
+    assert spgemm_tables.real_squares({"cases": []}) == {}
+
+
+def test_real_matrices_that_we_lack_are_counted():
+    run = golden_runs()["spgemm"]
+    real = [case for case in run["cases"] if case["real"]]
+    real[0]["products"][0]["correct"] = False
+    real[1]["products"][0] = {"name": "rmerge", "place": "cuda", "ours": True, "skipped": "why", "failed": True}
+    found = spgemm_tables.real_squares(run)
+    assert (found["missing"], found["compared"]) == (2, 0)
+    assert "worst_ratio" not in found
+    assert figure("A A of the real matrices: not computed or wrong", {"spgemm": run}) == ("", 2, None)
+    assert spgemm_tables.real_text(found).startswith("Real matrices: 1 of 3 squared")
+
+
+def test_share_of_memory_is_that_of_the_fastest_peer_with_known_memory():
+    case = square("7-point 100^3")
+    assert spgemm_tables.memory_share(case) == pytest.approx(0.01)
+    products = {product["name"]: product for product in case["products"]}
+    products["cuSPARSE ALG2"]["correct"] = True
+    assert spgemm_tables.memory_share(case) == pytest.approx(0.1)
+    del products["rmerge"]["extra_bytes"]
+    assert spgemm_tables.memory_share(case) is None
+    assert spgemm_tables.memory_share(square("cnr-2000")) is None
+
+
+def test_who_failed_and_why_stands_below_the_table():
+    text = spgemm_tables.failures(golden_runs()["spgemm"]["cases"][:4])
+    assert "- hypre on all matrices: this PETSc was configured without hypre\n" in text
+    assert "- aijcusparse on cnr-2000: PETSc error 76: insufficient resources\n" in text
+    assert spgemm_tables.failures([{"products": [], "matrix": {"name": "a"}}]) == ""
+
+
+def test_cells():
+    assert spgemm_tables.cell({"skipped": "why", "failed": False}, "cold_seconds", 1) == "failed"
+    assert spgemm_tables.cell({"skipped": "not asked"}, "cold_seconds", 1) == "-"
+    assert spgemm_tables.cell({"cold_seconds": 1.0, "correct": False}, "cold_seconds", 1) == "WRONG RESULT"
+    assert spgemm_tables.cell({"cold_seconds": 0.002, "correct": True}, "cold_seconds", 1e-3) == "2.00"
+    assert spgemm_tables.cell({"cold_seconds": 0.002, "correct": True}, "numeric_seconds", 1e-3) == "-"
+
+
+def test_results_without_sparse_products_are_shown():
+    """Files that were written before there were any."""
+    old = [run for run in golden_runs().values() if run["name"] not in ("spgemm",) and "GAMG" not in run["name"]]
+    page = report.make_report(old, "")
+    assert "Sparse products" not in page
+    assert "PtAP symbolic" not in page
+    assert "| A A, 7-point 100^3, both phases | <= 0.8 ms | not measured | - | - | - |" in page
+
+
+@pytest.mark.parametrize(("output", "text"), [(OUTPUT, "fails in MatProductSymbolic_Other"), ("no end\nx", "no end")])
+def test_why_a_type_fails_with_gamg(monkeypatch, output, text):
+    def fail(*arguments):
+        raise BenchError(output)
+
+    monkeypatch.setattr(bratu, "run_bratu", fail)
+    entry = bratu.measure_bratu(Path("ex14"), 8, 2, "aijcusparse", "gamg", None, 1.0)
+    assert entry["skipped"] == text
+    assert text in bratu.entry_line(entry)
+    for ours_or_jacobi in (("gpufmt", "gamg"), ("aijcusparse", "jacobi")):
+        with pytest.raises(BenchError):
+            bratu.measure_bratu(Path("ex14"), 8, 2, *ours_or_jacobi, None, 1.0)
+
+
+def test_types_that_failed_are_not_compared():
+    def entry(name, krylov):
+        return {"mat_type": name, "newton_iterations": 3, "krylov_iterations": krylov}
+
+    failed = {"mat_type": "aijcusparse", "skipped": "why"}
+    assert bratu.agreement([failed, entry("gpufmt", 24), entry("pjds", 25)]) == []  # one iteration is allowed
+    assert len(bratu.agreement([failed, entry("gpufmt", 24), entry("pjds", 26)])) == 1
+    assert bratu.agreement([failed]) == []
+
+
+def test_phases_of_galerkin_products():
+    (_, ours) = golden_runs()["bratu, GAMG"]["cases"][0]["runs"]
+    assert bratu.galerkin_seconds(ours, "symbolic") == 0.035
+    assert bratu.galerkin_seconds(golden_runs()["bratu"]["cases"][0]["runs"][0], "numeric") is None
+    assert "PtAP symbolic 35.0 ms, PtAP numeric 9.0 ms" in bratu.entry_line(ours)
+
+
+def test_preconditioners_have_runs_and_options_of_their_own(monkeypatch, tmp_path):
+    recorded = []
+
+    def one_run(program, grid, ranks, matrix_type, preconditioner, mpiexec, seconds):
+        (_, ours) = golden_runs()["bratu, GAMG"]["cases"][0]["runs"]
+        return ours | {"mat_type": matrix_type, "preconditioner": preconditioner}
+
+    monkeypatch.setattr(bratu, "measure_bratu", one_run)
+    monkeypatch.setattr("petsc_gpufmt.bench.programs.compile_program", lambda source, folder: Path("ex14"))
+    for words, name in ((["--pc", "gamg", "--ranks", "2"], "bratu, GAMG, 2 ranks"), ([], "bratu")):
+        path = tmp_path / f"{name}.json"
+        command = ["bench", "bratu", "ex14.c", "--grid", "8", "--types", "gpufmt", "--json", str(path), *words]
+        assert bench_runs.run_bratu_benchmark(make_parser().parse_args(command)) == 0
+        (run,) = results.read_runs(path)
+        assert run["name"] == name
+        recorded.append(run["cases"][0]["runs"][0]["preconditioner"])
+    assert recorded == ["gamg", "jacobi"]
+    assert set(bratu.SOLVERS) == set(bench_runs.PRECONDITIONERS)
