@@ -97,7 +97,11 @@ def test_an_operand_without_entries(product, empty, host):
 
 
 @EVERY_PRODUCT
-@pytest.mark.parametrize("name", ["power_law", "empty_rows", "banded", "dense", "explicit_zeros", "stencil"])
+@pytest.mark.parametrize(
+    "name",
+    ["power_law", "empty_rows"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("banded", "dense", "explicit_zeros", "stencil")],
+)
 def test_shapes(product, name, host):
     given = shape(name)
     A = given if given.nrows == given.ncols else random_matrix(given.nrows, given.nrows, 5, seed=3)

@@ -306,7 +306,14 @@ def test_wider_slices_and_longer_rows_have_more_threads_where_rows_are_few(warp_
 
 
 @pytest.mark.parametrize(
-    ("threads", "entries"), [(0, None), (32 * 300 * 8, 8), (32 * 300 * 4, 16), (32 * 300 * 3, 32), (32, 32)]
+    ("threads", "entries"),
+    [
+        (0, None),
+        (32 * 300 * 8, 8),
+        pytest.param(32 * 300 * 4, 16, marks=pytest.mark.slow),
+        pytest.param(32 * 300 * 3, 32, marks=pytest.mark.slow),
+        pytest.param(32, 32, marks=pytest.mark.slow),
+    ],
 )
 def test_threads_sum_more_entries_where_rows_are_many(warp_backend, threads, entries):
     warp_backend.resident_threads = 2 * threads

@@ -72,7 +72,14 @@ def padded_entries(lengths, height, window, backend):
     return padded_slices(lengths, height, window, backend).nstored
 
 
-@pytest.mark.parametrize("options", ALL_OPTION_SETS["pjds"], ids=option_id)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, marks=[pytest.mark.slow] if number % 5 else [])
+        for number, options in enumerate(ALL_OPTION_SETS["pjds"])
+    ],
+    ids=option_id,
+)
 @EVERY_SHAPE_MOST_SLOW
 def test_layout(backend, shape_name, options):
     matrix = shape(shape_name)
@@ -384,7 +391,11 @@ def test_all_options_of_the_tuning_space_are_offered_and_none_wastes_a_thread():
         assert options["slice_height"] * options["threads_per_row"] <= options["block_threads"]
 
 
-@pytest.mark.parametrize("options", [{}, {"slice_height": 64, "sigma_window": 50}], ids=option_id)
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"slice_height": 64, "sigma_window": 50}, marks=pytest.mark.slow)],
+    ids=option_id,
+)
 @EVERY_SHAPE_MOST_SLOW
 @pytest.mark.parametrize(
     "place", ["host", "emulation", "emulation of many threads", pytest.param("cuda", marks=pytest.mark.gpu)]

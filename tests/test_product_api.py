@@ -113,7 +113,12 @@ def test_help_shows_the_options():
 
 
 @pytest.mark.parametrize(
-    "after", ["", "import atexit; atexit.register(PETSc._finalize)", "import atexit; atexit.register(C.destroy)"]
+    "after",
+    [
+        "",
+        pytest.param("import atexit; atexit.register(PETSc._finalize)", marks=pytest.mark.slow),
+        pytest.param("import atexit; atexit.register(C.destroy)", marks=pytest.mark.slow),
+    ],
 )
 def test_programs_end_quietly(after):
     finished = run_product(after)

@@ -143,6 +143,7 @@ def test_left_columns_may_come_in_any_order(place, accumulator):
     ComputedProduct(A, chained(A), place, {"accumulator": accumulator}).check()
 
 
+@pytest.mark.slow
 def test_terms_are_counted_in_64_bits(host):
     column, row = uniform(60_000, 1, 1, seed=87), uniform(1, 40_000, 40_000, seed=88)
 

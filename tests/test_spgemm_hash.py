@@ -138,6 +138,7 @@ PRODUCTS = {
         from_row_lengths(np.array([0, 2]), 4, 1),
     ),
 }
+QUICK_PRODUCTS = {"power_law", "blocks", "one huge row", "rows to split", "0 x 0", "no terms"}
 
 
 def column_groups(nrows: int, ncols: int) -> CsrMatrix:
@@ -145,7 +146,9 @@ def column_groups(nrows: int, ncols: int) -> CsrMatrix:
     return from_entries(nrows, ncols, np.arange(nrows), np.arange(nrows) * ncols // nrows, seed=52)
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_PRODUCTS else pytest.param(name, marks=pytest.mark.slow) for name in PRODUCTS]
+)
 def test_products_are_those_of_scipy(backend, name):
     Product(*PRODUCTS[name](), backend).check()
 
