@@ -58,11 +58,16 @@ class Backend(ABC):
         return None
 
 
-def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[np.ndarray, np.ndarray]:
-    """The argument words of a launch, its slots filled from arrays, and the address of each: (nargs,) uint64 both."""
+def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctypes.Array, ctypes.Array]:
+    """The argument words of a launch, its slots filled from arrays, and the address of each: 8 bytes both.
+
+    The addresses hold while the words live.
+    """
     filled = ((slots or {})[a] if isinstance(a, Slot) else a for a in launch.arguments)
-    words = np.array([argument_word(a) for a in filled], dtype=np.uint64)
-    return words, words.ctypes.data + 8 * np.arange(words.size, dtype=np.uint64)
+    block = ctypes.c_uint64 * len(launch.arguments)
+    words = block(*map(argument_word, filled))
+    first = ctypes.addressof(words)
+    return words, block(*range(first, first + ctypes.sizeof(words), 8))
 
 
 class HostBackend(Backend):
@@ -80,13 +85,14 @@ class HostBackend(Backend):
         native_library.check_types(self.scalar, self.index)
         for launch in launches:
             words, params = argument_block(launch, slots)  # params point into words
-            grid, block = (np.array(shape, dtype=np.uint32).ctypes for shape in (launch.grid, launch.block))
-            HOST_FUNCTION(launch.function)(grid.data, block.data, params.ctypes.data)
+            grid, block = (SHAPE(*shape) for shape in (launch.grid, launch.block))
+            HOST_FUNCTION(launch.function)(*map(ctypes.addressof, (grid, block, params)))
 
     def to_host(self, array: Any) -> np.ndarray:
         return np.asarray(array)
 
 
+SHAPE = ctypes.c_uint32 * 3
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -116,12 +122,11 @@ class CudaBackend(Backend):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         from cupy.cuda import driver
 
+        stream = self.xp.cuda.get_current_stream().ptr
         for launch in launches:
             words, params = argument_block(launch, slots)  # params point into words
-            stream = self.xp.cuda.get_current_stream().ptr
-            driver.launchKernel(
-                launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params.ctypes.data, 0
-            )
+            shape = *launch.grid, *launch.block, launch.shared_bytes
+            driver.launchKernel(launch.function, *shape, stream, ctypes.addressof(params), 0)
 
     def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
         adopted = self.xp.empty(array.shape, dtype=array.dtype)

@@ -85,13 +85,19 @@ def address(array: Any) -> int:
     """Address of the first entry of a NumPy or CuPy array; 0 for an empty one."""
     if not array.size:
         return 0
-    return array.data.ptr if hasattr(array.data, "ptr") else array.ctypes.data
+    data = array.data
+    return data.ptr if hasattr(data, "ptr") else array.ctypes.data
 
 
 def argument_word(argument: Any) -> int:
     """The 8-byte word that passes one argument (little endian, as the kernel reads it); 0 for slots and None."""
     if argument is None or isinstance(argument, Slot):
         return 0
+    if isinstance(argument, np.integer):
+        return int(argument) & WORD_MASKS[argument.itemsize]
     if isinstance(argument, np.generic):
         return int.from_bytes(argument.tobytes().ljust(8, b"\0"), "little")
     return address(argument)
+
+
+WORD_MASKS = {nbytes: (1 << 8 * nbytes) - 1 for nbytes in (1, 2, 4, 8)}

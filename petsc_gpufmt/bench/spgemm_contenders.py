@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -116,7 +117,7 @@ def replay(backend: Backend, launches: Sequence[Launch], slots: dict[Slot, Any])
     def call() -> None:
         for launch, (_, params) in prepared:
             shape = *launch.grid, *launch.block, launch.shared_bytes
-            driver.launchKernel(launch.function, *shape, stream, params.ctypes.data, 0)
+            driver.launchKernel(launch.function, *shape, stream, ctypes.addressof(params), 0)
 
     return call
 
