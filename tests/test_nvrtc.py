@@ -19,9 +19,9 @@ from sparse_products import sorted_rows
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.compile import device_flags, instance_name, kernel_directory
-from petsc_gpufmt.plan import Launch, Operation, Slot
+from petsc_gpufmt.plan import Launch, Operation, Product, Slot
 from petsc_gpufmt.registry import FORMATS, find_format
-from petsc_gpufmt.spgemm.product import SparseProduct
+from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="no NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc")
@@ -43,6 +43,8 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "bsr_values": 64,
     "evchyb": 64,
     "pjds": 64,
+    "spgemm_hash_symbolic": 56,
+    "spgemm_hash_values": 64,
 }
 
 
@@ -121,7 +123,7 @@ def multiply(matrix: CsrMatrix, backend: Backend) -> None:
         left, right = (m.pattern(np, backend.index) for m in (A, sorted_rows(A.transposed())))
         if np.diff(right.rowptr)[left.colidx].sum() <= LARGEST_PRODUCT:
             for options in PRODUCT_OPTIONS:
-                SparseProduct.build(left, right, backend, options).numeric(Slot.X, Slot.Y, Slot.Z)
+                plan_product(Product.AB, (left, right), backend, options)
 
 
 def default_options(format_name: str) -> list[dict[str, int]]:
