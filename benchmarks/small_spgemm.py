@@ -13,11 +13,12 @@ from petsc4py import PETSc
 
 from petsc_gpufmt.bench.mult import SEED
 from petsc_gpufmt.bench.places import available_places, device_reason
-from petsc_gpufmt.bench.spgemm_contenders import WIDTHS, host_csr
+from petsc_gpufmt.bench.spgemm_contender import host_csr
 from petsc_gpufmt.bench.spgemm_tasks import Bounded, ProductReference, row_lengths, sorted_transpose
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.plan import Product, Slot
 from petsc_gpufmt.spgemm.chain import plan_product
+from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 BLOCKED = 4096  # bytes of intermediate matrices at most: less than some take, so that the columns are cut into ranges
 OPTIONS = (

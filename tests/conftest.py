@@ -31,3 +31,15 @@ def emulation_folder():
     if cxx_compiler() is None:
         pytest.skip("no C++ compiler")
     return Path(__file__).resolve().parents[1] / "build" / "emulation"
+
+
+@pytest.fixture
+def options():
+    """PETSc's options database; what a test sets is gone after it."""
+    from petsc4py import PETSc
+
+    database = PETSc.Options()
+    before = database.getAll()
+    yield database
+    for name in set(database.getAll()) - set(before):
+        database.delValue(name)

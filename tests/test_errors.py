@@ -18,16 +18,6 @@ OUT_OF_RANGE, UNKNOWN_TYPE = 63, 86
 
 
 @pytest.fixture
-def options():
-    """PETSc's options database; what a test sets is gone after it."""
-    database = PETSc.Options()
-    before = database.getAll()
-    yield database
-    for name in set(database.getAll()) - set(before):
-        database.delValue(name)
-
-
-@pytest.fixture
 def matrix():
     A = PETSc.Mat().create(PETSc.COMM_SELF)
     A.setSizes(20)

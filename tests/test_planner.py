@@ -1,30 +1,29 @@
 """The planner as the library calls it: through its table of callbacks, with plans replayed as in C."""
 
-import ctypes
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from answers import Answer
 from builders import shape
 from stored_matrix import assert_product
 
 from petsc_gpufmt import abi, errors, native_library, planner
-from petsc_gpufmt.backend import HOST_FUNCTION
 from petsc_gpufmt.formats.pjds import Pjds
 from petsc_gpufmt.plan import Operation, Slot
 
 SCALAR, INDEX = native_library.petsc_types()
 
 
-class Answered:
-    """One request and its answer; the token goes back at the end of the `with` block."""
+class Answered(Answer):
+    """Plans of a stored matrix."""
 
     def __init__(self, matrix, options="", format_name="pjds", backend="host", transposed=False, **fields):
         self.matrix = matrix
         self.rowptr, self.colidx = matrix.rowptr.astype(INDEX), matrix.colidx.astype(INDEX)
-        self.request = abi.RequestStruct(
+        request = abi.RequestStruct(
             format=format_name.encode(),
             options=options.encode(),
             backend=abi.BACKENDS.index(backend),
@@ -37,30 +36,11 @@ class Answered:
             rowptr=self.rowptr.ctypes.data,
             colidx=self.colidx.ctypes.data,
         )
-        for name, value in fields.items():
-            setattr(self.request, name, value)
-        self.answer = abi.AnswerStruct()
-        planner._planner.plan(ctypes.byref(self.request), ctypes.byref(self.answer))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.answer.token:
-            planner._planner.release(self.answer.token)
-
-    @property
-    def error(self):
-        return self.answer.error, self.answer.message.decode()
+        super().__init__("plan", request, abi.AnswerStruct(), fields)
 
     def replay(self, operation, **arrays):
-        """Fill the slots of a plan and launch it, with nothing but what the structures hold."""
-        plan = self.answer.plans[operation]
-        for launch in plan.launches[: plan.nlaunches]:
-            for i in range(launch.nargs):
-                if launch.slots[i] >= 0:
-                    launch.words[i] = arrays[Slot(launch.slots[i]).name.lower()].ctypes.data
-            HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)
+        """Launch one of the plans; `arrays` by the lower-case names of their slots."""
+        self.launch(self.answer.plans[operation], {Slot[name.upper()]: array for name, array in arrays.items()})
 
 
 def dense(matrix):

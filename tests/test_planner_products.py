@@ -4,10 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
+from answers import Answer
 from chains import Exact, operands_of
 
 from petsc_gpufmt import abi, errors, native_library, planner
-from petsc_gpufmt.backend import HOST_FUNCTION
 from petsc_gpufmt.plan import Product, Slot
 from petsc_gpufmt.spgemm import chain
 
@@ -15,12 +15,12 @@ SCALAR, INDEX = native_library.petsc_types()
 EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.formula)
 
 
-class Answered:
-    """One request and its answer; the token goes back at the end of the `with` block."""
+class Answered(Answer):
+    """The plan of a sparse product."""
 
     def __init__(self, product, operands, options="", backend="host", **fields):
         self.product, self.operands = product, operands
-        self.request = abi.ProductRequestStruct(
+        request = abi.ProductRequestStruct(
             product=product,
             noperands=len(operands),
             options=options.encode(),
@@ -29,25 +29,11 @@ class Answered:
             scalar_bytes=SCALAR.itemsize,
         )
         self.arrays = {id(m): (m.rowptr.astype(INDEX), m.colidx.astype(INDEX)) for m in operands}
-        for m, struct in zip(operands, self.request.operands, strict=False):
+        for m, struct in zip(operands, request.operands, strict=False):
             rowptr, colidx = self.arrays[id(m)]
             struct.nrows, struct.ncols, struct.nnz = m.nrows, m.ncols, colidx.size
             struct.rowptr, struct.colidx = rowptr.ctypes.data, colidx.ctypes.data
-        for name, value in fields.items():
-            setattr(self.request, name, value)
-        self.answer = abi.ProductAnswerStruct()
-        planner._planner.plan_product(ctypes.byref(self.request), ctypes.byref(self.answer))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.answer.token:
-            planner._planner.release(self.answer.token)
-
-    @property
-    def error(self):
-        return self.answer.error, self.answer.message.decode()
+        super().__init__("plan_product", request, abi.ProductAnswerStruct(), fields)
 
     def replay(self):
         """(nnz,) values of the result, by nothing but what the structures hold."""
@@ -55,12 +41,7 @@ class Answered:
         arrays = {Slot.RESULT: result}
         for slot, m in zip((Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES), self.operands, strict=False):
             arrays[slot] = m.values.astype(SCALAR)
-        plan = self.answer.numeric
-        for launch in plan.launches[: plan.nlaunches]:
-            for i in range(launch.nargs):
-                if launch.slots[i] >= 0:
-                    launch.words[i] = arrays[Slot(launch.slots[i])].ctypes.data
-            HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)
+        self.launch(self.answer.numeric, arrays)
         return result
 
     def pattern(self):

@@ -45,16 +45,6 @@ EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.form
 
 
 @pytest.fixture
-def options():
-    """PETSc's options database; what a test sets is gone after it."""
-    database = PETSc.Options()
-    before = database.getAll()
-    yield database
-    for name in set(database.getAll()) - set(before):
-        database.delValue(name)
-
-
-@pytest.fixture
 def rmerge(options):
     """All products by RMerge, which on the host is for those who ask."""
     for via in VIA.values():

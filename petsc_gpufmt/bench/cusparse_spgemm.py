@@ -22,7 +22,7 @@ from petsc_gpufmt.bench.cusparse import (
 )
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.places import Place
-from petsc_gpufmt.bench.spgemm_contenders import PreparedProduct, SpgemmContender, host_csr, once_each
+from petsc_gpufmt.bench.spgemm_contender import PreparedProduct, SpgemmContender, host_csr, once_each
 from petsc_gpufmt.bench.spgemm_tasks import ProductTask, sorted_transpose
 from petsc_gpufmt.plan import address
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from petsc_gpufmt.bench.markdown import number, section, table
-from petsc_gpufmt.bench.spgemm_contenders import OURS, WIDTHS
+from petsc_gpufmt.bench.spgemm_contenders import OURS
 from petsc_gpufmt.bench.summary import compare
+from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 TITLES = {"square": "Sparse products: A A", "galerkin": "Sparse products: Galerkin pyramids"}
 TEXTS = {

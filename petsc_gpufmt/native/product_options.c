@@ -15,7 +15,7 @@ static const struct {
 
 /* the options of RMerge; the values are checked by petsc_gpufmt/spgemm/ */
 #define RMERGE_OPTIONS \
-  RMERGE_WORD("accumulator", "-mat_rmerge_accumulator", "auto", "how rows of the product are summed: merge, hash, or auto, chosen for each row") \
+  RMERGE_WORD("accumulator", "-mat_rmerge_accumulator", "auto", "how rows of the product are found and summed: merge, hash, or auto, chosen from the rows of the left matrix") \
   RMERGE_OPTION("merge_width", "-mat_rmerge_width", 0, "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
   RMERGE_WORD("merge_buffer", "-mat_rmerge_buffer", "0", "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
 

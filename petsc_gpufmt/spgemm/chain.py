@@ -13,7 +13,13 @@ from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD, WARP, power_of_two
 from petsc_gpufmt.plan import Launch, Product, Slot, address
-from petsc_gpufmt.spgemm.product import BLOCK_THREADS, DEFAULT_OPTIONS, OPTION_NAMES, SparseProduct, require_memory
+from petsc_gpufmt.spgemm.product import (
+    BLOCK_THREADS,
+    OPTION_NAMES,
+    SparseProduct,
+    default_option,
+    require_memory,
+)
 
 # Bytes an entry that sorting a pattern by column takes: keys and order of the sort, twice, and the row of each entry.
 TRANSPOSE_BYTES = 40
@@ -195,10 +201,9 @@ def parse_options(text: str) -> dict[str, int | str]:
     options: dict[str, int | str] = {}
     for item in filter(None, text.split(";")):
         name, _, value = item.partition("=")
-        if name not in DEFAULT_OPTIONS:
-            raise OptionError(f"{name} is not an option of a sparse product: there are {', '.join(DEFAULT_OPTIONS)}")
+        kind = type(default_option(name))
         try:
-            options[name] = type(DEFAULT_OPTIONS[name])(value)
+            options[name] = kind(value)
         except ValueError:
             raise OptionError(f"{OPTION_NAMES[name]} {value}: a whole number is needed") from None
     return options

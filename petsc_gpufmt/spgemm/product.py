@@ -134,12 +134,17 @@ def how(phases: Phases) -> str:
     return values if phases.symbolic == phases.numeric else f"columns by {columns}; values by {values}"
 
 
+def default_option(name: str) -> int | str:
+    """The default of an option of a sparse product. OptionError if there is none of this name."""
+    if name not in DEFAULT_OPTIONS:
+        raise OptionError(f"{name} is not an option of a sparse product: there are {', '.join(DEFAULT_OPTIONS)}")
+    return DEFAULT_OPTIONS[name]
+
+
 def checked_options(options: dict[str, int | str]) -> dict[str, int | str]:
     """DEFAULT_OPTIONS changed by `options`. OptionError for a name or an accumulator that there is not."""
     for name in options:
-        if name not in DEFAULT_OPTIONS:
-            raise OptionError(f"{name} is not an option of a sparse product: there are {', '.join(DEFAULT_OPTIONS)}")
-        if isinstance(DEFAULT_OPTIONS[name], int) and not str(options[name]).lstrip("-").isdigit():
+        if isinstance(default_option(name), int) and not str(options[name]).lstrip("-").isdigit():
             raise OptionError(f"{OPTION_NAMES[name]} {options[name]}: give a whole number")
     merged = {**DEFAULT_OPTIONS, **options}
     if merged["accumulator"] not in (AUTO, *ACCUMULATORS):
