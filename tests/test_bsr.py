@@ -328,7 +328,7 @@ def test_entries_of_k1_are_those_of_k2(request, place, block_size):
         assert_same_bits(one, other)
 
 
-@pytest.mark.parametrize("place", ["backend", "emulation"])
+@pytest.mark.parametrize("place", ["backend", pytest.param("emulation", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [{}, {"thread_groups": 3, "thread_arrays": 2}, {"entries_per_thread": 2}])
 @pytest.mark.parametrize(("row_block", "col_block"), [(1, 1), (2, 2), (2, 3), (1, 4)])
 def test_k1_with_rows_of_all_lengths(request, place, row_block, col_block, options):

@@ -36,7 +36,13 @@ def end(before, after, options, vector_type):
     assert not finished.output.strip(), str(finished)
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "matrix leaked",
+        *(pytest.param(ending, marks=pytest.mark.slow) for ending in ENDINGS if ending != "matrix leaked"),
+    ],
+)
 def test_on_the_host(ending):
     end(*ENDINGS[ending], ["-device_enable", "none"], "seq")
 

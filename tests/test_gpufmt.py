@@ -181,7 +181,9 @@ def close(monkeypatch):
     return uniform(100, 100, 10, seed=74)
 
 
-@pytest.mark.parametrize("fastest", ["pjds", "evchyb", "csradaptive"])
+@pytest.mark.parametrize(
+    "fastest", ["pjds", *(pytest.param(name, marks=pytest.mark.slow) for name in ("evchyb", "csradaptive"))]
+)
 def test_the_fastest_is_kept(device, timer, close, fastest):
     made = timer({name: 4e-6 if name == fastest else 5e-6 for name in ("pjds", "evchyb", "csradaptive")})
 
@@ -203,7 +205,13 @@ def test_a_gain_within_the_noise_changes_nothing(device, timer, close):
     assert Gpufmt.rebuild(pattern(close, device), device, options()).chosen.name == "pjds"
 
 
-@pytest.mark.parametrize("error", [OutOfMemoryError("no room"), OptionError("too wide"), MemoryError("no room")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutOfMemoryError("no room"),
+        *(pytest.param(e, marks=pytest.mark.slow) for e in (OptionError("too wide"), MemoryError("no room"))),
+    ],
+)
 def test_a_candidate_that_does_not_fit_is_left_out(device, timer, close, error):
     timer({"pjds": 1e-5, "evchyb": error, "csradaptive": 0.5e-5})
 

@@ -177,6 +177,7 @@ def check_instances(names: dict[str, list[str]], scalar: Any, index: Any, archit
             assert "warning" not in log, log
 
 
+@pytest.mark.slow
 def test_kernels_compile_within_their_registers(emulation_folder):
     names = instances(np.float64, np.int32, emulation_folder, some_matrices, default_options)
     check_instances(names, np.float64, np.int32, "sm_90")

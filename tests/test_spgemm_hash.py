@@ -134,7 +134,7 @@ PRODUCTS = {
         from_row_lengths(np.array([0, 2]), 4, 1),
     ),
 }
-QUICK_PRODUCTS = {"power_law", "blocks", "one huge row", "rows to split", "0 x 0", "no terms"}
+QUICK_PRODUCTS = {"power_law", "blocks", "one huge row", "0 x 0", "no terms"}
 
 
 def column_groups(nrows: int, ncols: int) -> CsrMatrix:
