@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,12 +121,13 @@ def test_why_a_type_fails_with_gamg(monkeypatch, output, text):
         raise BenchError(output)
 
     monkeypatch.setattr(bratu, "run_bratu", fail)
-    entry = bratu.measure_bratu(Path("ex14"), 8, 2, "aijcusparse", "gamg", None, 1.0)
+    setting = bratu.Setting(Path("ex14"), 8, 2, "gamg", None, 1.0)
+    entry = bratu.measure_bratu(setting, "aijcusparse")
     assert entry["skipped"] == text
     assert text in bratu.entry_line(entry)
-    for ours_or_jacobi in (("gpufmt", "gamg"), ("aijcusparse", "jacobi")):
+    for matrix_type, preconditioner in (("gpufmt", "gamg"), ("aijcusparse", "jacobi")):
         with pytest.raises(BenchError):
-            bratu.measure_bratu(Path("ex14"), 8, 2, *ours_or_jacobi, None, 1.0)
+            bratu.measure_bratu(replace(setting, preconditioner=preconditioner), matrix_type)
 
 
 def test_types_that_failed_are_not_compared():
@@ -148,9 +150,9 @@ def test_phases_of_galerkin_products():
 def test_preconditioners_have_runs_and_options_of_their_own(monkeypatch, tmp_path):
     recorded = []
 
-    def one_run(program, grid, ranks, matrix_type, preconditioner, mpiexec, seconds):
+    def one_run(setting, matrix_type):
         (_, ours) = golden_runs()["bratu, GAMG"]["cases"][0]["runs"]
-        return ours | {"mat_type": matrix_type, "preconditioner": preconditioner}
+        return ours | {"mat_type": matrix_type, "preconditioner": setting.preconditioner}
 
     monkeypatch.setattr(bratu, "measure_bratu", one_run)
     monkeypatch.setattr("petsc_gpufmt.bench.programs.compile_program", lambda source, folder: Path("ex14"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,28 @@ SOLVERS = {
 GALERKIN_EVENTS = {"symbolic": "MatPtAPSymbolic", "numeric": "MatPtAPNumeric"}
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What all types are measured with.
+
+    Attributes
+    ----------
+    program : ex14, compiled
+    grid : points in each direction
+    ranks : of MPI
+    preconditioner : a key of SOLVERS
+    mpiexec : starts MPI programs; None for the one of PETSc's configuration
+    seconds : time limit of one run
+    """
+
+    program: Path
+    grid: int
+    ranks: int
+    preconditioner: str
+    mpiexec: str | None
+    seconds: float
+
+
 def vector_type(matrix_type: str) -> str:
     """The vectors that belong to a type: on the host for AIJ; elsewhere on the device if PETSc has one."""
     from petsc4py import PETSc
@@ -40,20 +63,12 @@ def vector_type(matrix_type: str) -> str:
     return "standard" if matrix_type == "aij" or not PETSc.Sys.hasExternalPackage("cuda") else "cuda"
 
 
-def measure_bratu(
-    program: Path,
-    grid: int,
-    ranks: int,
-    matrix_type: str,
-    preconditioner: str,
-    mpiexec: str | None,
-    seconds: float,
-) -> dict[str, Any]:
+def measure_bratu(setting: Setting, matrix_type: str) -> dict[str, Any]:
     """The runs of one type. A type of PETSc's that fails with GAMG is "skipped", with what it printed last."""
     try:
-        return run_bratu(program, grid, ranks, matrix_type, preconditioner, mpiexec, seconds)
+        return run_bratu(setting, matrix_type)
     except BenchError as e:
-        if matrix_type in FORMATS or preconditioner == "jacobi":
+        if matrix_type in FORMATS or setting.preconditioner == "jacobi":
             raise
         entry = {"mat_type": matrix_type, "vec_type": vector_type(matrix_type)}
         return entry | {"skipped": failed_where(str(e))}
@@ -65,36 +80,30 @@ def failed_where(output: str) -> str:
     return f"fails in {found[1]}" if found else output.splitlines()[0][:200]
 
 
-def run_bratu(
-    program: Path,
-    grid: int,
-    ranks: int,
-    matrix_type: str,
-    preconditioner: str,
-    mpiexec: str | None,
-    seconds: float,
-) -> dict[str, Any]:
-    """Two runs: one as a user would, for the solver's time; one with -log_view_gpu_time, for the products' time.
+def run_bratu(setting: Setting, matrix_type: str) -> dict[str, Any]:
+    """Two runs: one with -log_view_gpu_time, for the products' time; one as a user would, for the solver's time.
 
-    That option makes PETSc wait for the device after each event.
+    That option makes PETSc wait for the device after each event. The other run comes second: the kernels that the
+    first use of a type on a machine compiles are then at hand.
     """
     entry: dict[str, Any] = {"mat_type": matrix_type, "vec_type": vector_type(matrix_type)}
-    for name, gpu_time in (("asynchronous", False), ("synchronous", True)):
+    for name, gpu_time in (("synchronous", True), ("asynchronous", False)):
         with tempfile.TemporaryDirectory() as folder:
             table, text = Path(folder, "log.csv"), Path(folder, "log.txt")
-            command = launcher(ranks, mpiexec) + [str(program), "-dll_append", str(library_path())]
+            command = launcher(setting.ranks, setting.mpiexec)
+            command += [str(setting.program), "-dll_append", str(library_path())]
             for axis in "xyz":
-                command += [f"-da_grid_{axis}", str(grid)]
+                command += [f"-da_grid_{axis}", str(setting.grid)]
             command += [
                 "-mat_type",
                 matrix_type,
                 "-dm_vec_type",
                 entry["vec_type"],
-                *SOLVERS[preconditioner],
+                *SOLVERS[setting.preconditioner],
                 "-ksp_converged_reason",
             ]
             command += ["-log_view", f":{table}:ascii_csv,:{text}", *(["-log_view_gpu_time"] if gpu_time else [])]
-            output = run_program(command, seconds)
+            output = run_program(command, setting.seconds)
             entry |= read_iterations(output)
             entry[name] = {"events": read_csv_events(table, EVENTS), "gpu": read_gpu_columns(text, EVENTS)}
     return entry

@@ -247,7 +247,7 @@ def run_mult_from_c(arguments: argparse.Namespace) -> int:
 
 
 def run_bratu_benchmark(arguments: argparse.Namespace) -> int:
-    from petsc_gpufmt.bench.bratu import agreement, entry_line, measure_bratu
+    from petsc_gpufmt.bench.bratu import Setting, agreement, entry_line, measure_bratu
     from petsc_gpufmt.bench.programs import compile_program
 
     name = "bratu"
@@ -264,11 +264,10 @@ def run_bratu_benchmark(arguments: argparse.Namespace) -> int:
         program = compile_program(arguments.source, Path(folder))
         for grid in arguments.grid:
             show(f"Bratu {grid}^3, ranks {arguments.ranks}")
+            setting = Setting(program, grid, arguments.ranks, arguments.pc, arguments.mpiexec, arguments.seconds)
             entries = []
             for matrix_type in arguments.types or known_types(("aijcusparse",), formats):
-                entry = measure_bratu(
-                    program, grid, arguments.ranks, matrix_type, arguments.pc, arguments.mpiexec, arguments.seconds
-                )
+                entry = measure_bratu(setting, matrix_type)
                 entries.append(entry)
                 show(entry_line(entry))
             recorder.add({"grid": grid, "ranks": arguments.ranks, "runs": entries})
