@@ -106,7 +106,7 @@ struct RightRow {
 template <int WIDTH>
 constexpr int STEPS = WIDTH < 4 ? WIDTH : 4;
 
-// Merges columns; stores them if STORE. Bytes: each merged row of the right factor once, from cache where rows of the left one share it.
+// Merges columns; stores them if STORE, else counts them. Bytes: each merged row of the right factor once, from cache where rows of the left one share it.
 template <int WIDTH, bool STORE>
 __device__ __forceinline__ void merge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
 {
@@ -126,14 +126,16 @@ __device__ __forceinline__ void merge_columns(index_t count, const index_t *__re
       if (lane == step) mine = smallest;
     }
     if (mine != NO_COLUMN) {
-      found++;
       if (STORE) *out_columns = mine;
+      else found++;
     }
     if (STORE) out_columns += STEPS<WIDTH>;
   } while (__any_sync(0xffffffff, smallest != NO_COLUMN));
+  if constexpr (!STORE) {
 #pragma unroll
-  for (int half = WIDTH / 2; half > 0; half /= 2) found += __shfl_xor_sync(0xffffffff, found, half);
-  if (lane == 0 && i < count && lengths) lengths[i] = found;
+    for (int half = WIDTH / 2; half > 0; half /= 2) found += __shfl_xor_sync(0xffffffff, found, half);
+    if (lane == 0 && i < count) lengths[i] = found;
+  }
 }
 
 // lengths[i] = number of columns of row i
@@ -143,11 +145,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_lengths(index_t count, c
   merge_columns<WIDTH, false>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, nullptr, nullptr, lengths);
 }
 
-// The columns of row i from out_columns[starts[i]] on, and their number unless `lengths` is null
+// The columns of row i from out_columns[starts[i]] on
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns)
 {
-  merge_columns<WIDTH, true>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, starts, out_columns, lengths);
+  merge_columns<WIDTH, true>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, starts, out_columns, nullptr);
 }
 
 // Sums over aligned groups of WIDTH threads of STEPS numbers in each: number `lane` % STEPS comes out in thread `lane`. Threads halve

@@ -1,87 +1,137 @@
 // What all sparse products C = A B need, however their rows are computed (petsc_gpufmt/spgemm/).
-#include "common.cuh"
+#include "spgemm.cuh"
 
-// terms[i] = sum over the entries k of row i of A of the length of row k of B. Adds to census [3]: {sum of terms, largest of terms,
-// longest row of A}; maxima count from what is there. LANES <= 32 neighbouring threads share a row; blocks take rows in turns, so
-// that few threads meet at the census.
+// terms[i] = sum over the entries k of row i of A of the length of row k of B. Adds to `control` what it says of A, B and terms. LANES <=
+// 32 neighbouring threads share a row; blocks take rows in turns, so that few threads meet at the counters.
 template <int BLOCK_THREADS, int LANES>
-__global__ void __launch_bounds__(BLOCK_THREADS) spgemm_count_terms(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const index_t *__restrict__ right_rowptr, offset_t *__restrict__ terms, offset_t *__restrict__ census)
+__global__ void __launch_bounds__(BLOCK_THREADS, 6) spgemm_count_terms(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t right_nrows, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_colidx, offset_t *__restrict__ terms, Control *__restrict__ control)
 {
-  constexpr int      WARP = 32, NWARPS = BLOCK_THREADS / WARP;
-  __shared__ offset_t parts[3][NWARPS];
-  const int          lane  = threadIdx.x % LANES;
-  const offset_t     step  = (offset_t)gridDim.x * (BLOCK_THREADS / LANES);
-  offset_t           total = 0, most = 0, longest = 0;
+  constexpr int   NWARPS = BLOCK_THREADS / WARP, ROWS = BLOCK_THREADS / LANES;
+  __shared__ Seen parts[NWARPS];
+  const int       lane  = threadIdx.x % LANES;
+  const offset_t  step  = (offset_t)gridDim.x * ROWS;
+  bool            falls = false;
+  Seen            seen  = {0, 0, 0, 0};
 
-  for (offset_t first = (offset_t)blockIdx.x * (BLOCK_THREADS / LANES); first < nrows; first += step) {
+  for (offset_t first = (offset_t)blockIdx.x * ROWS; first < nrows; first += step) {
     const offset_t row   = first + threadIdx.x / LANES;
     const index_t  begin = row < nrows ? rowptr[row] : index_t(0), end = row < nrows ? rowptr[row + 1] : index_t(0);
-    offset_t       count = 0;
+    offset_t       count = 0, longest = 0;
 
 #pragma unroll 4
     for (offset_t k = begin + lane; k < end; k += LANES) {
-      const index_t column = colidx[k];
+      const index_t  column = colidx[k];
+      const offset_t length = __ldg(right_rowptr + column + 1) - __ldg(right_rowptr + column);
 
-      count += __ldg(right_rowptr + column + 1) - __ldg(right_rowptr + column);
+      count += length;
+      longest = max(longest, length);
     }
 #pragma unroll
-    for (int half = LANES / 2; half > 0; half /= 2) count += __shfl_xor_sync(0xffffffff, count, half);
-    if (lane == 0 && row < nrows) {
-      terms[row] = count;
-      total += count;
-      most    = max(most, count);
-      longest = max(longest, (offset_t)(end - begin));
+    for (int half = LANES / 2; half > 0; half /= 2) count += __shfl_xor_sync(FULL_WARP, count, half);
+    if (lane == 0 && row < nrows) terms[row] = count;
+    seen.add(lane == 0 ? count : 0, end - begin, longest);
+  }
+  for (offset_t first = (offset_t)blockIdx.x * ROWS; first < right_nrows; first += step) {
+    const offset_t row = first + threadIdx.x / LANES;
+
+    if (row < right_nrows) {
+      const index_t end = right_rowptr[row + 1];
+
+#pragma unroll 4
+      for (offset_t k = (offset_t)right_rowptr[row] + 1 + lane; k < end; k += LANES) falls |= right_colidx[k] <= right_colidx[k - 1];
     }
   }
+  if (falls) control->falls = 1; // all threads that write, write the same
+  seen.add_to<NWARPS>(control, parts);
+}
+
+constexpr int SCAN_THREADS = 256;
+
+// What a tile tells those after it, in one word: the sum of its lengths, or of all up to it
+constexpr count_t TILE_SUM = count_t(1) << 62, SUM_SO_FAR = count_t(2) << 62, SUM_BITS = TILE_SUM - 1;
+
+// The sum of all tiles before `tile`. A warp calls it; it waits for blocks that have begun before, no others.
+__device__ __forceinline__ count_t sum_before(const volatile count_t *states, offset_t tile)
+{
+  const int lane = threadIdx.x % WARP;
+  count_t   sum  = 0;
+
+  for (offset_t last = tile - 1; last >= 0; last -= WARP) {
+    count_t  state;
+    unsigned complete;
+
+    do state = last - lane >= 0 ? states[last - lane] : SUM_SO_FAR;
+    while (__any_sync(FULL_WARP, state == 0));
+    complete = __ballot_sync(FULL_WARP, state >= SUM_SO_FAR);
+    if (complete && lane > __ffs(complete) - 1) state = 0; // these are part of a sum so far
+    state &= SUM_BITS;
 #pragma unroll
-  for (int half = WARP / 2; half > 0; half /= 2) {
-    total += __shfl_xor_sync(0xffffffff, total, half);
-    most    = max(most, __shfl_xor_sync(0xffffffff, most, half));
-    longest = max(longest, __shfl_xor_sync(0xffffffff, longest, half));
+    for (int half = WARP / 2; half > 0; half /= 2) state += __shfl_xor_sync(FULL_WARP, state, half);
+    sum += state;
+    if (complete) break;
   }
-  if (threadIdx.x % WARP == 0) {
-    parts[0][threadIdx.x / WARP] = total;
-    parts[1][threadIdx.x / WARP] = most;
-    parts[2][threadIdx.x / WARP] = longest;
+  return sum;
+}
+
+// rowptr [nrows + 1] of rows of `lengths`, in one pass: a block waits for the sum of the tiles before its own (Merrill and Garland 2016,
+// decoupled look-back); it adds up ITEMS times 32 rows a warp. Adds to `control` the number of entries, and the rows by length; a zero for each tile follows it.
+template <int ITEMS>
+__global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nrows, const offset_t *__restrict__ lengths, const offset_t *__restrict__ terms, const index_t *__restrict__ A_rowptr, int largest, int nbins, index_t *__restrict__ rowptr, Control *control)
+{
+  constexpr int      NWARPS = SCAN_THREADS / WARP, TILE = SCAN_THREADS * ITEMS;
+  __shared__ Census  census[NWARPS][BINS];
+  __shared__ count_t warp_sums[NWARPS], before, tile_of_block;
+  count_t *const     states = (count_t *)(control + 1);
+  const int          lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+
+  if (threadIdx.x == 0) tile_of_block = atomicAdd(&control->ticket, count_t(1));
+  clear_census<NWARPS>(census);
+  const offset_t tile = (offset_t)tile_of_block, first = tile * TILE + warp * (WARP * ITEMS) + lane;
+  count_t        sums[ITEMS], so_far = 0, longest = 0;
+
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) sums[i] = first + i * WARP < nrows ? (count_t)load_once(lengths + first + i * WARP) : 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const offset_t row    = first + i * WARP;
+    const bool     valid  = row < nrows;
+    const offset_t length = (offset_t)sums[i], entries = valid ? A_rowptr[row + 1] - A_rowptr[row] : 0;
+
+    longest = max(longest, sums[i]);
+    count_rows<1>(census[warp], valid, bin_of(length, largest, nbins), valid ? terms[row] : 0, entries);
+    if (length > largest) atomicAdd(&control->parts[bin_of(entries, LONGEST_FACTOR, BINS)], (count_t)((length + largest - 1) / largest));
+#pragma unroll
+    for (int distance = 1; distance < WARP; distance *= 2) {
+      const count_t lower = __shfl_up_sync(FULL_WARP, sums[i], distance);
+
+      if (lane >= distance) sums[i] += lower;
+    }
+    sums[i] += so_far;
+    so_far = __shfl_sync(FULL_WARP, sums[i], WARP - 1);
+  }
+  if (lane == 0) warp_sums[warp] = so_far;
+#pragma unroll
+  for (int half = WARP / 2; half > 0; half /= 2) longest = max(longest, __shfl_xor_sync(FULL_WARP, longest, half));
+  if (lane == 0) atomicMax(&control->longest, longest);
+  add_census<NWARPS>(control->lengths, census);
+  if (warp == 0) {
+    count_t sum = 0;
+
+    for (int w = 0; w < NWARPS; w++) sum += warp_sums[w];
+    if (lane == 0) atomicExch(states + tile, (tile ? TILE_SUM : SUM_SO_FAR) | sum);
+    const count_t sum_of_others = sum_before(states, tile);
+
+    if (lane == 0) {
+      before = sum_of_others;
+      if (tile) atomicExch(states + tile, SUM_SO_FAR | (sum_of_others + sum));
+      if (tile == 0) rowptr[0] = 0;
+      if ((tile + 1) * TILE >= nrows) control->nnz = sum_of_others + sum;
+    }
   }
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < NWARPS; warp++) {
-    total += parts[0][warp];
-    most    = max(most, parts[1][warp]);
-    longest = max(longest, parts[2][warp]);
-  }
-  atomicAdd((unsigned long long *)census, (unsigned long long)total); // integers: the order does not matter
-  atomicMax(census + 1, most);
-  atomicMax(census + 2, longest);
-}
-
-// Sets *falls where a column of a row is not above the one before it. LANES <= 32 neighbouring threads share a row.
-template <int BLOCK_THREADS, int LANES>
-__global__ void __launch_bounds__(BLOCK_THREADS) spgemm_rows_fall(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, int *__restrict__ falls)
-{
-  const offset_t row = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / LANES;
-
-  if (row >= nrows) return;
-  const index_t end = rowptr[row + 1];
-
-#pragma unroll 4
-  for (offset_t k = (offset_t)rowptr[row] + 1 + threadIdx.x % LANES; k < end; k += LANES)
-    if (colidx[k] <= colidx[k - 1]) *falls = 1; // all threads that write, write the same
-}
-
-// to[to_starts[i] + j] = from[from_starts[i] + j] for the j < lengths[i] columns of each of `count` rows. LANES <= 32 neighbouring
-// threads copy a row.
-template <int BLOCK_THREADS, int LANES>
-__global__ void __launch_bounds__(BLOCK_THREADS) spgemm_move_rows(index_t count, const offset_t *__restrict__ lengths, const index_t *__restrict__ from_starts, const index_t *__restrict__ from, const index_t *__restrict__ to_starts, index_t *__restrict__ to)
-{
-  const offset_t i = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / LANES;
-
-  if (i >= count) return;
-  const offset_t length = lengths[i];
-
-  from += from_starts[i];
-  to += to_starts[i];
-#pragma unroll 4
-  for (offset_t j = threadIdx.x % LANES; j < length; j += LANES) to[j] = load_once(from + j);
+  count_t begin = before;
+  for (int w = 0; w < warp; w++) begin += warp_sums[w];
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+    if (first + i * WARP < nrows) rowptr[first + i * WARP + 1] = (index_t)(begin + sums[i]);
 }

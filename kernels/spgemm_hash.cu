@@ -4,10 +4,12 @@
 
 constexpr int THREADS = 256;
 
-// words of row i: words[rowptr[i]] .. words[word_end[i]], ascending, as B's columns are. Bytes: 4 read and at most 8 written an entry.
+// words of row i: words[rowptr[i]] .. words[word_end[i]], ascending, as B's columns are; `control` is told if they are not. Bytes: 4 read
+// and at most 8 written an entry. The entries of STEPS steps are loaded before the first is looked at: long rows are few, and all wait for them.
 template <int TEAM>
-__global__ void __launch_bounds__(THREADS) spgemm_hash_words(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ columns, Word *__restrict__ words, index_t *__restrict__ word_end)
+__global__ void __launch_bounds__(THREADS, 5) spgemm_hash_words(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ columns, Word *__restrict__ words, index_t *__restrict__ word_end, Control *control)
 {
+  constexpr int      STEPS = 4;
   constexpr unsigned LANES = TEAM == WARP ? FULL_WARP : (1u << (TEAM % WARP)) - 1;
   const offset_t     row   = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / TEAM;
   const int          lane = threadIdx.x % TEAM, first_lane = threadIdx.x % WARP - lane;
@@ -20,117 +22,111 @@ __global__ void __launch_bounds__(THREADS) spgemm_hash_words(index_t nrows, cons
   const index_t *const row_columns = columns + begin;
   Word                *to          = words + begin;
   index_t              seen        = 0; // entries
+  bool                 falls       = false;
 
-  for (; __any_sync(FULL_WARP, seen < left); seen = left - seen > TEAM ? seen + TEAM : left) {
-    const bool     valid = left - seen > lane;
-    const unsigned word  = valid ? (unsigned)(__ldg(row_columns + seen + lane) >> 5) : 0;
-    const bool     first = valid && (seen + lane == 0 || (unsigned)(__ldg(row_columns + seen + lane - 1) >> 5) != word);
-    const unsigned votes = __ballot_sync(FULL_WARP, first) >> first_lane & LANES;
+  while (__any_sync(FULL_WARP, seen < left)) {
+    index_t columns_here[STEPS], columns_before[STEPS];
 
-    if (first) {
-      unsigned bits = 0;
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+      const index_t ahead = s * TEAM + lane; // of `seen`
+      const bool    valid = left - seen > ahead;
 
-      for (index_t i = seen + lane; i < left && (unsigned)(__ldg(row_columns + i) >> 5) == word; i++) bits |= 1u << (__ldg(row_columns + i) & 31);
-      to[__popc(votes & ((1u << lane) - 1))] = {bits, word};
+      columns_here[s]   = valid ? __ldg(row_columns + seen + ahead) : index_t(0);
+      columns_before[s] = valid && seen + ahead > 0 ? __ldg(row_columns + seen + ahead - 1) : index_t(-1);
     }
-    to += __popc(votes);
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+      if (s > 0 && !__any_sync(FULL_WARP, seen < left)) break;
+      const index_t  column = columns_here[s], before = columns_before[s];
+      const bool     valid = left - seen > lane;
+      const unsigned word  = (unsigned)(column >> 5);
+      const bool     first = valid && (before < 0 || (unsigned)(before >> 5) != word);
+      const unsigned votes = __ballot_sync(FULL_WARP, first) >> first_lane & LANES;
+      unsigned       bits  = valid ? 1u << (column & 31) : 0;
+
+      // each thread unites its bit with those of the threads after it that have the same word: they are neighbours
+#pragma unroll
+      for (int distance = 1; distance < TEAM; distance *= 2) {
+        const unsigned other_word = __shfl_down_sync(FULL_WARP, word, distance, TEAM), other_bits = __shfl_down_sync(FULL_WARP, bits, distance, TEAM);
+
+        if (lane + distance < TEAM && other_word == word) bits |= other_bits;
+      }
+      const bool goes_on = __shfl_sync(FULL_WARP, word, TEAM - 1, TEAM) == word; // beyond the last thread, perhaps
+
+      if (first) {
+        if (goes_on)
+          for (index_t i = seen; left - i > TEAM && (unsigned)(__ldg(row_columns + i + TEAM) >> 5) == word; i++) bits |= 1u << (__ldg(row_columns + i + TEAM) & 31);
+        to[__popc(votes & ((1u << lane) - 1))] = {bits, word};
+      }
+      to += __popc(votes);
+      falls |= valid && column <= before;
+      seen = left - seen > TEAM ? seen + TEAM : left;
+    }
   }
+  if (falls) control->falls = 1; // all threads that write, write the same
   if (row < nrows && lane == 0) word_end[row] = (index_t)(to - words);
 }
 
-// work[row] = words of B that meet the entries of A's row, for the nrows rows listed (null: all)
+// terms[row] and work[row] = entries and words of B that meet the entries of A's row; adds to `control` what it says of A, B, terms and
+// words, rows binned by `largest` and `nbins`. Blocks take rows in turns, so that few threads meet at the counters.
 template <int TEAM>
-__global__ void __launch_bounds__(THREADS) spgemm_hash_count_words(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, offset_t *__restrict__ work)
+__global__ void __launch_bounds__(THREADS, 5) spgemm_hash_count_words(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, int largest, int nbins, offset_t *__restrict__ terms, offset_t *__restrict__ work, Control *control)
 {
-  const offset_t i    = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / TEAM;
-  const int      lane = threadIdx.x % TEAM;
-  offset_t       sum  = 0;
-  index_t        row  = 0;
+  constexpr int     ROWS = THREADS / TEAM, NWARPS = THREADS / WARP;
+  __shared__ Census census[NWARPS][BINS];
+  __shared__ Seen   parts[NWARPS];
+  const int         lane = threadIdx.x % TEAM;
+  Seen              seen = {0, 0, 0, 0};
 
-  if (i < nrows) {
-    row               = rows ? rows[i] : (index_t)i;
-    const index_t end = A_rowptr[row + 1];
+  clear_census<NWARPS>(census);
+  for (offset_t first = (offset_t)blockIdx.x * ROWS; first < nrows; first += (offset_t)gridDim.x * ROWS) {
+    const offset_t row   = first + threadIdx.x / TEAM;
+    const bool     valid = row < nrows;
+    const index_t  begin = valid ? A_rowptr[row] : index_t(0), end = valid ? A_rowptr[row + 1] : index_t(0);
+    offset_t       count = 0, words = 0, longest = 0;
 
-    for (index_t p = A_rowptr[row], n = end - p - lane; n > 0; n -= TEAM) {
-      const index_t k = __ldg(A_columns + end - n);
+#pragma unroll 4
+    for (offset_t p = (offset_t)begin + lane; p < end; p += TEAM) {
+      const index_t  k = __ldg(A_columns + p), from = __ldg(B_rowptr + k);
+      const offset_t length = __ldg(B_rowptr + k + 1) - from;
 
-      sum += __ldg(word_end + k) - __ldg(B_rowptr + k);
+      words += __ldg(word_end + k) - from;
+      count += length;
+      longest = max(longest, length);
     }
-  }
 #pragma unroll
-  for (int distance = TEAM / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, distance);
-  if (i < nrows && lane == 0) work[row] = sum;
-}
-
-// Bin of a row of `size`: 0 above `largest`, else the last of 1 .. nbins - 2 whose bound largest / 2^(bin - 1), rounded up, is not below
-// it; nbins - 1 for an empty row.
-__device__ __forceinline__ int bin_of(offset_t size, int largest, int nbins)
-{
-  int bin = 0;
-
-  if (size == 0) return nbins - 1;
-  while (bin < nbins - 2 && size <= (largest + (1 << bin) - 1) >> bin) bin++;
-  return bin;
-}
-
-struct Census { // of a bin
-  unsigned long long rows, work, entries; // rows; sums of their work and of the lengths of A's rows
-};
-
-constexpr int BINS = 16; // at most
-
-// census[bin] += rows listed that belong to it; it begins as 0
-__global__ void __launch_bounds__(THREADS) spgemm_hash_count_bins(index_t nrows, const index_t *__restrict__ rows, const offset_t *__restrict__ sizes, const offset_t *__restrict__ work, const index_t *__restrict__ A_rowptr, int largest, int nbins, Census *census)
-{
-  __shared__ Census block_census[BINS];
-
-  if (threadIdx.x < BINS) block_census[threadIdx.x] = {0, 0, 0};
-  __syncthreads();
-  for (offset_t base = (offset_t)blockIdx.x * THREADS; base < nrows; base += (offset_t)gridDim.x * THREADS) {
-    const offset_t i     = base + threadIdx.x;
-    const bool     valid = i < nrows;
-    const index_t  row   = !valid ? 0 : rows ? rows[i] : (index_t)i;
-    const int      bin   = valid ? bin_of(sizes[row], largest, nbins) : -1;
-    const offset_t mine = valid ? work[row] : 0, length = valid ? A_rowptr[row + 1] - A_rowptr[row] : 0;
-
-    // bin after bin of those in this warp; nearly always one
-    for (unsigned rest = __ballot_sync(FULL_WARP, valid); rest;) {
-      const int      this_bin = __shfl_sync(FULL_WARP, bin, __ffs(rest) - 1);
-      const unsigned votes    = __ballot_sync(FULL_WARP, bin == this_bin);
-      offset_t       sum = bin == this_bin ? mine : 0, entries = bin == this_bin ? length : 0;
-
-#pragma unroll
-      for (int distance = WARP / 2; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(FULL_WARP, sum, distance);
-        entries += __shfl_xor_sync(FULL_WARP, entries, distance);
-      }
-      if (threadIdx.x % WARP == 0) {
-        atomicAdd(&block_census[this_bin].rows, (unsigned long long)__popc(votes));
-        atomicAdd(&block_census[this_bin].work, (unsigned long long)sum);
-        atomicAdd(&block_census[this_bin].entries, (unsigned long long)entries);
-      }
-      rest &= ~votes;
+    for (int distance = TEAM / 2; distance > 0; distance /= 2) {
+      count += __shfl_xor_sync(FULL_WARP, count, distance);
+      words += __shfl_xor_sync(FULL_WARP, words, distance);
     }
+    const bool counts = valid && lane == 0; // for the row
+
+    if (counts) {
+      terms[row] = count;
+      work[row]  = words;
+    }
+    seen.add(counts ? count : 0, end - begin, longest);
+    count_rows<TEAM>(census[threadIdx.x / WARP], counts, bin_of(words, largest, nbins), words, end - begin);
   }
-  __syncthreads();
-  if (threadIdx.x < nbins && block_census[threadIdx.x].rows) {
-    atomicAdd(&census[threadIdx.x].rows, block_census[threadIdx.x].rows);
-    atomicAdd(&census[threadIdx.x].work, block_census[threadIdx.x].work);
-    atomicAdd(&census[threadIdx.x].entries, block_census[threadIdx.x].entries);
-  }
+  add_census<NWARPS>(control->words, census);
+  seen.add_to<NWARPS>(control, parts);
 }
 
-// sorted = the rows listed, bin after bin. Those of a warp stay together and in order; which warp comes first is left open, nothing
-// depends on it. cursors [nbins] begin as 0.
-__global__ void __launch_bounds__(THREADS) spgemm_hash_sort_rows(index_t nrows, const index_t *__restrict__ rows, const offset_t *__restrict__ sizes, int largest, int nbins, const Census *__restrict__ census, unsigned long long *cursors, index_t *__restrict__ sorted)
+// sorted = all rows, bin after bin: by their number of words, as in `sizes`, or (LENGTHS) by their length in C. Those of a warp stay
+// together and in order; which warp comes first is left open, nothing depends on it.
+template <int LENGTHS>
+__global__ void __launch_bounds__(THREADS) spgemm_hash_sort_rows(index_t nrows, const offset_t *__restrict__ sizes, const index_t *__restrict__ C_rowptr, int largest, int nbins, Control *control, index_t *__restrict__ sorted)
 {
-  __shared__ int                counts[BINS];
-  __shared__ unsigned long long begins[BINS];
-  const offset_t                i     = (offset_t)blockIdx.x * THREADS + threadIdx.x;
-  const bool                    valid = i < nrows;
-  const index_t                 row   = !valid ? 0 : rows ? rows[i] : (index_t)i;
-  const int                     bin = valid ? bin_of(sizes[row], largest, nbins) : -1, lane = threadIdx.x % WARP;
-  int                           place = 0; // among the rows of the bin in this block
+  __shared__ int      counts[BINS];
+  __shared__ count_t  begins[BINS];
+  const Census *const census  = LENGTHS ? control->lengths : control->words;
+  count_t *const      cursors = LENGTHS ? control->length_cursors : control->word_cursors;
+  const offset_t      row     = (offset_t)blockIdx.x * THREADS + threadIdx.x;
+  const bool          valid   = row < nrows;
+  const offset_t      size    = !valid ? 0 : LENGTHS ? (offset_t)(C_rowptr[row + 1] - C_rowptr[row]) : sizes[row];
+  const int           bin = valid ? bin_of(size, largest, nbins) : -1, lane = threadIdx.x % WARP;
+  int                 place = 0; // among the rows of the bin in this block
 
   if (threadIdx.x < BINS) counts[threadIdx.x] = 0;
   __syncthreads();
@@ -145,11 +141,32 @@ __global__ void __launch_bounds__(THREADS) spgemm_hash_sort_rows(index_t nrows, 
   }
   __syncthreads();
   if (threadIdx.x < nbins) {
-    unsigned long long begin = atomicAdd(&cursors[threadIdx.x], (unsigned long long)counts[threadIdx.x]);
+    count_t begin = counts[threadIdx.x] ? atomicAdd(&cursors[threadIdx.x], (count_t)counts[threadIdx.x]) : 0;
 
     for (int b = 0; b < (int)threadIdx.x; b++) begin += census[b].rows;
     begins[threadIdx.x] = begin;
   }
   __syncthreads();
-  if (valid) sorted[begins[bin] + place] = row;
+  if (valid) sorted[begins[bin] + place] = (index_t)row;
+}
+
+// The parts of `largest` entries of the rows of C with more entries than that: row and number of each, longer rows of A first. Which of
+// rows alike comes first is left open, nothing depends on it.
+__global__ void __launch_bounds__(THREADS) spgemm_hash_list_parts(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ C_rowptr, int largest, Control *control, index_t *__restrict__ rows, index_t *__restrict__ parts)
+{
+  const offset_t row = (offset_t)blockIdx.x * THREADS + threadIdx.x;
+
+  if (row >= nrows) return;
+  const offset_t length = C_rowptr[row + 1] - C_rowptr[row];
+
+  if (length <= largest) return;
+  const int     bin   = bin_of(A_rowptr[row + 1] - A_rowptr[row], LONGEST_FACTOR, BINS);
+  const count_t count = (count_t)((length + largest - 1) / largest);
+  count_t       place = atomicAdd(&control->part_cursors[bin], count);
+
+  for (int b = 0; b < bin; b++) place += control->parts[b];
+  for (count_t part = 0; part < count; part++) {
+    rows[place + part]  = (index_t)row;
+    parts[place + part] = (index_t)part;
+  }
 }

@@ -16,6 +16,16 @@ constexpr __device__ int log2_of(int n)
 template <int SLOTS>
 constexpr int TABLE_THREADS = SLOTS > 1024 ? 64 : 128;
 
+// What a block has in shared memory; COLUMNS: for that pass.
+template <int TEAM, int SLOTS, int COLUMNS>
+struct Tables {
+  static constexpr int TEAMS = TABLE_THREADS<SLOTS> / TEAM, LIMIT = 2048 / sizeof(index_t), WINDOW = SLOTS < LIMIT ? SLOTS : LIMIT;
+
+  Word    tables[TEAMS][SLOTS];
+  Part    parts[TEAMS][BATCH<TEAM>];
+  index_t windows[COLUMNS ? TEAMS : 1][COLUMNS ? WINDOW : 1];
+};
+
 template <int SLOTS>
 __device__ __forceinline__ void unite(Word *table, Word entry)
 {
@@ -53,9 +63,9 @@ struct TeamRow {
   index_t row = 0, left = 0; // left: entries of A's row
   bool    valid;
 
-  __device__ __forceinline__ TeamRow(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ &A_columns)
+  __device__ __forceinline__ TeamRow(offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ &A_columns)
   {
-    const offset_t i = (offset_t)blockIdx.x * (THREADS / TEAM) + threadIdx.x / TEAM;
+    const offset_t i = block * (THREADS / TEAM) + threadIdx.x / TEAM;
 
     valid = i < nrows;
     if (valid) {
@@ -69,22 +79,28 @@ struct TeamRow {
 };
 
 // lengths[row] = columns of C's row
-template <int TEAM, int GROUP, int SLOTS>
-__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>) spgemm_hash_table_lengths(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+template <int GROUP, int TEAM, int SLOTS>
+__device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
 {
-  constexpr int                            TEAMS = TABLE_THREADS<SLOTS> / TEAM;
-  __shared__ Word                          tables[TEAMS][SLOTS];
-  __shared__ Part                          parts[TEAMS][BATCH<TEAM>];
-  const int                                team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
-  const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(nrows, rows, A_rowptr, A_columns);
-  int                                      count = 0;
+  const int                                 team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+  Word *const                               table = memory.tables[team];
+  const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(block, nrows, rows, A_rowptr, A_columns);
+  int                                       count = 0;
 
-  fill_table<TEAM, GROUP, SLOTS>(tables[team], parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  fill_table<TEAM, GROUP < TEAM ? GROUP : TEAM, SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
 #pragma unroll 8
-  for (int i = lane; i < SLOTS; i += TEAM) count += __popc(tables[team][i].bits);
+  for (int i = lane; i < SLOTS; i += TEAM) count += __popc(table[i].bits);
 #pragma unroll
   for (int distance = TEAM / 2; distance > 0; distance /= 2) count += __shfl_xor_sync(FULL_WARP, count, distance);
   if (mine.valid && lane == 0) lengths[mine.row] = count;
+}
+
+template <int TEAM, int GROUP, int SLOTS>
+__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>) spgemm_hash_table_lengths(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+{
+  __shared__ Tables<TEAM, SLOTS, 0> memory;
+
+  table_lengths<GROUP>(memory, blockIdx.x, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths);
 }
 
 // Moves the words of a table to its front; returns how many there are.
@@ -109,18 +125,15 @@ __device__ __forceinline__ int compact(Word *table)
 
 // The columns of C's row. Where a word's columns begin is the number of columns in lower words, counted: there are few words. They go
 // through shared memory, a window of them at a time, so that a team writes neighbours.
-template <int TEAM, int GROUP, int SLOTS>
-__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLOTS>) spgemm_hash_table_columns(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+template <int GROUP, int TEAM, int SLOTS>
+__device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
-  constexpr int                            TEAMS = TABLE_THREADS<SLOTS> / TEAM, LIMIT = 2048 / sizeof(index_t), WINDOW = SLOTS < LIMIT ? SLOTS : LIMIT, OWN = SLOTS / TEAM < 4 ? SLOTS / TEAM : 4;
-  __shared__ Word                          tables[TEAMS][SLOTS];
-  __shared__ Part                          parts[TEAMS][BATCH<TEAM>];
-  __shared__ index_t                       windows[TEAMS][WINDOW];
-  const int                                team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
-  const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(nrows, rows, A_rowptr, A_columns);
-  const Word *const                        table  = tables[team];
-  index_t *const                           window = windows[team];
-  int                                      length = 0;
+  constexpr int                             WINDOW = Tables<TEAM, SLOTS, 1>::WINDOW, OWN = SLOTS / TEAM < 4 ? SLOTS / TEAM : 4;
+  const int                                 team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+  const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(block, nrows, rows, A_rowptr, A_columns);
+  Word *const                               table  = memory.tables[team];
+  index_t *const                            window = memory.windows[team];
+  int                                       length = 0;
 
   if (mine.valid) {
     const index_t begin = C_rowptr[mine.row];
@@ -128,8 +141,8 @@ __global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLO
     length = (int)(C_rowptr[mine.row + 1] - begin);
     C_columns += begin;
   }
-  fill_table<TEAM, GROUP, SLOTS>(tables[team], parts[team], mine.left, A_columns, B_rowptr, word_end, words);
-  const int count = compact<TEAM, SLOTS>(tables[team]);
+  fill_table<TEAM, GROUP < TEAM ? GROUP : TEAM, SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  const int count = compact<TEAM, SLOTS>(table);
 
   for (int from = 0; __any_sync(FULL_WARP, from < length); from += WINDOW) {
     for (int i = lane; i < count; i += OWN * TEAM) {
@@ -159,6 +172,63 @@ __global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLO
     for (int i = lane; i < WINDOW && i < length - from; i += TEAM) C_columns[from + i] = window[i];
     __syncwarp();
   }
+}
+
+template <int TEAM, int GROUP, int SLOTS>
+__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLOTS>) spgemm_hash_table_columns(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+{
+  __shared__ Tables<TEAM, SLOTS, 1> memory;
+
+  table_columns<GROUP>(memory, blockIdx.x, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns);
+}
+
+// Tables of several sizes in one launch, for products too small to fill the device with rows of one: `rows` has n512 rows for tables of 512
+// slots, then n256 for those of 256, and so on.
+
+template <int COLUMNS>
+union AnyTables {
+  Tables<32, 512, COLUMNS> of512;
+  Tables<32, 256, COLUMNS> of256;
+  Tables<16, 128, COLUMNS> of128;
+  Tables<8, 64, COLUMNS>   of64;
+  Tables<8, 32, COLUMNS>   of32;
+};
+
+// Calls `work` with the tables of the size that this block makes, the number of the block among those of this size, and its rows.
+template <int COLUMNS, class Work>
+__device__ __forceinline__ void for_size_of_block(AnyTables<COLUMNS> &memory, index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows, const Work work)
+{
+  offset_t   block = blockIdx.x;
+  const auto is_of = [&](index_t nrows, int rows_a_block) {
+    const offset_t blocks = ((offset_t)nrows + rows_a_block - 1) / rows_a_block;
+
+    if (block < blocks) return true;
+    block -= blocks;
+    rows += nrows;
+    return false;
+  };
+
+  if (is_of(n512, memory.of512.TEAMS)) work(memory.of512, block, n512, rows);
+  else if (is_of(n256, memory.of256.TEAMS)) work(memory.of256, block, n256, rows);
+  else if (is_of(n128, memory.of128.TEAMS)) work(memory.of128, block, n128, rows);
+  else if (is_of(n64, memory.of64.TEAMS)) work(memory.of64, block, n64, rows);
+  else if (is_of(n32, memory.of32.TEAMS)) work(memory.of32, block, n32, rows);
+}
+
+template <int GROUP>
+__global__ void __launch_bounds__(128) spgemm_hash_tables_lengths(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+{
+  __shared__ AnyTables<0> memory;
+
+  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) { table_lengths<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths); });
+}
+
+template <int GROUP>
+__global__ void __launch_bounds__(128, 8) spgemm_hash_tables_columns(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+{
+  __shared__ AnyTables<1> memory;
+
+  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) { table_columns<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns); });
 }
 
 // Bitmaps: a warp or a block of TEAM threads a row. The bitmap has WORDS words; a matrix with more columns is gone through in ranges.
@@ -198,7 +268,7 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
   unsigned *const     bitmap = bitmaps[team];
   Part *const         staged = parts[threadIdx.x / WARP];
 
-  const TeamRow<TEAM, THREADS> mine(nrows, rows, A_rowptr, A_columns);
+  const TeamRow<TEAM, THREADS> mine(blockIdx.x, nrows, rows, A_rowptr, A_columns);
   if (!mine.valid) return; // all threads of the team
   if constexpr (COLUMNS) C_columns += C_rowptr[mine.row];
 

@@ -5,8 +5,8 @@ constexpr int     THREADS   = 128;
 constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffffLL); // above all columns
 
 // Blocks of a multiprocessor that run at once: 40 registers for each thread, more where shared memory leaves room for fewer threads.
-template <int CAPACITY>
-constexpr int BLOCKS_AT_ONCE = CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 10 : 12;
+template <int CAPACITY, int SPLIT>
+constexpr int BLOCKS_AT_ONCE = SPLIT ? 10 : CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 10 : 12;
 
 // What is taken of rows of B: the columns [first, last].
 struct ColumnRange {
@@ -71,9 +71,24 @@ __device__ __forceinline__ void add_terms(const Factor *factors, int count, cons
   }
 }
 
-// One unit of work a team: a row of C, or CAPACITY neighbouring entries of one (SPLIT), whose columns and sums are in shared memory.
-// Entry k of A's row after entry k is multiplied, each thread looking up the column of its entry of B. The entries of a step have
-// different columns within a group; groups add in turn. So each sum has its terms in an order that depends on the patterns alone.
+// What a block has in shared memory: columns, sums and entries of A's row for each of its teams.
+template <int TEAM, int CAPACITY, int SPLIT>
+struct Units {
+  static constexpr int TEAMS  = THREADS / TEAM;
+  static constexpr int UNITS  = SPLIT ? 1 : TEAMS; // a block
+  static constexpr int STRIDE = CAPACITY | 1;      // odd: teams begin in different banks
+
+  index_t  columns[UNITS * STRIDE];
+  scalar_t sums[TEAMS * STRIDE];
+  Factor   factors[TEAMS][BATCH<TEAM>];
+};
+
+// One unit of work a team: a row of C, or, of the block's warps, CAPACITY neighbouring entries of one (SPLIT). Its columns and sums are in
+// shared memory. Entry k of A's row after entry k is multiplied, each thread looking up the column of its entry of B. The entries of a step
+// have different columns within a group; groups add in turn. So each sum has its terms in an order that depends on the patterns alone.
+//
+// SPLIT: rows of C are long where rows of A are, and all wait for the longest. Each warp takes its share of A's row, in the order of the
+// row, for sums of its own, which are added up in the order of the warps.
 //
 //   units      rows_of_units [nunits] row of C (null: unit u is row u); parts_of_units [nunits] which CAPACITY entries of it (SPLIT)
 //   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons in shared memory, one sum there
@@ -81,19 +96,17 @@ __device__ __forceinline__ void add_terms(const Factor *factors, int count, cons
 //
 // 7-point stencil squared (7 x 7 terms to 25 entries, TEAM 8, ONE_STEP): 47 instructions a step of 28 terms, half of them the search, so
 // a warp takes about 530 for its 4 rows, and 400 bytes a row come from or go to memory.
-template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY, int SPLIT>
-__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY>) spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values, scalar_t *)
+template <int GROUP, int ONE_STEP, int TEAM, int CAPACITY, int SPLIT>
+__device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
 {
-  constexpr int       TEAMS = THREADS / TEAM;
-  constexpr int       STRIDE = CAPACITY | 1; // odd: teams begin in different banks
-  __shared__ index_t  shared_columns[TEAMS * STRIDE];
-  __shared__ scalar_t shared_sums[TEAMS * STRIDE];
-  __shared__ Factor   shared_factors[TEAMS][BATCH<TEAM>];
+  constexpr int       TEAMS = Units<TEAM, CAPACITY, SPLIT>::TEAMS, STRIDE = Units<TEAM, CAPACITY, SPLIT>::STRIDE, UNITS = Units<TEAM, CAPACITY, SPLIT>::UNITS;
+  index_t *const      shared_columns = memory.columns;
+  scalar_t *const     shared_sums    = memory.sums;
   const int           team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
-  index_t *const      columns = shared_columns + team * STRIDE;
+  index_t *const      columns = shared_columns + (SPLIT ? 0 : team * STRIDE);
   scalar_t *const     sums    = shared_sums + team * STRIDE;
-  Factor *const       factors = shared_factors[team];
-  const offset_t      unit    = (offset_t)blockIdx.x * TEAMS + team;
+  Factor *const       factors = memory.factors[team];
+  const offset_t      unit    = block * UNITS + (SPLIT ? 0 : team);
   index_t             left = 0, length = 0; // entries of A's row; entries of C in this unit
 
   if (unit < nunits) {
@@ -112,27 +125,81 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY>) spgemm_hash
     if (length > CAPACITY) length = CAPACITY;
     A_columns += A_begin;
     A_values += A_begin;
+    if constexpr (SPLIT) { // the share of this warp
+      const index_t share = (left + TEAMS - 1) / TEAMS, before = share * team < left ? share * team : left;
+
+      A_columns += before;
+      A_values += before;
+      left = left - before < share ? left - before : share;
+    }
     C_columns += C_begin;
     C_values += C_begin;
   }
 #pragma unroll 4
-  for (int i = lane; i < CAPACITY; i += TEAM) {
-    columns[i] = i < length ? load_once(C_columns + i) : NO_COLUMN;
-    sums[i]    = 0;
-  }
+  for (int i = SPLIT ? threadIdx.x : lane; i < CAPACITY; i += SPLIT ? THREADS : TEAM) columns[i] = i < length ? load_once(C_columns + i) : NO_COLUMN;
+#pragma unroll 4
+  for (int i = lane; i < CAPACITY; i += TEAM) sums[i] = 0;
+  if constexpr (SPLIT) __syncthreads();
   for (; __any_sync(FULL_WARP, left > 0); left = left > BATCH<TEAM> ? left - BATCH<TEAM> : 0, A_columns += BATCH<TEAM>, A_values += BATCH<TEAM>) {
     int count;
 
     if constexpr (SPLIT) {
-      __syncwarp(); // the columns are there
       const ColumnRange range{B_columns, columns[0], columns[length > 0 ? length - 1 : 0]};
 
       count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, range);
     } else count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, WholeRows{});
-    add_terms<TEAM, GROUP, ONE_STEP, CAPACITY>(factors, count, B_columns, B_values, shared_columns, shared_sums, team * STRIDE * sizeof(index_t));
+    add_terms<TEAM, GROUP < TEAM ? GROUP : TEAM, ONE_STEP, CAPACITY>(factors, count, B_columns, B_values, shared_columns, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
+  }
+  if constexpr (SPLIT) {
+    __syncthreads();
+    for (int i = threadIdx.x; i < length; i += THREADS) {
+      scalar_t sum = shared_sums[i];
+
+#pragma unroll
+      for (int t = 1; t < TEAMS; t++) sum += shared_sums[t * STRIDE + i];
+      __stcs(C_values + i, sum);
+    }
+    return;
   }
   __syncwarp();
 #pragma unroll 4
   for (int i = lane; i < CAPACITY; i += TEAM)
     if (i < length) __stcs(C_values + i, sums[i]);
+}
+
+template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY, int SPLIT>
+__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>) spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values, scalar_t *)
+{
+  __shared__ Units<TEAM, CAPACITY, SPLIT> memory;
+
+  compute_units<GROUP, ONE_STEP>(memory, blockIdx.x, nunits, rows_of_units, parts_of_units, A_rowptr, A_columns, A_values, B_rowptr, B_columns, B_values, C_rowptr, C_columns, C_values);
+}
+
+// Rows of all lengths in one launch, for products too small to fill the device with rows of one bin: `rows` has n500 rows of at most 500
+// entries, then n250 of at most 250, and so on.
+template <int GROUP>
+__global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset_t n500, offset_t n250, offset_t n125, offset_t n63, offset_t n32, offset_t n16, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
+{
+  __shared__ union {
+    Units<32, 500, 0> to500;
+    Units<32, 250, 0> to250;
+    Units<32, 125, 0> to125;
+    Units<16, 63, 0>  to63;
+    Units<8, 32, 0>   to32;
+    Units<4, 16, 0>   to16;
+  } memory;
+  offset_t   block = blockIdx.x; // among those of one length
+  const auto computes = [&](auto &units, offset_t nrows) {
+    const offset_t blocks = (nrows + units.UNITS - 1) / units.UNITS;
+    const bool     mine   = block < blocks;
+
+    if (mine) compute_units<GROUP, 0>(units, block, nrows, rows, (const index_t *)nullptr, A_rowptr, A_columns, A_values, B_rowptr, B_columns, B_values, C_rowptr, C_columns, C_values);
+    else {
+      block -= blocks;
+      rows += nrows;
+    }
+    return mine;
+  };
+
+  computes(memory.to500, n500) || computes(memory.to250, n250) || computes(memory.to125, n125) || computes(memory.to63, n63) || computes(memory.to32, n32) || computes(memory.to16, n16);
 }

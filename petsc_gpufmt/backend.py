@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -53,9 +54,25 @@ class Backend(ABC):
     def to_host(self, array: Any) -> np.ndarray:
         """The array as a NumPy array."""
 
+    def first(self, array: Any, count: int) -> list[int]:
+        """The first `count` entries of an integer array, at most MOST_FETCHED bytes; waits for the launches so far."""
+        return self.to_host(array[:count]).tolist()
+
+    def empty(self, *arrays: tuple[int, Any]) -> list[Any]:
+        """Arrays of (size, dtype) each, not filled; on a device they share an allocation."""
+        return [self.xp.empty(size, dtype=dtype) for size, dtype in arrays]
+
+    def clear(self, array: Any) -> None:
+        """Fill an array with zeros, in the order of launches."""
+        array.fill(0)
+
     def free_bytes(self) -> int | None:
         """Bytes that can still be taken; None where that is not limited by a device."""
         return None
+
+    def pooled_bytes(self) -> int:
+        """Of these, bytes that have been set aside for this process: known without asking the device."""
+        return 0
 
 
 def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctypes.Array, ctypes.Array]:
@@ -93,6 +110,9 @@ class HostBackend(Backend):
 
 
 SHAPE = ctypes.c_uint32 * 3
+MOST_ARGUMENTS = 64  # of a launch
+MOST_FETCHED = 4096
+ALIGNMENT = 256  # bytes, of arrays that share an allocation
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -112,9 +132,10 @@ class CudaBackend(Backend):
             ) from e
         self.xp = cupy
         self.device = device
-        properties = cupy.cuda.runtime.getDeviceProperties(device)
-        self.model = properties["name"].decode()
-        self.resident_threads = properties["multiProcessorCount"] * properties["maxThreadsPerMultiProcessor"]
+        self.model, self.resident_threads = device_model(device)
+        self._words = (ctypes.c_uint64 * MOST_ARGUMENTS)()  # of the launch that is being made
+        first = ctypes.addressof(self._words)
+        self._params = (ctypes.c_uint64 * MOST_ARGUMENTS)(*range(first, first + ctypes.sizeof(self._words), 8))
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
@@ -122,11 +143,13 @@ class CudaBackend(Backend):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         from cupy.cuda import driver
 
-        stream = self.xp.cuda.get_current_stream().ptr
+        stream, params = self.xp.cuda.get_current_stream().ptr, ctypes.addressof(self._params)
         for launch in launches:
-            words, params = argument_block(launch, slots)  # params point into words
-            shape = *launch.grid, *launch.block, launch.shared_bytes
-            driver.launchKernel(launch.function, *shape, stream, ctypes.addressof(params), 0)
+            arguments: Any = launch.arguments
+            if slots:
+                arguments = [slots[a] if isinstance(a, Slot) else a for a in arguments]
+            self._words[: len(arguments)] = [argument_word(a) for a in arguments]
+            driver.launchKernel(launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params, 0)
 
     def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
         adopted = self.xp.empty(array.shape, dtype=array.dtype)
@@ -136,6 +159,44 @@ class CudaBackend(Backend):
     def to_host(self, array: Any) -> np.ndarray:
         return self.xp.asnumpy(array)
 
+    def first(self, array: Any, count: int) -> list[int]:
+        cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
+        pinned = self._pinned
+        cuda.runtime.memcpyAsync(
+            pinned.ptr, array.data.ptr, count * array.itemsize, cuda.runtime.memcpyDeviceToHost, stream.ptr
+        )
+        stream.synchronize()
+        return np.frombuffer(pinned, dtype=array.dtype, count=count).tolist()
+
+    @functools.cached_property
+    def _pinned(self) -> Any:
+        return self.xp.cuda.alloc_pinned_memory(MOST_FETCHED)
+
+    def empty(self, *arrays: tuple[int, Any]) -> list[Any]:
+        begins, total = [], 0
+        for size, dtype in arrays:
+            begins.append(total)
+            total += -(-size * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
+        memory = self.xp.cuda.alloc(total)
+        return [
+            self.xp.ndarray((size,), dtype, memory + begin) for (size, dtype), begin in zip(arrays, begins, strict=True)
+        ]
+
+    def clear(self, array: Any) -> None:
+        array.data.memset_async(0, array.nbytes)
+
     def free_bytes(self) -> int | None:
         free, _ = self.xp.cuda.runtime.memGetInfo()
-        return free + self.xp.get_default_memory_pool().free_bytes()
+        return free + self.pooled_bytes()
+
+    def pooled_bytes(self) -> int:
+        return self.xp.get_default_memory_pool().free_bytes()
+
+
+@functools.cache
+def device_model(device: int) -> tuple[str, int]:
+    """Name of a CUDA device, and the threads that it runs at once."""
+    from cupy.cuda import runtime
+
+    properties = runtime.getDeviceProperties(device)
+    return properties["name"].decode(), properties["multiProcessorCount"] * properties["maxThreadsPerMultiProcessor"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,13 +92,21 @@ def address(array: Any) -> int:
 
 def argument_word(argument: Any) -> int:
     """The 8-byte word that passes one argument (little endian, as the kernel reads it); 0 for slots and None."""
-    if argument is None or isinstance(argument, Slot):
-        return 0
-    if isinstance(argument, np.integer):
-        return int(argument) & WORD_MASKS[argument.itemsize]
-    if isinstance(argument, np.generic):
-        return int.from_bytes(argument.tobytes().ljust(8, b"\0"), "little")
-    return address(argument)
+    kind = type(argument)
+    word_of = WORD_OF.get(kind)
+    if word_of is None:
+        word_of = WORD_OF[kind] = _scalar_word if issubclass(kind, np.generic) else address
+    return word_of(argument)
 
 
-WORD_MASKS = {nbytes: (1 << 8 * nbytes) - 1 for nbytes in (1, 2, 4, 8)}
+def _scalar_word(argument: Any) -> int:
+    return int.from_bytes(argument.tobytes().ljust(8, b"\0"), "little")
+
+
+WORD_OF: dict[type, Callable[[Any], int]] = {
+    type(None): lambda _: 0,
+    Slot: lambda _: 0,
+    np.int32: lambda number: int(number) & 0xFFFFFFFF,
+    np.int64: lambda number: int(number) & 0xFFFFFFFFFFFFFFFF,
+}
+"""How arguments of a type are passed; grows with the types that come, since a look-up costs least."""

@@ -15,7 +15,8 @@ from petsc_gpufmt.backend import HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError, PatternError
 from petsc_gpufmt.plan import Product, Slot
-from petsc_gpufmt.spgemm.chain import parse_options, plan_product, rows_rise
+from petsc_gpufmt.spgemm.census import count_terms, count_words
+from petsc_gpufmt.spgemm.chain import parse_options, plan_product
 
 EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.formula)
 ACCUMULATORS = pytest.mark.parametrize("accumulator", ["auto", "merge", "hash"])
@@ -226,8 +227,11 @@ def test_a_chain_of_nothing(host):
 )
 def test_whether_rows_rise(rowptr, colidx, rises, host, emulation_folder):
     for place in (host, EmulatedBackend(SCALAR, INDEX, emulation_folder)):
-        arrays = (np.array(a, dtype=place.index) for a in (rowptr, colidx))
-        assert rows_rise(CsrPattern(len(rowptr) - 1, 6, *arrays), place) is rises
+        nrows = len(rowptr) - 1
+        right = CsrPattern(nrows, 6, *(np.array(a, dtype=place.index) for a in (rowptr, colidx)))
+        left = CsrPattern(1, nrows, np.array([0, 1], dtype=place.index), np.zeros(1, dtype=place.index))
+        for count in (count_terms, count_words):
+            assert count(left, right, place).rises is rises
 
 
 def test_options_as_text():

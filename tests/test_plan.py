@@ -20,6 +20,8 @@ STRUCTURES = {
     "GpufmtOperand": abi.OperandStruct,
     "GpufmtProductRequest": abi.ProductRequestStruct,
     "GpufmtProductAnswer": abi.ProductAnswerStruct,
+    "GpufmtSumRequest": abi.SumRequestStruct,
+    "GpufmtSumAnswer": abi.SumAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 

@@ -1,8 +1,10 @@
 """Row merging: widths, splitting and its levels, ranges of columns, the figures of the paper, errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from builders import CsrMatrix, from_row_lengths, stencil, uniform
+from builders import CsrMatrix, from_row_lengths, uniform
 from emulation.backend import EmulatedBackend
 from sparse_products import ComputedProduct, chained
 from stored_matrix import assert_same_bits
@@ -10,8 +12,8 @@ from stored_matrix import assert_same_bits
 from petsc_gpufmt import native_library
 from petsc_gpufmt.backend import HostBackend
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.spgemm import rmerge
-from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, count_terms
+from petsc_gpufmt.spgemm.census import count_terms
+from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator
 from petsc_gpufmt.spgemm.splitting import WIDTHS, LeftRows, bins, split
 
@@ -55,9 +57,9 @@ def place(request):
     return EmulatedBackend("float64", "int32", request.getfixturevalue("emulation_folder"))
 
 
-def merging(A, B, backend, rows=None, **options):
+def merging(A, B, backend, **options):
     patterns = (m.pattern(backend.xp, backend.index) for m in (A, B))
-    return MergeAccumulator(count_terms(*patterns, backend), rows, backend, {**DEFAULT_OPTIONS, **options})
+    return MergeAccumulator(count_terms(*patterns, backend), backend, {**DEFAULT_OPTIONS, **options})
 
 
 def one_row(length):
@@ -156,26 +158,6 @@ def test_rows_with_most_levels_come_first(host):
     assert merging(*long_and_short_rows(), host).splitting.rows.tolist() == [4, 10, 2, 6]
 
 
-def test_a_part_of_the_rows(place):
-    A, B = long_and_short_rows()
-    rows = np.array([10, 1, 2, 8], dtype=place.index)
-    accumulator = merging(A, B, place, rows=rows)
-    lengths = np.full(A.nrows, -1)
-
-    accumulator.lengths(lengths)
-
-    whole = ComputedProduct(A, B, place, {"accumulator": "merge"})
-    expected = np.full(A.nrows, -1)
-    expected[rows] = np.diff(whole.rowptr)[rows]
-    assert lengths.tolist() == expected.tolist()
-    colidx, values = np.full(whole.colidx.size, -1, dtype=place.index), np.full(whole.colidx.size, -1.0)
-    accumulator.columns(whole.rowptr, colidx)
-    place.run(accumulator.values(whole.rowptr, whole.colidx, A.values, B.values, values))
-    computed = np.isin(np.repeat(np.arange(A.nrows), np.diff(whole.rowptr)), rows)
-    assert np.array_equal(colidx, np.where(computed, whole.colidx, -1))
-    assert np.array_equal(values, np.where(computed, whole.values, -1))
-
-
 @pytest.mark.parametrize(
     "buffer", [3000, pytest.param(600, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.slow)]
 )
@@ -212,17 +194,23 @@ def test_an_intermediate_never_has_more_entries_than_its_indices_count(emulation
     assert accumulator._largest_intermediate == 2**31 - 1
 
 
-@pytest.mark.parametrize("room", [0, 2])
-def test_columns_are_merged_again_where_there_is_no_room_to_keep_them(place, room, monkeypatch):
-    monkeypatch.setattr(rmerge, "LARGEST_ROOM", room)
-    launched = []
-    function = place.function
-    monkeypatch.setattr(place, "function", lambda stem, kernel, t: launched.append(kernel) or function(stem, kernel, t))
+@pytest.mark.parametrize("left", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("right", [1, 2, 3, 4, 5, 8])
+def test_short_rows_of_both_factors_are_merged_in_a_network(place, left, right):
+    A = from_row_lengths(np.random.default_rng(106).integers(0, left + 1, 75), 30, seed=107)
+    A = replace(A, colidx=A.colidx[::-1].copy()) if left > 1 else uniform(75, 30, 1, seed=107)
+    B = from_row_lengths(np.full(30, right), 12, seed=108)
+    computed = ComputedProduct(A, B, place, {"accumulator": "merge"})
+    (accumulator,) = computed.plan.accumulators
 
-    ComputedProduct(stencil(), stencil(), place, {"accumulator": "merge"}).check()
+    computed.check()
+    sizes = [next(n for n in (2, 4, 8) if n >= longest) for longest in (int(np.diff(A.rowptr).max()), right)]
+    assert accumulator.network == tuple(sizes)
 
-    assert ("rmerge_lengths" in launched) == (room == 0)
-    assert ("spgemm_move_rows" in launched) == (room > 0)
+
+@pytest.mark.parametrize(("left", "right", "options"), [(9, 8, {}), (8, 9, {}), (8, 8, {"merge_width": 8})])
+def test_rows_that_are_longer_or_for_a_given_width_are_not(host, left, right, options):
+    assert merging(uniform(5, 9, left, seed=109), uniform(9, 9, right, seed=110), host, **options).network is None
 
 
 def test_what_is_needed_covers_what_is_held(host):
@@ -235,7 +223,8 @@ def test_what_is_needed_covers_what_is_held(host):
 
 
 def test_the_summary_says_how_rows_are_merged(host):
-    assert merging(*one_row(7), host).summary() == "merge: 1 rows 8 wide"
+    assert merging(*one_row(7), host).summary() == "merge: rows of 8 by 2 in a network"
+    assert merging(*one_row(9), host).summary() == "merge: 1 rows 16 wide"
     assert merging(*one_row(700), host).summary() == "merge: 1 rows in 44, 3 pieces of 16"
 
 

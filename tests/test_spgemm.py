@@ -11,9 +11,11 @@ from stored_matrix import assert_same_bits
 
 from petsc_gpufmt import native_library
 from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import IndexOverflowError, OptionError, OutOfMemoryError, PatternError
-from petsc_gpufmt.spgemm import product
-from petsc_gpufmt.spgemm.product import ACCUMULATORS, AUTO, SparseProduct, count_terms, row_pointer
+from petsc_gpufmt.spgemm import census, product
+from petsc_gpufmt.spgemm.census import Operands, count_terms, count_words, row_pointer
+from petsc_gpufmt.spgemm.product import ACCUMULATORS, AUTO, SparseProduct
 
 EVERY_ACCUMULATOR = pytest.mark.parametrize("accumulator", [AUTO, *ACCUMULATORS])
 
@@ -143,34 +145,87 @@ def test_left_columns_may_come_in_any_order(place, accumulator):
     ComputedProduct(A, chained(A), place, {"accumulator": accumulator}).check()
 
 
+EVERY_COUNT = pytest.mark.parametrize("count", [count_terms, count_words])
+
+
 @pytest.mark.slow
-def test_terms_are_counted_in_64_bits(host):
+@EVERY_COUNT
+def test_terms_are_counted_in_64_bits(host, count):
     column, row = uniform(60_000, 1, 1, seed=87), uniform(1, 40_000, 40_000, seed=88)
 
-    operands = count_terms(pattern(column, host), pattern(row, host), host)
+    operands = count(pattern(column, host), pattern(row, host), host)
 
-    assert (operands.total_terms, operands.most_terms, operands.longest_row) == (2_400_000_000, 40_000, 1)
+    assert (operands.total_terms, operands.most_terms) == (2_400_000_000, 40_000)
+    assert (operands.longest_left, operands.longest_right) == (1, 40_000)
     assert operands.terms.dtype == np.int64
 
 
-def test_terms_of_rows_of_all_lengths(place):
+@EVERY_COUNT
+def test_terms_of_rows_of_all_lengths(place, count):
     A = shape("power_law")
     B = chained(A)
-    operands = count_terms(pattern(A, place), pattern(B, place), place)
+    operands = count(pattern(A, place), pattern(B, place), place)
 
-    expected = A.row_sums(np.diff(B.rowptr)[A.colidx])
+    met = np.diff(B.rowptr)[A.colidx]
+    expected = A.row_sums(met)
     assert place.to_host(operands.terms).tolist() == expected.tolist()
     assert operands.total_terms == expected.sum()
     assert operands.most_terms == expected.max()
-    assert operands.longest_row == np.diff(A.rowptr).max()
+    assert (operands.longest_left, operands.longest_right) == (np.diff(A.rowptr).max(), met.max())
+
+
+def test_blocks_count_rows_in_turns(emulation_folder):
+    """On a device that runs a few blocks at once."""
+    device = EmulatedBackend("float64", "int32", emulation_folder, resident_threads=512)
+    A = shape("power_law")
+    B = chained(A)
+    for count in (count_terms, count_words):
+        operands = count(pattern(A, device), pattern(B, device), device)
+
+        assert operands.terms.tolist() == A.row_sums(np.diff(B.rowptr)[A.colidx]).tolist()
+        assert operands.total_terms == operands.terms.sum()
+
+
+def rows_of_lengths(lengths, backend, total_terms=1):
+    """The rows of a C whose rows have `lengths`, and as many terms and entries of A."""
+    lengths = backend.xp.asarray(np.asarray(lengths, dtype=np.int64))
+    rowptr = np.concatenate([[0], np.cumsum(backend.to_host(lengths) % 1000)])
+    A = CsrPattern(lengths.size, 1, backend.xp.asarray(rowptr.astype(backend.index)), None)
+    control = backend.xp.zeros(1000, dtype=np.int64)
+    return row_pointer(lengths, Operands(A, A, lengths, control, total_terms=total_terms), backend)
+
+
+@pytest.mark.parametrize("few_rows", [0, census.FEW_ROWS])
+@pytest.mark.parametrize("nrows", [1, 31, 32, 300, 512, 513, 2048, 2049, 70_077])
+def test_the_row_pointer_of_any_number_of_rows(place, monkeypatch, nrows, few_rows):
+    monkeypatch.setattr(census, "FEW_ROWS", few_rows)
+    lengths = np.random.default_rng(96).integers(0, 700, nrows)
+
+    rows = rows_of_lengths(lengths, place)
+
+    assert place.to_host(rows.rowptr).tolist() == [0, *np.cumsum(lengths).tolist()]
+    assert (rows.nnz, rows.longest) == (lengths.sum(), lengths.max())
+
+
+def test_rows_of_the_result_are_counted_by_length(emulation_folder):
+    device = EmulatedBackend("float64", "int32", emulation_folder)
+
+    rows = rows_of_lengths([0, 1, 16, 17, 501, 500, 1500, 0, 63], device)
+
+    figures = {b: c for b, c in zip((None, 500, 250, 125, 63, 32, 16, 0), rows.census, strict=True) if c[0]}
+    assert figures == {
+        **{None: (2, 2001, 1001), 500: (1, 500, 500), 63: (1, 63, 63), 32: (1, 17, 17)},
+        **{16: (2, 17, 17), 0: (2, 0, 0)},
+    }
+    assert rows.parts == 2 + 3
 
 
 def test_a_result_beyond_the_index_type_is_refused(emulation_folder):
     backend = EmulatedBackend("float64", "int32", emulation_folder)
 
-    assert row_pointer(np.array([2**31 - 2, 0, 1]), backend)[1] == 2**31 - 1
+    assert rows_of_lengths([2**31 - 2, 0, 1], backend).nnz == 2**31 - 1
     with pytest.raises(IndexOverflowError, match="has 2147483648 entries, a PetscInt of 32 bits counts 2147483647"):
-        row_pointer(np.array([2**31 - 2, 1, 1]), backend)
+        rows_of_lengths([2**31 - 2, 1, 1], backend)
 
 
 def test_memory_that_is_not_there_is_refused_before_it_is_taken():
@@ -189,8 +244,8 @@ def test_memory_for_the_result_is_checked_when_its_size_is_known(host, monkeypat
     stats = SparseProduct.build(pattern(A, host), pattern(A, host), host).stats
 
     entry = host.index.itemsize + host.scalar.itemsize
-    assert asked[1] == (stats.nnz * entry, f"the {stats.nnz} entries of the result")
-    assert stats.bytes_needed == asked[0][0] + asked[1][0]
+    assert asked[-1] == (stats.nnz * entry, f"the {stats.nnz} entries of the result")
+    assert stats.bytes_needed > sum(needed for needed, _ in asked)
 
 
 def test_matrices_that_do_not_chain_are_refused(host):
@@ -212,32 +267,43 @@ def test_options_that_there_are_not_are_refused(host, options, message):
         SparseProduct.build(A, A, host, options)
 
 
-@pytest.mark.parametrize(("longest", "found_by"), [(8, "merge"), (9, "hash")])
-def test_columns_are_merged_where_all_rows_are_short_and_hashed_elsewhere(emulation_folder, longest, found_by):
+@pytest.mark.parametrize(
+    ("longest_left", "longest_right", "found_by"), [(8, 8, "merge"), (9, 8, "hash"), (8, 9, "hash")]
+)
+def test_columns_are_merged_where_all_rows_are_short_and_hashed_elsewhere(
+    emulation_folder, longest_left, longest_right, found_by
+):
     device = EmulatedBackend("float64", "int32", emulation_folder)
-    A = from_row_lengths(np.array([3, 0, longest]), 40, 89)
-    phases = ComputedProduct(A, uniform(40, 9, 2, seed=91), device).plan.phases
+    A = from_row_lengths(np.array([3, 0, longest_left]), 40, 89)
+    B = from_row_lengths(np.array([2] * 39 + [longest_right]), 50, 91)
+    A = replace(A, colidx=np.where(np.arange(A.colidx.size) == 2, 39, A.colidx))
+    computed = ComputedProduct(A, B, device)
 
-    assert [a.name for a in phases.symbolic] == [found_by]
-    assert [a.name for a in phases.numeric] == ["hash"]
+    computed.check()
+    assert (computed.plan.phases.symbolic.name, computed.plan.phases.numeric.name) == (found_by, "hash")
 
 
 def test_all_rows_are_hashed_on_the_host(host):
     A = uniform(20, 30, 3, seed=95)
     phases = ComputedProduct(A, chained(A), host).plan.phases
 
-    assert [a.name for a in phases.symbolic] == ["hash"]
-    assert phases.symbolic == phases.numeric
+    assert phases.symbolic.name == "hash"
+    assert phases.symbolic is phases.numeric
+
+
+def test_a_right_factor_whose_columns_fall_is_refused(host):
+    A, B = uniform(3, 1, 1, seed=97), replace(uniform(1, 9, 2, seed=98), colidx=np.array([5, 5]))
+    with pytest.raises(PatternError, match="the columns of the right factor are not sorted, or repeat"):
+        SparseProduct.build(pattern(A, host), pattern(B, host), host)
 
 
 @pytest.mark.parametrize("values", ACCUMULATORS)
 @pytest.mark.parametrize("columns", ACCUMULATORS)
 def test_one_accumulator_sums_what_another_has_found(place, columns, values, monkeypatch):
     def both(operands, backend, options):
-        found, summed = (
-            product.accumulator_class(name)(operands, None, backend, options) for name in (columns, values)
+        return product.Phases(
+            *(product.accumulator_class(name)(operands, backend, options) for name in (columns, values))
         )
-        return product.Phases([found], [summed])
 
     monkeypatch.setattr(product, "make_accumulators", both)
     A = from_row_lengths(np.random.default_rng(93).integers(0, 50, 40), 60, seed=94)

@@ -14,9 +14,8 @@ from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.plan import Slot
 from petsc_gpufmt.spgemm import hash as hashing
-from petsc_gpufmt.spgemm.accumulator import Operands
+from petsc_gpufmt.spgemm.census import Operands, count_words, row_pointer
 from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator
-from petsc_gpufmt.spgemm.product import count_terms, row_pointer
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
@@ -37,24 +36,23 @@ def emulation(emulation_folder):
 
 @dataclass
 class Product:
-    """C = A B by an accumulator, for the rows `rows` of C or for all."""
+    """C = A B by hashing in both phases."""
 
     left: CsrMatrix
     right: CsrMatrix
     backend: object
-    rows: np.ndarray | None = None
 
     def __post_init__(self):
         xp, index = self.backend.xp, self.backend.index
-        self.operands = count_terms(self.left.pattern(xp, index), self.right.pattern(xp, index), self.backend)
-        self.accumulator = HashAccumulator(self.operands, self.rows, self.backend, {})
-        lengths = np.full(self.left.nrows, -5) if self.rows is None else np.zeros(self.left.nrows, dtype=np.int64)
-        self.accumulator.lengths(lengths)
+        self.operands = count_words(self.left.pattern(xp, index), self.right.pattern(xp, index), self.backend)
+        self.accumulator = HashAccumulator(self.operands, self.backend, {})
+        some = self.operands.total_terms > 0
+        self.rows = row_pointer(self.accumulator.lengths() if some else None, self.operands, self.backend)
         self.symbolic = list(self.accumulator.symbolic)
-        self.rowptr, nnz = row_pointer(lengths, self.backend)
-        self.columns = np.full(nnz, -7, dtype=index)
-        self.accumulator.columns(self.rowptr, self.columns)
-        self.launches = self.accumulator.values(self.rowptr, self.columns, A, B, C)
+        self.rowptr, self.columns = self.rows.rowptr, np.full(self.rows.nnz, -7, dtype=index)
+        if some:
+            self.accumulator.columns(self.rowptr, self.columns)
+        self.launches = self.accumulator.values(self.rows, self.columns, A, B, C) if some else []
 
     def values(self, left: np.ndarray | None = None, right: np.ndarray | None = None) -> np.ndarray:
         """(nnz of C,) values for values of A and B, those of the matrices if none are given."""
@@ -68,17 +66,12 @@ class Product:
         left, right = (scipy(m) for m in (self.left, self.right))
         bound = np.abs(left) @ np.abs(right)
         pattern = (with_ones(left) @ with_ones(right)).tocsr()
-        chosen = slice(None) if self.rows is None else np.sort(self.rows)
-        others = np.ones(self.left.nrows, dtype=bool)
-        others[chosen] = False
-        pattern = scipy_sparse.diags_array((~others).astype(float)) @ pattern
-        pattern.eliminate_zeros()
         pattern.sort_indices()
         assert self.rowptr.tolist() == pattern.indptr.tolist()
         assert self.columns.tolist() == pattern.indices.tolist()
         rows = np.repeat(np.arange(self.left.nrows), np.diff(self.rowptr))
         reference, most = (np.asarray(m[rows, self.columns]).ravel() for m in ((left @ right).tocsr(), bound.tocsr()))
-        terms = self.operands.longest_row + 2
+        terms = self.operands.longest_left + 2
         assert (np.abs(self.values() - reference) <= terms * np.finfo(self.backend.scalar).eps * most).all()
         return self
 
@@ -157,14 +150,6 @@ def test_products_of_other_types(emulation_folder, scalar, index):
     Product(uniform(6, 8, 8, seed=58), uniform(8, 900, 300, seed=59), backend).check()
 
 
-def test_chosen_rows_alone_are_computed(backend):
-    matrix, rows = shape("power_law"), np.array([299, 3, 4, 17, 250], dtype=np.int32)
-
-    product = Product(matrix, matrix, backend, rows).check()
-
-    assert product.accumulator.count == 5
-
-
 def test_entries_that_cancel_stay(backend):
     left = from_entries(1, 2, np.array([0, 0]), np.array([0, 1]), seed=53)
     right = from_entries(2, 3, np.array([0, 0, 1, 1]), np.array([0, 2, 1, 2]), seed=54)
@@ -218,7 +203,7 @@ def test_every_length_of_a_row_of_the_result(emulation, right, length):
         (700_000, 350, 2, "table", (32, 32, 1024)),
         (700_000, 700, 2, "table", (32, 32, 2048)),
         (30_000, 100, 2, "bitmap", (32, 32, 1024, 0)),
-        (30_000, 90, 80, "bitmap", (256, 32, 5120, 0)),
+        (30_000, 90, 80, "bitmap", (256, 32, 1024, 0)),
         (40_000, 300, 2, "bitmap", (256, 32, 5120, 0)),
         (200_000, 300, 2, "bitmap", (256, 32, 10240, 0)),
         (700_000, 1000, 2, "bitmap", (256, 32, 10240, 1)),
@@ -230,7 +215,45 @@ def test_the_kernel_of_the_symbolic_phase_goes_by_words(emulation, ncols, row_le
 
     product = Product(left, right, emulation).check()
 
-    assert [(kind, arguments) for _, kind, arguments, _ in product.symbolic] == [(kernel, template)]
+    assert [(k.kind, k.template) for k in product.symbolic] == [(kernel, template)]
+
+
+def test_tables_of_several_sizes_share_a_launch_in_a_small_product(emulation_folder):
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=512)
+    lengths = np.random.default_rng(65).permutation(np.repeat([0, 11, 40, 80, 900], [3, 64, 40, 12, 2]))
+    right = from_row_lengths(lengths, 40_000, seed=66)
+    left = from_entries(lengths.size, lengths.size, np.arange(lengths.size), np.arange(lengths.size), seed=67)
+
+    product = Product(left, right, device).check()
+
+    assert [(k.kind, k.template, k.counts) for k in product.symbolic] == [
+        ("bitmap", (256, 32, 5120, 0), (2,)),
+        ("tables", (32,), (0, 0, 12, 40, 67)),  # empty rows are with the shortest
+    ]
+    product = Product(stencil(5, 4, 6), stencil(5, 4, 6), device).check()
+    assert [k.kind for k in product.symbolic] == ["table"]
+
+
+def test_rows_of_several_lengths_share_a_launch_in_a_small_product(emulation_folder):
+    lengths = np.random.default_rng(68).permutation(np.repeat([0, 10, 40, 300, 700], [3, 70, 20, 3, 2]))
+    right = from_row_lengths(lengths, 1000, seed=69)
+    left = from_entries(lengths.size, lengths.size, np.arange(lengths.size), np.arange(lengths.size), seed=70)
+
+    kernels = {}
+    for resident_threads in (0, 512):
+        device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=resident_threads)
+        product = Product(left, right, device).check()
+        kernels[resident_threads] = [
+            (units.kernel, units.template, units.blocks) for units in product.accumulator.units
+        ]
+
+    assert kernels[0] == [
+        ("spgemm_hash_values", (32, 32, 0, 500, 1), 4),
+        ("spgemm_hash_values", (32, 32, 0, 500, 0), 1),
+        ("spgemm_hash_values", (16, 16, 0, 63, 0), 3),
+        ("spgemm_hash_values", (4, 4, 0, 16, 0), 3),
+    ]
+    assert kernels[512] == [kernels[0][0], ("spgemm_hash_values_together", (32,), 1 + 3 + 3)]
 
 
 def test_columns_in_runs_take_few_words(emulation):
@@ -239,7 +262,7 @@ def test_columns_in_runs_take_few_words(emulation):
     wide = replace(matrix, ncols=400_000)
     product = Product(replace(matrix, ncols=729), wide, emulation).check()
 
-    bounds = [rows.bound for rows, *_ in product.symbolic]
+    bounds = [k.rows.bound for k in product.symbolic]
     assert bounds == [b for b in (48, 24) if b in bounds] and product.operands.most_terms > 48
 
 
@@ -252,7 +275,7 @@ def test_rows_are_sorted_longest_first(emulation):
 
     assert product.bounds == [None, 500, 125, 63, 32, 16]
     assert [b.count for b in product.accumulator.numeric] == [3, 1, 1, 1, 1, 1]
-    assert [launch.grid[0] for launch in product.launches] == [2, 1, 1, 1, 1, 1]  # 6 parts, 4 a block
+    assert [launch.grid[0] for launch in product.launches] == [6, 1, 1, 1, 1, 1]  # a block for a part
     assert product.accumulator.summary() == (
         "9 rows by hashing (entries a row: 3 above 500, 1 to 500, 1 to 125, 1 to 63, 1 to 32, 1 to 16)"
     )
@@ -306,12 +329,12 @@ def test_bytes_held_are_those_of_the_launches(backend):
 def test_nothing_of_the_symbolic_phase_is_kept(backend):
     accumulator = Product(stencil(4, 4, 4), stencil(4, 4, 4), backend).accumulator
 
-    assert accumulator.words is None and accumulator.symbolic == []
+    assert accumulator.operands.words is None and accumulator.symbolic == []
 
 
 def test_columns_that_words_cannot_number_are_refused(backend):
     wide = CsrPattern(1, 2**37, np.array([0, 0]), np.zeros(0, dtype=np.int64))
-    operands = Operands(wide, wide, np.zeros(1, dtype=np.int64), 0, 0, 0)
+    operands = Operands(wide, wide, np.zeros(1, dtype=np.int64), None)
 
     with pytest.raises(UnsupportedError, match="right factor has 137438953472 columns, hashing takes at most"):
-        HashAccumulator(operands, None, backend, {})
+        HashAccumulator(operands, backend, {})

@@ -101,20 +101,15 @@ HOST_KERNEL(rmerge_lengths)
   for (offset_t i = 0; i < count; i++) lengths[i] = merge_row(&f, i, NULL, NULL);
 }
 
-/* the columns of row i from out_columns[starts[i]] on, and their number unless `lengths` is null */
+/* the columns of row i from out_columns[starts[i]] on */
 HOST_KERNEL(rmerge_columns)
 {
-  const index_t  count = PARAM(index_t, 0);
-  const Factors  f     = factors_without_values(params);
+  const index_t  count       = PARAM(index_t, 0);
+  const Factors  f           = factors_without_values(params);
   const index_t *starts      = PARAM(const index_t *, 9);
   index_t       *out_columns = PARAM(index_t *, 10);
-  offset_t      *lengths     = PARAM(offset_t *, 11);
 
-  for (offset_t i = 0; i < count; i++) {
-    const offset_t length = merge_row(&f, i, out_columns + starts[i], NULL);
-
-    if (lengths) lengths[i] = length;
-  }
+  for (offset_t i = 0; i < count; i++) merge_row(&f, i, out_columns + starts[i], NULL);
 }
 
 /* the columns and sums of row i from out_columns[starts[i]] and out_values[starts[i]] on */
@@ -138,4 +133,31 @@ HOST_KERNEL(rmerge_values)
   scalar_t      *out_values = PARAM(scalar_t *, 14);
 
   for (offset_t i = 0; i < count; i++) merge_row(&f, i, NULL, out_values + starts[i]);
+}
+
+/* Network kernels: on a core rows are merged in the same way, all entries of a row of A at once */
+static Factors factors_of_network(void **params)
+{
+  const index_t *rowptr = PARAM(const index_t *, 1);
+
+  return (Factors){.begin = rowptr, .end = rowptr + 1, .columns = PARAM(const index_t *, 2), .right_rowptr = PARAM(const index_t *, 3), .right_columns = PARAM(const index_t *, 4)};
+}
+
+HOST_KERNEL(rmerge_network_lengths)
+{
+  const index_t nrows   = PARAM(index_t, 0);
+  const Factors f       = factors_of_network(params);
+  offset_t     *lengths = PARAM(offset_t *, 5);
+
+  for (offset_t i = 0; i < nrows; i++) lengths[i] = merge_row(&f, i, NULL, NULL);
+}
+
+HOST_KERNEL(rmerge_network_columns)
+{
+  const index_t  nrows       = PARAM(index_t, 0);
+  const Factors  f           = factors_of_network(params);
+  const index_t *rowptr      = PARAM(const index_t *, 5);
+  index_t       *out_columns = PARAM(index_t *, 6);
+
+  for (offset_t i = 0; i < nrows; i++) merge_row(&f, i, out_columns + rowptr[i], NULL);
 }

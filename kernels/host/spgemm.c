@@ -1,44 +1,48 @@
-/* Host kernels that all sparse products need; the parameters are those of kernels/spgemm.cu. */
-#include "host.h"
-#include <string.h>
+/* Host kernels that all sparse products need; the parameters are those of kernels/spgemm.cu. A core needs no bins. */
+#include "spgemm.h"
 
-/* terms[i] = sum over the entries k of row i of A of the length of row k of B; adds {sum of terms, largest of terms, longest row of
-   A} to census */
-HOST_KERNEL(spgemm_count_terms)
+void gpufmt_count_terms(index_t nrows, const index_t *rowptr, const index_t *colidx, const index_t *right_rowptr, offset_t *terms, Control *control)
 {
-  const index_t  nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2), *right_rowptr = PARAM(const index_t *, 3);
-  offset_t      *terms = PARAM(offset_t *, 4), *census = PARAM(offset_t *, 5);
-
   for (offset_t row = 0; row < nrows; row++) {
-    const offset_t length = rowptr[row + 1] - rowptr[row];
-    offset_t       count  = 0;
+    const uint64_t length = (uint64_t)(rowptr[row + 1] - rowptr[row]);
+    uint64_t       count  = 0;
 
-    for (offset_t k = rowptr[row]; k < rowptr[row + 1]; k++) count += right_rowptr[colidx[k] + 1] - right_rowptr[colidx[k]];
-    terms[row] = count;
-    census[0] += count;
-    if (count > census[1]) census[1] = count;
-    if (length > census[2]) census[2] = length;
+    for (offset_t k = rowptr[row]; k < rowptr[row + 1]; k++) {
+      const uint64_t met = (uint64_t)(right_rowptr[colidx[k] + 1] - right_rowptr[colidx[k]]);
+
+      count += met;
+      if (met > control->longest_right) control->longest_right = met;
+    }
+    terms[row] = (offset_t)count;
+    control->terms += count;
+    if (count > control->most_terms) control->most_terms = count;
+    if (length > control->longest_left) control->longest_left = length;
   }
 }
 
-/* sets *falls where a column of a row is not above the one before it */
-HOST_KERNEL(spgemm_rows_fall)
+HOST_KERNEL(spgemm_count_terms)
 {
-  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
-  int          *falls = PARAM(int *, 3);
+  const index_t  right_nrows = PARAM(index_t, 3), *right_rowptr = PARAM(const index_t *, 4), *right_colidx = PARAM(const index_t *, 5);
+  Control *const control = PARAM(Control *, 7);
 
-  for (offset_t row = 0; row < nrows; row++)
-    for (offset_t k = (offset_t)rowptr[row] + 1; k < rowptr[row + 1]; k++)
-      if (colidx[k] <= colidx[k - 1]) *falls = 1;
+  gpufmt_count_terms(PARAM(index_t, 0), PARAM(const index_t *, 1), PARAM(const index_t *, 2), right_rowptr, PARAM(offset_t *, 6), control);
+  for (offset_t row = 0; row < right_nrows; row++)
+    for (offset_t k = (offset_t)right_rowptr[row] + 1; k < right_rowptr[row + 1]; k++)
+      if (right_colidx[k] <= right_colidx[k - 1]) control->falls = 1;
 }
 
-/* to[to_starts[i] + j] = from[from_starts[i] + j] for the j < lengths[i] columns of each of `count` rows */
-HOST_KERNEL(spgemm_move_rows)
+/* rowptr [nrows + 1] of rows of `lengths`, and the number of entries */
+HOST_KERNEL(spgemm_row_pointer)
 {
-  const index_t   count       = PARAM(index_t, 0);
-  const offset_t *lengths     = PARAM(const offset_t *, 1);
-  const index_t  *from_starts = PARAM(const index_t *, 2), *from = PARAM(const index_t *, 3), *to_starts = PARAM(const index_t *, 4);
-  index_t        *to = PARAM(index_t *, 5);
+  const index_t   nrows   = PARAM(index_t, 0);
+  const offset_t *lengths = PARAM(const offset_t *, 1);
+  index_t        *rowptr  = PARAM(index_t *, 6);
+  Control *const  control = PARAM(Control *, 7);
 
-  for (offset_t i = 0; i < count; i++) memcpy(to + to_starts[i], from + from_starts[i], (size_t)lengths[i] * sizeof(index_t));
+  rowptr[0] = 0;
+  for (offset_t row = 0; row < nrows; row++) {
+    control->nnz += (uint64_t)lengths[row];
+    if ((uint64_t)lengths[row] > control->longest) control->longest = (uint64_t)lengths[row];
+    rowptr[row + 1] = (index_t)control->nnz;
+  }
 }

@@ -1,6 +1,6 @@
 /* Host kernels of the hash accumulator (spgemm/hash.py). In place of tables in shared memory each has a scratch array as long as a row of
    C could be; it is all zeros between kernels. */
-#include "host.h"
+#include "spgemm.h"
 #include <stdlib.h>
 
 typedef struct {
@@ -13,6 +13,7 @@ HOST_KERNEL(spgemm_hash_words)
   const index_t *rowptr  = PARAM(const index_t *, 1), *columns = PARAM(const index_t *, 2);
   Word          *words   = PARAM(Word *, 3);
   index_t       *word_end = PARAM(index_t *, 4);
+  Control *const control  = PARAM(Control *, 5);
 
   for (index_t row = 0; row < nrows; row++) {
     index_t end = rowptr[row];
@@ -20,11 +21,18 @@ HOST_KERNEL(spgemm_hash_words)
     for (index_t p = rowptr[row]; p < rowptr[row + 1]; p++) {
       const uint32_t word = (uint32_t)(columns[p] >> 5), bit = 1u << (columns[p] & 31);
 
+      if (p > rowptr[row] && columns[p] <= columns[p - 1]) control->falls = 1;
       if (end > rowptr[row] && words[end - 1].word == word) words[end - 1].bits |= bit;
       else words[end++] = (Word){bit, word};
     }
     word_end[row] = end;
   }
+}
+
+/* the terms of rows; a core does not sort rows by words */
+HOST_KERNEL(spgemm_hash_count_words)
+{
+  gpufmt_count_terms(PARAM(index_t, 0), PARAM(const index_t *, 1), PARAM(const index_t *, 2), PARAM(const index_t *, 3), PARAM(offset_t *, 7), PARAM(Control *, 9));
 }
 
 static int compare_words(const void *a, const void *b)

@@ -6,47 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD, WARP, power_of_two
+from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD
 from petsc_gpufmt.plan import Launch, Product, Slot, address
-from petsc_gpufmt.spgemm.product import (
-    BLOCK_THREADS,
-    OPTION_NAMES,
-    SparseProduct,
-    default_option,
-    require_memory,
-)
+from petsc_gpufmt.spgemm.census import require_memory
+from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, count, default_option
 
 # Bytes an entry that sorting a pattern by column takes: keys and order of the sort, twice, and the row of each entry.
 TRANSPOSE_BYTES = 40
-
-
-@dataclass(frozen=True)
-class PlannedProduct:
-    """A product of two or three matrices after its symbolic phase.
-
-    Attributes
-    ----------
-    pattern : CsrPattern of the result, its rows sorted by column without repeats
-    numeric : launches that fill slot RESULT (nnz of the result,) from slots A_VALUES, B_VALUES and C_VALUES
-    terms : products of two numbers that `numeric` sums
-    bytes_needed : bytes on the backend that planning and `numeric` take at most, as predicted: patterns of the operands
-        and the result included, values of the operands left out
-    bytes_held : bytes of the arrays that `numeric` reads and writes, slots left out
-    summary, detail : the stages in words; detail has a line for each
-    """
-
-    pattern: CsrPattern
-    numeric: list[Launch]
-    terms: int
-    bytes_needed: int
-    bytes_held: int
-    summary: str
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -62,11 +31,11 @@ class Chain:
     """Stages of a product in the making; a numeric phase carries out `launches` in their order."""
 
     def __init__(self, operands: Sequence[CsrPattern], backend: Backend, options: dict[str, int | str]):
-        self.backend, self.options = backend, options
+        self.backend, self.options = backend, checked_options(options)
         self.operand_arrays = [a for p in operands for a in (p.rowptr, p.colidx)]
         self.launches: list[Launch] = []
-        self.lines: list[str] = []
-        self.terms = self.bytes_needed = 0
+        self.stages: list[tuple[str, SparseProduct]] = []  # with the names of the factors
+        self._taken: list[tuple[int, int]] = []  # launches there were, bytes taken beside their arrays
 
     def transposed(self, factor: Factor) -> Factor:
         """The transpose, its values gathered into a buffer."""
@@ -83,20 +52,17 @@ class Chain:
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:
         """left * right with its values in `values`, or in a buffer. `right` may have unsorted or repeated columns."""
-        if not rows_rise(right.pattern, self.backend):
-            right = self._multiplied(right, self._identity(right.pattern.ncols), None)
-        return self._multiplied(left, right, values)
-
-    def _multiplied(self, left: Factor, right: Factor, values: Any) -> Factor:
-        held = self._bytes_so_far()
-        stage = SparseProduct.build(left.pattern, right.pattern, self.backend, self.options)
+        operands = count(left.pattern, right.pattern, self.backend, self.options)
+        if not operands.rises:
+            right = self.multiplied(right, self._identity(right.pattern.ncols))
+            operands = count(left.pattern, right.pattern, self.backend, self.options)
+        stage = SparseProduct.of(operands, self.backend, self.options)
+        self._taken.append((len(self.launches), stage.bytes_needed))
         if values is None:
-            self._take(stage.stats.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
-            values = self.backend.xp.empty(stage.stats.nnz, dtype=self.backend.scalar)
+            self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
+            values = self.backend.xp.empty(stage.pattern.nnz, dtype=self.backend.scalar)
         self.launches += stage.numeric(left.values, right.values, values)
-        self.terms += stage.stats.terms
-        self.bytes_needed = max(self.bytes_needed, held + stage.stats.bytes_needed)
-        self.lines.append(f"{left.name} {right.name}: {stage.summary()}")
+        self.stages.append((f"{left.name} {right.name}", stage))
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
     def _identity(self, size: int) -> Factor:
@@ -107,15 +73,62 @@ class Chain:
 
     def _take(self, nbytes: int, what: str) -> None:
         require_memory(nbytes, self.backend, what)
-        self.bytes_needed = max(self.bytes_needed, self._bytes_so_far() + nbytes)
+        self._taken.append((len(self.launches), nbytes))
 
-    def _bytes_so_far(self) -> int:
-        return distinct_bytes([*self.operand_arrays, *self.arrays()])
+    def bytes_needed(self) -> int:
+        """Of the step that needs most: arrays of operands and of the launches before it, and what it takes itself."""
+        return max(
+            nbytes + distinct_bytes([*self.operand_arrays, *self.arrays(nlaunches)])
+            for nlaunches, nbytes in self._taken
+        )
 
-    def arrays(self) -> list[Any]:
-        """What the launches so far refer to."""
+    def arrays(self, nlaunches: int | None = None) -> list[Any]:
+        """What the launches refer to, or the first of them."""
         array_type = self.backend.xp.ndarray
-        return [a for launch in self.launches for a in launch.arguments if isinstance(a, array_type)]
+        return [a for launch in self.launches[:nlaunches] for a in launch.arguments if isinstance(a, array_type)]
+
+
+class PlannedProduct:
+    """A product of two or three matrices after its symbolic phase.
+
+    Attributes
+    ----------
+    pattern : CsrPattern of the result, its rows sorted by column without repeats
+    numeric : launches that fill slot RESULT (nnz of the result,) from slots A_VALUES, B_VALUES and C_VALUES
+    """
+
+    def __init__(self, product: Product, chain: Chain, pattern: CsrPattern):
+        self.pattern, self.numeric = pattern, chain.launches
+        self._product, self._chain = product, chain
+
+    @property
+    def terms(self) -> int:
+        """Products of two numbers that `numeric` sums."""
+        return sum(stage.terms for _, stage in self._chain.stages)
+
+    @property
+    def bytes_needed(self) -> int:
+        """Bytes on the backend that planning and `numeric` take at most, as predicted.
+
+        Patterns of the operands and the result are included, values of the operands left out.
+        """
+        return self._chain.bytes_needed()
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the arrays that `numeric` reads and writes, slots left out."""
+        return distinct_bytes(self._chain.arrays())
+
+    @property
+    def summary(self) -> str:
+        """The product in one line."""
+        C = self.pattern
+        return f"{self._product.formula}, {C.nrows} x {C.ncols} with {C.nnz} nonzeros, {self.terms} terms"
+
+    @property
+    def detail(self) -> str:
+        """A line for each stage."""
+        return "\n".join(f"{names}: {stage.summary()}" for names, stage in self._chain.stages)
 
 
 def distinct_bytes(arrays: Sequence[Any]) -> int:
@@ -133,18 +146,7 @@ def plan_product(
     chain = Chain(operands, backend, options)
     slots = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)[: len(product.letters)]
     factors = [Factor(p, slot, name) for p, slot, name in zip(operands, slots, product.letters, strict=True)]
-    result = STAGES[product](chain, *factors)
-    pattern = result.pattern
-    size = f"{pattern.nrows} x {pattern.ncols} with {pattern.nnz} nonzeros"
-    return PlannedProduct(
-        pattern=pattern,
-        numeric=chain.launches,
-        terms=chain.terms,
-        bytes_needed=chain.bytes_needed,
-        bytes_held=distinct_bytes(chain.arrays()),
-        summary=f"{product.formula}, {size}, {chain.terms} terms",
-        detail="\n".join(chain.lines),
-    )
+    return PlannedProduct(product, chain, STAGES[product](chain, *factors).pattern)
 
 
 def _ab(chain: Chain, A: Factor, B: Factor) -> Factor:
@@ -181,19 +183,6 @@ STAGES = {
     Product.RART: _rart,
     Product.ABC: _abc,
 }
-
-
-def rows_rise(pattern: CsrPattern, backend: Backend) -> bool:
-    """Whether the columns of each row are sorted and do not repeat."""
-    if pattern.nnz < 2:
-        return True
-    falls = backend.xp.zeros(1, dtype=np.int32)
-    lanes = power_of_two(pattern.nnz / pattern.nrows, 2, WARP)
-    function = backend.function("spgemm", "spgemm_rows_fall", (BLOCK_THREADS, lanes))
-    blocks = -(-pattern.nrows * lanes // BLOCK_THREADS)
-    arguments = (backend.index.type(pattern.nrows), pattern.rowptr, pattern.colidx, falls)
-    backend.run([Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
-    return not int(falls[0])  # waits for the device
 
 
 def parse_options(text: str) -> dict[str, int | str]:

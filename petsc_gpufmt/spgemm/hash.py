@@ -6,12 +6,14 @@ all columns, or of one range of them after the other. Rows are sorted into bins 
 
 Numeric phase. The columns of a row of C are known and sorted: they and the sums of the row are held in shared memory,
 and each product a_ik b_kj finds its sum by binary search. Rows are sorted into bins by length; longer ones than
-`LONGEST_UNSPLIT` are cut into parts of that many entries, which neither share anything nor wait for each other.
+`LONGEST_UNSPLIT` are cut into parts of that many entries, which neither share anything nor wait for each other, and the
+warps of a block share each of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,24 +22,30 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.plan import Launch
-from petsc_gpufmt.spgemm.accumulator import Accumulator, Operands
+from petsc_gpufmt.spgemm.accumulator import Accumulator
+from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words
 
 THREADS = 256  # a block, of kernels that go over rows once
-WORD = np.dtype(np.uint64)  # 32 bits for columns below the number of the word
 LARGEST_WORD = 2**32 - 2
 
 # Symbolic phase: rows that are met by at most these numbers of words have tables of 4/3 as many slots
-LARGEST_BOUND, BOUNDS = 6144, 9
-SMALL_BOUND = 48
 SMALLEST_TABLE, SMALL_TABLE, LARGE_TABLE, LARGEST_TABLE = 24, 96, 384, 1536
-WARP_BITMAP, BLOCK_BITMAPS = 1024, (5120, 10240)  # words
-BLOCK_TEAM = 256
+TABLES_TOGETHER = (512, 256, 128, 64, 32)  # slots
+WARP_BITMAP, BLOCK_BITMAPS = 1024, (1024, 5120, 10240)  # words
+BLOCK_TEAM, WARP_WORK = 256, 768  # rows that more words meet are worth a block
 
 # Numeric phase: a team for each row of at most so many entries
-LONGEST_UNSPLIT = 500
+LONGEST_UNSPLIT = LENGTH_BINS.largest
 TEAMS = {500: 32, 250: 32, 125: 32, 63: 16, 32: 8, 16: 4}
 VALUES_THREADS = 128
 FULL_STEP = 0.9  # of the threads of a group have an entry of B, or it is halved
+
+# Of the threads that a device runs at once: rows that would keep fewer of them busy share a launch with larger ones
+FEW_THREADS = 1 / 2
+# Of the same: a product of no more of them has its bins in one launch, since one launch after the other takes its time
+MANY_THREADS = 8
+# Then rows join larger ones if they are fewer than these of all: that may save sorting them
+FEW_TOGETHER = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -63,21 +71,61 @@ class Bin:
         return power_of_two(FULL_STEP * self.work / max(1, self.entries), 1, team)
 
 
+def joined_bins(bins: list[Bin], ordered: Any, begin: int) -> Bin:
+    """Neighbouring bins as one, whose rows are from `begin` on in the order of rows."""
+    count, work, entries = (sum(sizes) for sizes in zip(*((b.count, b.work, b.entries) for b in bins), strict=True))
+    return Bin(ordered[begin : begin + count], count, max(b.bound or 0 for b in bins), work, entries)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What makes the rows of a bin in the symbolic phase, or those of several bins in one launch.
+
+    Attributes
+    ----------
+    kind : "table", "bitmap", or "tables" of several sizes
+    counts : rows; for "tables", those for each of TABLES_TOGETHER
+    """
+
+    rows: Bin
+    kind: str
+    template: tuple[int, ...]
+    threads: int
+    blocks: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a launch of the numeric phase takes: rows of C of one bin or, together, of several; or parts of rows.
+
+    Attributes
+    ----------
+    kernel, template : what is launched
+    own : its arguments before those that all have: counts; rows, None for all; which part of its row a unit is
+    """
+
+    kernel: str
+    template: tuple[int, ...]
+    blocks: int
+    own: tuple[Any, ...]
+
+
 class HashAccumulator(Accumulator):
     """Rows of C by look-up in shared memory; on the host, in scratch arrays as long as a row.
 
     Attributes
     ----------
-    symbolic : (rows, kind of kernel, template arguments, (threads, rows) a block) of each launch; until `columns` ends
+    symbolic : list of Kernel; until `columns` ends
     numeric : list of Bin, rows of C by length, once `values` is called; empty on the host
+    units : list of Units, a launch each, once `values` is called
     """
 
     name = "hash"
 
-    def __init__(self, operands: Operands, rows: Any, backend: Backend, options: dict[str, int | str]):
+    def __init__(self, operands: Operands, backend: Backend, options: dict[str, int | str]):
         """UnsupportedError for a B of more columns than words can number."""
-        self.operands, self.rows, self.backend = operands, rows, backend
-        self.count = operands.A.nrows if rows is None else int(rows.size)
+        self.operands, self.backend = operands, backend
         self.nwords = -(-operands.B.ncols // 32)
         if self.nwords > LARGEST_WORD:
             raise UnsupportedError(
@@ -85,181 +133,206 @@ class HashAccumulator(Accumulator):
                 f"{32 * LARGEST_WORD}: use -mat_rmerge_accumulator merge, or more ranks"
             )
         self.on_host = backend.name == "host"
-        self.symbolic: list[tuple[Bin, str, tuple[int, ...], tuple[int, ...]]] = []
-        self.words: tuple[Any, Any] | None = None
-        self.held: list[Any] = []
+        self.symbolic: list[Kernel] = []
         self.numeric: list[Bin] = []
+        self.units: list[Units] = []
+        self.held: list[Any] = []
+        self._ordered: list[Any] = []  # arrays of rows in the order in which they are taken
 
     # Symbolic phase
 
-    def lengths(self, out: Any) -> None:
-        if not self.count:
-            return
-        if not self.operands.total_terms:
-            out[slice(None) if self.rows is None else self.rows] = 0
-            return
-        self.words = self._divide_into_words()
-        bins = self._symbolic_bins()
-        for empty in (b for b in bins if b.bound == 0):
-            out[slice(None) if empty.rows is None else empty.rows] = 0
-        self.symbolic = [self._symbolic_kernel(b) for b in bins if b.bound != 0]
-        self.backend.run([self._symbolic_launch("lengths", kernel, out) for kernel in self.symbolic])
+    def lengths(self) -> Any:
+        A, B, backend = self.operands.A, self.operands.B, self.backend
+        if self.operands.words is None:
+            self.operands.words = count_words(A, B, backend).words
+        words = self.operands.words
+        if self.on_host:
+            bins = [Bin(None, A.nrows, None, 0, 0)]
+        else:
+            sort = (words.sizes, None, *WORD_BINS.arguments, words.control)
+            bins = self._bins(
+                words.census, WORD_BINS, lambda bound: self._kernel_for(bound)[1][0], sort, 0, self._few_threads
+            )
+        self.symbolic = self._together([self._symbolic_kernel(b) for b in bins])
+        backend.run([self._symbolic_launch("lengths", kernel, words.sizes) for kernel in self.symbolic])
+        return words.sizes
 
     def columns(self, rowptr: Any, colidx: Any) -> None:
         self.backend.run([self._symbolic_launch("columns", kernel, rowptr, colidx) for kernel in self.symbolic])
-        self.symbolic, self.words = [], None
+        self.symbolic, self.operands.words = [], None
 
-    def _divide_into_words(self) -> tuple[Any, Any]:
-        """(nnz of B,) words, those of row k from rowptr[k] on, and (nrows of B,) where they end."""
-        B, backend = self.operands.B, self.backend
-        words, word_end = backend.xp.empty(B.nnz, dtype=WORD), backend.xp.empty(B.nrows, dtype=backend.index)
-        team = power_of_two(B.nnz / B.nrows, 2, WARP)
-        arguments = (backend.index.type(B.nrows), B.rowptr, B.colidx, words, word_end)
-        backend.run([self._over_rows("spgemm_hash_words", (team,), B.nrows, *arguments)])
-        return words, word_end
-
-    def _symbolic_bins(self) -> list[Bin]:
-        """Rows by the number of words that meet them."""
-        A, B, backend = self.operands.A, self.operands.B, self.backend
-        if self.on_host:
-            return [Bin(self.rows, self.count, None, 0, 0)]
-        if self.rows is None and self.operands.most_terms <= SMALL_BOUND:
-            return [self._all_rows(SMALL_BOUND if self.operands.most_terms > SMALLEST_TABLE else SMALLEST_TABLE)]
-        work = backend.xp.empty(A.nrows, dtype=np.int64)
-        team = power_of_two(A.nnz / A.nrows, 2, WARP)
-        arguments = (backend.index.type(self.count), self.rows, A.rowptr, A.colidx, B.rowptr, self.words[1], work)
-        backend.run([self._over_rows("spgemm_hash_count_words", (team,), self.count, *arguments)])
-        return self._sort_into_bins(work, work, LARGEST_BOUND, BOUNDS)
-
-    def _all_rows(self, bound: int) -> Bin:
-        """All rows of C in one bin: where none has many terms, that is cheaper than to look at each."""
-        return Bin(None, self.count, bound, self.operands.total_terms, self.operands.A.nnz)
-
-    def _symbolic_kernel(self, rows: Bin) -> tuple[Bin, str, tuple[int, ...], tuple[int, ...]]:
-        """(rows, kind, template arguments, (threads a block, rows a block))."""
-        if not self.on_host and rows.bound is not None and rows.bound <= self._largest_table:
-            slots = power_of_two(rows.bound * 4 / 3, 32, 2048)
-            team, threads = min(max(slots // 8, 8), WARP), 64 if slots > 1024 else 128
-            return rows, "table", (team, rows.group(team), slots), (threads, threads // team)
-        if rows.bound is not None and self.nwords <= WARP_BITMAP:
-            return rows, "bitmap", (WARP, rows.group(WARP), WARP_BITMAP, 0), (128, 4)
+    def _kernel_for(self, bound: int | None) -> tuple[str, tuple[int, ...]]:
+        """(kind, its template arguments but for the group) for rows that at most `bound` words meet."""
+        if bound is not None and bound <= self._largest_table:
+            slots = power_of_two(bound * 4 / 3, 32, 2048)
+            return "table", (min(max(slots // 8, 8), WARP), slots)
+        if bound is not None and bound <= WARP_WORK and self.nwords <= WARP_BITMAP:
+            return "bitmap", (WARP, WARP_BITMAP, 0)
         words = next((w for w in BLOCK_BITMAPS if self.nwords <= w), BLOCK_BITMAPS[-1])
-        template = (BLOCK_TEAM, rows.group(WARP), words, int(self.nwords > words))
-        return rows, "bitmap", template, (BLOCK_TEAM, 1)
+        return "bitmap", (BLOCK_TEAM, words, int(self.nwords > words))
+
+    def _symbolic_kernel(self, rows: Bin) -> Kernel:
+        kind, (team, *sizes) = self._kernel_for(rows.bound)
+        threads = max(team, 64 if kind == "table" and sizes[0] > 1024 else 128)
+        template = (team, rows.group(min(team, WARP)), *sizes)
+        return Kernel(rows, kind, template, threads, -(-rows.count * team // threads), (rows.count,))
+
+    def _together(self, kernels: list[Kernel]) -> list[Kernel]:
+        """The tables of a product that does not fill the device with rows of one bin, in one launch."""
+
+        def is_small(kernel: Kernel) -> bool:
+            return kernel.kind == "table" and kernel.template[-1] in TABLES_TOGETHER
+
+        tables = {k.template[-1]: k for k in kernels if is_small(k)}
+        threads = sum(k.rows.count * k.template[0] for k in tables.values())
+        if len(tables) < 2 or threads > MANY_THREADS * self.backend.resident_threads:
+            return kernels
+        others = [k for k in kernels if not is_small(k)]  # of longer rows, which are first in order
+        begin = sum(k.rows.count for k in others)
+        counts = tuple(tables[slots].rows.count if slots in tables else 0 for slots in TABLES_TOGETHER)
+        rows = joined_bins([k.rows for k in tables.values()], self._ordered[0], begin)
+        blocks = sum(k.blocks for k in tables.values())
+        return [*others, Kernel(rows, "tables", (rows.group(WARP),), 128, blocks, counts)]
 
     @property
     def _largest_table(self) -> int:
         """Bound of the rows that are given tables: finding the order in one costs its square, a bitmap its length."""
+        if self.on_host:
+            return 0
         if self.nwords <= WARP_BITMAP // 4:
             return SMALLEST_TABLE
         if self.nwords <= WARP_BITMAP:
             return SMALL_TABLE
         return LARGE_TABLE if self.nwords <= BLOCK_BITMAPS[-1] else LARGEST_TABLE
 
-    def _symbolic_launch(self, operation: str, kernel: tuple, *results: Any) -> Launch:
-        rows, kind, template, (threads, rows_a_block) = kernel
-        A, B, index = self.operands.A, self.operands.B, self.backend.index.type
-        function = self.backend.function("spgemm_hash_symbolic", f"spgemm_hash_{kind}_{operation}", template)
-        sizes = (index(rows.count),) if kind == "table" else (index(rows.count), index(self.nwords))
-        arguments = (*sizes, rows.rows, A.rowptr, A.colidx, B.rowptr, self.words[1], self.words[0], *results)
-        if kind == "bitmap":
-            arguments = (*arguments, self._host_scratch(2 * self.nwords, np.uint32))
-        return Launch(function, (-(-rows.count // rows_a_block), 1, 1), (threads, 1, 1), arguments)
+    def _symbolic_launch(self, operation: str, kernel: Kernel, *results: Any) -> Launch:
+        rows, A, B, index = kernel.rows, self.operands.A, self.operands.B, self.backend.index.type
+        words = self.operands.words
+        function = self.backend.function(
+            "spgemm_hash_symbolic", f"spgemm_hash_{kernel.kind}_{operation}", kernel.template
+        )
+        arguments: tuple = (rows.rows, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, *results)
+        if kernel.kind == "bitmap":
+            arguments = (index(self.nwords), *arguments, self._host_scratch(2 * self.nwords, np.uint32))
+        return Launch(function, (kernel.blocks, 1, 1), (kernel.threads, 1, 1), (*map(index, kernel.counts), *arguments))
 
     # Numeric phase
 
-    def values(self, rowptr: Any, colidx: Any, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
-        if not self.count or not self.operands.total_terms:
-            return []
+    def values(self, C: ResultRows, colidx: Any, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
         A, B, backend = self.operands.A, self.operands.B, self.backend
-        common = (A.rowptr, A.colidx, a_values, B.rowptr, B.colidx, b_values, rowptr, colidx, c_values)
+        if not self.units:
+            self.units = self._divide(C)
         scratch = self._host_scratch(B.ncols, backend.scalar)
-        self.held = [a for a in (self.rows, scratch) if a is not None]
-
-        def launch(units: int, rows: Any, parts: Any, template: tuple[int, ...], units_a_block: int) -> Launch:
-            function = backend.function("spgemm_hash_values", "spgemm_hash_values", template)
-            arguments = (np.int64(units), rows, parts, *common, scratch)
-            return Launch(function, (-(-units // units_a_block), 1, 1), (VALUES_THREADS, 1, 1), arguments)
-
-        if self.on_host:
-            return [launch(self.count, self.rows, None, (), self.count)]
-        shortest = min(TEAMS)
-        if self.rows is None and self.operands.most_terms <= shortest:
-            sizes, self.numeric = None, [self._all_rows(shortest)]
-        else:
-            sizes = backend.xp.subtract(rowptr[1:], rowptr[:-1], dtype=np.int64)
-            bins = self._sort_into_bins(sizes, self.operands.terms, LONGEST_UNSPLIT, len(TEAMS))
-            self.numeric = [b for b in bins if b.bound != 0]
-            self.held += [b.rows for b in bins if b.rows is not self.rows]
-        longest = self._longest_right_row()
+        self.held = [a for a in (scratch, *self._ordered) if a is not None]
+        arguments = (A.rowptr, A.colidx, a_values, B.rowptr, B.colidx, b_values, C.rowptr, colidx, c_values, scratch)
         launches = []
-        for rows in self.numeric:
-            capacity = rows.bound or LONGEST_UNSPLIT
-            team = TEAMS[capacity]
-            units, unit_rows, parts = (rows.count, rows.rows, None) if rows.bound else self._split(rows, sizes)
-            group = rows.group(team) if rows.bound else self._group_of_parts(rows, unit_rows, team)
-            template = (team, group, int(longest <= group), capacity, int(parts is not None))
-            launches.append(launch(units, unit_rows, parts, template, VALUES_THREADS // team))
+        for units in self.units:
+            function = backend.function("spgemm_hash_values", units.kernel, units.template)
+            launches.append(Launch(function, (units.blocks, 1, 1), (VALUES_THREADS, 1, 1), units.own + arguments))
         return launches
 
-    def _longest_right_row(self) -> int:
-        A, B = self.operands.A, self.operands.B
-        if B.rowptr is A.rowptr:
-            return self.operands.longest_row
-        return int((B.rowptr[1:] - B.rowptr[:-1]).max())  # waits for the device
+    def _divide(self, C: ResultRows) -> list[Units]:
+        """The rows of C, and parts of long ones, for a launch each."""
+        if self.on_host:
+            return [Units("spgemm_hash_values", (), 1, (np.int64(self.operands.A.nrows), None, None))]
+        sort = (None, C.rowptr, *LENGTH_BINS.arguments, C.control)
+        self._ordered = []
+        threads = sum(count * TEAMS.get(LENGTH_BINS.bound(i) or 0, 0) for i, (count, _, _) in enumerate(C.census))
+        together = threads <= MANY_THREADS * self.backend.resident_threads
+        few = min(self._few_threads, threads * FEW_TOGETHER) if together else self._few_threads
+        self.numeric = self._bins(C.census, LENGTH_BINS, lambda bound: TEAMS[bound or LONGEST_UNSPLIT], sort, 1, few)
+        divided = [self._units(rows, C) for rows in self.numeric if not rows.bound]
+        whole = [rows for rows in self.numeric if rows.bound]
+        if together and len(whole) > 1:
+            return [*divided, self._units_together(whole)]
+        return divided + [self._units(rows, C) for rows in whole]
 
-    def _split(self, rows: Bin, sizes: Any) -> tuple[int, Any, Any]:
-        """(number of units, row of each unit, part of the row), rows with the longest rows of A first."""
-        xp, A, index = self.backend.xp, self.operands.A, self.backend.index
-        listed = xp.arange(rows.count, dtype=index) if rows.rows is None else rows.rows
-        listed = listed[xp.argsort(A.rowptr[listed] - A.rowptr[listed + 1])]
-        ends = xp.cumsum(-(-sizes[listed] // LONGEST_UNSPLIT))
-        units = xp.arange(int(ends[-1]), dtype=np.int64)  # waits for the device
-        place = xp.searchsorted(ends, units, side="right")
-        first = xp.concatenate([xp.zeros(1, dtype=np.int64), ends[:-1]])
-        unit_rows, parts = listed[place], (units - first[place]).astype(index)
-        self.held += [unit_rows, parts]
-        return int(units.size), unit_rows, parts
+    def _units(self, rows: Bin, C: ResultRows) -> Units:
+        """The rows of one bin, or their parts."""
+        capacity = rows.bound or LONGEST_UNSPLIT
+        team = TEAMS[capacity]
+        count, listed, parts = (rows.count, rows.rows, None) if rows.bound else self._parts(C)
+        group = rows.group(team) if rows.bound else self._group_of_parts(rows, count, team)
+        one_step = int(self.operands.longest_right <= group)
+        template = (team, group, one_step, capacity, int(parts is not None))
+        units_a_block = VALUES_THREADS // team if rows.bound else 1
+        own = (np.int64(count), listed, parts)
+        return Units("spgemm_hash_values", template, -(-count // units_a_block), own)
 
-    def _group_of_parts(self, rows: Bin, unit_rows: Any, team: int) -> int:
+    def _units_together(self, bins: list[Bin]) -> Units:
+        """The rows of several bins."""
+        counts = {capacity: sum(b.count for b in bins if b.bound == capacity) for capacity in TEAMS}
+        rows = joined_bins(bins, self._ordered[0], sum(b.count for b in self.numeric if not b.bound))
+        blocks = sum(-(-count * TEAMS[capacity] // VALUES_THREADS) for capacity, count in counts.items())
+        own = (*map(np.int64, counts.values()), rows.rows)
+        return Units("spgemm_hash_values_together", (rows.group(WARP),), blocks, own)
+
+    def _parts(self, C: ResultRows) -> tuple[int, Any, Any]:
+        """(number of parts, row of each, number of each in its row): those of rows too long to be one unit."""
+        backend, A, index = self.backend, self.operands.A, self.backend.index
+        rows, parts = backend.empty((C.parts, index), (C.parts, index))
+        arguments = (index.type(A.nrows), A.rowptr, C.rowptr, np.int32(LONGEST_UNSPLIT), C.control, rows, parts)
+        backend.run([self._over_rows("spgemm_hash_list_parts", (), arguments)])
+        self._ordered += [rows, parts]
+        return C.parts, rows, parts
+
+    def _group_of_parts(self, rows: Bin, units: int, team: int) -> int:
         """Threads that share what a part of a row of C takes from a row of B."""
-        parts_a_row = max(1.0, int(unit_rows.size) / rows.count)
+        parts_a_row = max(1.0, units / rows.count)
         return power_of_two(FULL_STEP * rows.work / max(1, rows.entries) / parts_a_row, 4, team)
 
     # Both phases
 
-    def _sort_into_bins(self, sizes: Any, work: Any, largest: int, bounds: int) -> list[Bin]:
-        """Rows by `sizes` (nrows,) int64, the largest first; `bounds` bounds: largest / 2^b, rounded up, and 0."""
-        xp, backend, A = self.backend.xp, self.backend, self.operands.A
-        nbins = bounds + 2
-        census = xp.zeros((nbins, 3), dtype=np.uint64)
-        scalars = (np.int32(largest), np.int32(nbins))
-        listed = (backend.index.type(self.count), self.rows, sizes)
-        count = self._over_rows("spgemm_hash_count_bins", (), self.count, *listed, work, A.rowptr, *scalars, census)
-        full = max(1, backend.resident_threads // THREADS)  # more blocks would only queue at the census
-        backend.run([replace(count, grid=(min(count.grid[0], full), 1, 1))])
-        counts = backend.to_host(census).tolist()  # waits for the device
-        nonempty = [b for b in range(nbins) if counts[b][0]]
-        if len(nonempty) == 1:
-            ordered = self.rows
-        else:
-            ordered, cursors = xp.empty(self.count, dtype=backend.index), xp.zeros(nbins, dtype=np.uint64)
-            backend.run(
-                [self._over_rows("spgemm_hash_sort_rows", (), self.count, *listed, *scalars, census, cursors, ordered)]
-            )
-        bins, begin = [], 0
-        for b in nonempty:
-            count_b, work_b, entries_b = counts[b]
-            rows = ordered if len(nonempty) == 1 else ordered[begin : begin + count_b]
-            bound = None if b == 0 else 0 if b == nbins - 1 else -(-largest // 2 ** (b - 1))
-            bins.append(Bin(rows, count_b, bound, work_b, entries_b))
-            begin += count_b
-        return bins
+    def _bins(
+        self,
+        census: list[tuple[int, int, int]],
+        bins: Bins,
+        team_of: Callable[[int | None], int],
+        sort: tuple,
+        first_to_join: int,
+        few: float,
+    ) -> list[Bin]:
+        """Rows for a launch each, or a part of one, the largest first; rows without work are in none, or with others.
 
-    def _over_rows(self, kernel: str, template: tuple[int, ...], rows: int, *arguments: Any) -> Launch:
+        `census` has rows, work and entries for each of `bins`. Rows for `few` threads join those of the next larger
+        bin, from bin `first_to_join` on. `sort` are the arguments of the kernel that sorts rows, which runs if there
+        are several bins.
+        """
+        joined: list[tuple[int, int, int | None, int, int]] = []  # first row in order, then as in Bin
+        begins = np.cumsum([0, *(rows for rows, _, _ in census)]).tolist()
+        pending: tuple[int, int | None, int, int] | None = None  # count, bound, work, entries
+        for number in range(bins.count + 1, -1, -1):
+            count, work, entries = census[number]
+            if not count:
+                continue
+            bound = bins.bound(number)
+            if pending and (number < first_to_join or pending[0] * team_of(bound) > few):
+                joined.append((begins[number + 1], *pending))
+                pending = None
+            if pending:
+                count, work, entries = count + pending[0], work + pending[2], entries + pending[3]
+            pending = count, bound, work, entries
+        if pending:
+            joined.append((begins[0], *pending))
+        joined = [j for j in joined if j[2] != 0]
+        nrows = self.operands.A.nrows
+        if len(joined) == 1 and joined[0][1] == nrows:
+            return [Bin(None, *joined[0][1:])]
+        ordered = self.backend.xp.empty(nrows, dtype=self.backend.index)
+        self._ordered.append(ordered)
+        by_length = int(bins is LENGTH_BINS)
+        arguments = (self.backend.index.type(nrows), *sort, ordered)
+        self.backend.run([self._over_rows("spgemm_hash_sort_rows", (by_length,), arguments)])
+        return [Bin(ordered[begin : begin + rest[0]], *rest) for begin, *rest in reversed(joined)]
+
+    @property
+    def _few_threads(self) -> float:
+        return self.backend.resident_threads * FEW_THREADS
+
+    def _over_rows(self, kernel: str, template: tuple[int, ...], arguments: tuple) -> Launch:
+        """A launch of a thread a row."""
         function = self.backend.function("spgemm_hash", kernel, template)
-        team = template[0] if template else 1
-        return Launch(function, (-(-rows * team // THREADS), 1, 1), (THREADS, 1, 1), arguments)
+        return Launch(function, (-(-self.operands.A.nrows // THREADS), 1, 1), (THREADS, 1, 1), arguments)
 
     def _host_scratch(self, size: int, dtype: Any) -> Any:
         """Zeros for a host kernel; device kernels have shared memory instead."""
@@ -268,13 +341,11 @@ class HashAccumulator(Accumulator):
     def bytes_needed(self) -> int:
         A, B, index = self.operands.A, self.operands.B, self.backend.index.itemsize
         terms, scalar = self.operands.total_terms, self.backend.scalar.itemsize
-        words = B.nnz * WORD.itemsize + B.nrows * index
+        words = B.nnz * WORD.itemsize + B.nrows * index if self.operands.words is None else 0
         if self.on_host:
             return max(words + 8 * self.nwords, B.ncols * scalar)
-        sizes_and_order = A.nrows * 8 + self.count * index
-        split_rows = min(self.count, terms // LONGEST_UNSPLIT)
-        parts = split_rows + terms // LONGEST_UNSPLIT
-        return sizes_and_order + max(words, split_rows * 4 * 8 + parts * (2 * index + 3 * 8))
+        parts = min(A.nrows, terms // LONGEST_UNSPLIT) + terms // LONGEST_UNSPLIT
+        return A.nrows * index + max(words, parts * 2 * index)
 
     @property
     def bytes_held(self) -> int:
@@ -284,4 +355,4 @@ class HashAccumulator(Accumulator):
         """How many rows there are in each bin of the numeric phase, once that is planned."""
         lengths = ((b.count, f"to {b.bound}" if b.bound else f"above {LONGEST_UNSPLIT}") for b in self.numeric)
         bins = ", ".join(f"{count} {length}" for count, length in lengths)
-        return f"{self.count} rows by hashing" + (f" (entries a row: {bins})" if bins else "")
+        return f"{self.operands.A.nrows} rows by hashing" + (f" (entries a row: {bins})" if bins else "")

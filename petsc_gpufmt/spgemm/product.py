@@ -6,14 +6,19 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.errors import IndexOverflowError, OptionError, OutOfMemoryError, PatternError
-from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.errors import OptionError, PatternError
 from petsc_gpufmt.plan import Launch
-from petsc_gpufmt.spgemm.accumulator import Accumulator, Operands
+from petsc_gpufmt.spgemm.accumulator import Accumulator
+from petsc_gpufmt.spgemm.census import (
+    Operands,
+    ResultRows,
+    count_terms,
+    count_words,
+    require_memory,
+    row_pointer,
+)
 
 AUTO = "auto"
 ACCUMULATORS = {"merge": ("rmerge", "MergeAccumulator"), "hash": ("hash", "HashAccumulator")}
@@ -24,8 +29,7 @@ OPTION_NAMES = {
     "merge_buffer": "-mat_rmerge_buffer",
 }
 
-BLOCK_THREADS = 256
-# Entries of the longest row of A up to which rows are merged on a device
+# Entries of the longest row of A and of B up to which rows are merged on a device
 LONGEST_MERGED = 8
 
 
@@ -55,12 +59,14 @@ class SparseProduct:
     Attributes
     ----------
     pattern : CsrPattern of C, sorted by column; entries whose terms cancel stay
+    rows : ResultRows, what is known of the lengths of C's rows
     phases : Phases, what found the pattern and what sums the values
+    terms, bytes_needed : as in ProductStats
     """
 
-    def __init__(self, pattern: CsrPattern, phases: Phases, terms: int, bytes_needed: int):
-        self.pattern, self.phases = pattern, phases
-        self._terms, self._bytes_needed = terms, bytes_needed
+    def __init__(self, pattern: CsrPattern, rows: ResultRows, phases: Phases, terms: int, bytes_needed: int):
+        self.pattern, self.rows, self.phases = pattern, rows, phases
+        self.terms, self.bytes_needed = terms, bytes_needed
 
     @classmethod
     def build(
@@ -68,41 +74,44 @@ class SparseProduct:
     ) -> SparseProduct:
         """The symbolic phase; `options` are changes of DEFAULT_OPTIONS.
 
-        Raises OptionError, PatternError if A and B do not chain, IndexOverflowError if C has more entries than the
-        index type counts, and OutOfMemoryError before memory is taken that the device does not have.
+        Raises OptionError, PatternError if A and B do not chain or B's columns do not rise, IndexOverflowError if C has
+        more entries than the index type counts, and OutOfMemoryError before memory is taken that the device does not
+        have.
         """
         options = checked_options(options or {})
-        if A.ncols != B.nrows:
-            raise PatternError(f"a {A.nrows} x {A.ncols} matrix cannot be multiplied by one of {B.nrows} x {B.ncols}")
-        operands = count_terms(A, B, backend)
-        phases = make_accumulators(operands, backend, options)
-        needed = A.nrows * (16 + backend.index.itemsize) + sum(a.bytes_needed() for a in phases.all)
-        require_memory(needed, backend, "the symbolic phase")
+        operands = count(A, B, backend, options)
+        if not operands.rises:
+            raise PatternError("the columns of the right factor are not sorted, or repeat")
+        return cls.of(operands, backend, options)
 
-        lengths = backend.xp.zeros(A.nrows, dtype=np.int64)
-        for accumulator in phases.symbolic:
-            accumulator.lengths(lengths)
-        rowptr, nnz = row_pointer(lengths, backend)
-        del lengths
-        bytes_of_c = nnz * (backend.index.itemsize + backend.scalar.itemsize)
-        require_memory(bytes_of_c, backend, f"the {nnz} entries of the result")
-        colidx = backend.xp.empty(nnz, dtype=backend.index)
-        for accumulator in phases.symbolic:
-            accumulator.columns(rowptr, colidx)
-        pattern = CsrPattern(A.nrows, B.ncols, rowptr, colidx, row_block=A.row_block, col_block=B.col_block)
-        return cls(pattern, phases, operands.total_terms, needed + bytes_of_c)
+    @classmethod
+    def of(cls, operands: Operands, backend: Backend, options: dict[str, int | str]) -> SparseProduct:
+        """The rest of the symbolic phase, after `count`; all options are there."""
+        A, B = operands.A, operands.B
+        phases = make_accumulators(operands, backend, options)
+        needed = sum(a.bytes_needed() for a in phases.all)
+        require_memory(needed, backend, "the symbolic phase")
+        lengths = phases.symbolic.lengths() if phases.symbolic else None
+        counted = operands.nbytes
+        rows = row_pointer(lengths, operands, backend)
+        operands.terms = None
+        bytes_of_c = rows.nnz * (backend.index.itemsize + backend.scalar.itemsize)
+        require_memory(bytes_of_c, backend, f"the {rows.nnz} entries of the result")
+        colidx = backend.xp.empty(rows.nnz, dtype=backend.index)
+        if phases.symbolic:
+            phases.symbolic.columns(rows.rowptr, colidx)
+        pattern = CsrPattern(A.nrows, B.ncols, rows.rowptr, colidx, row_block=A.row_block, col_block=B.col_block)
+        needed += counted + (A.nrows + 1) * backend.index.itemsize + bytes_of_c
+        return cls(pattern, rows, phases, operands.total_terms, needed)
 
     def numeric(self, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
         """The numeric phase: launches that fill `c_values` (nnz of C,) from the values of A and B, in pattern order.
 
         Each argument is an array or a Slot. The launches wait for nothing and take no memory.
         """
-        C = self.pattern
-        return [
-            launch
-            for accumulator in self.phases.numeric
-            for launch in accumulator.values(C.rowptr, C.colidx, a_values, b_values, c_values)
-        ]
+        if not self.phases.numeric:
+            return []
+        return self.phases.numeric.values(self.rows, self.pattern.colidx, a_values, b_values, c_values)
 
     @property
     def accumulators(self) -> list[Accumulator]:
@@ -114,10 +123,10 @@ class SparseProduct:
         nnz = self.pattern.nnz
         return ProductStats(
             nnz=nnz,
-            terms=self._terms,
-            compression=self._terms / nnz if nnz else 1.0,
-            bytes_needed=self._bytes_needed,
-            bytes_held=sum(a.bytes_held for a in self.phases.numeric),
+            terms=self.terms,
+            compression=self.terms / nnz if nnz else 1.0,
+            bytes_needed=self.bytes_needed,
+            bytes_held=self.phases.numeric.bytes_held if self.phases.numeric else 0,
         )
 
     def summary(self) -> str:
@@ -128,10 +137,10 @@ class SparseProduct:
 
 def how(phases: Phases) -> str:
     """The accumulators of both phases in words."""
-    if not phases.symbolic:
+    if not phases.symbolic or not phases.numeric:
         return "no terms"
-    columns, values = ("; ".join(a.summary() for a in part) for part in (phases.symbolic, phases.numeric))
-    return values if phases.symbolic == phases.numeric else f"columns by {columns}; values by {values}"
+    columns, values = phases.symbolic.summary(), phases.numeric.summary()
+    return values if phases.symbolic is phases.numeric else f"columns by {columns}; values by {values}"
 
 
 def default_option(name: str) -> int | str:
@@ -154,89 +163,55 @@ def checked_options(options: dict[str, int | str]) -> dict[str, int | str]:
     return merged
 
 
-def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
-    """The operands of A B with the number of terms of each row of C."""
-    xp, index = backend.xp, backend.index
-    terms = xp.empty(A.nrows, dtype=np.int64)
-    if not A.nrows:
-        return Operands(A, B, terms, 0, 0, 0)
-    census = xp.zeros(3, dtype=np.int64)
-    lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
-    blocks = -(-A.nrows * lanes // BLOCK_THREADS)
-    if backend.resident_threads:
-        blocks = min(blocks, max(1, backend.resident_threads // BLOCK_THREADS))
-    function = backend.function("spgemm", "spgemm_count_terms", (BLOCK_THREADS, lanes))
-    arguments = (index.type(A.nrows), A.rowptr, A.colidx, B.rowptr, terms, census)
-    backend.run([Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
-    total, most, longest = backend.to_host(census).tolist()  # waits for the device
-    return Operands(A, B, terms, longest, most, total)
+def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str]) -> Operands:
+    """The operands of A B, counted for the accumulator that will find C's columns."""
+    chosen = options["accumulator"]
+    if chosen == AUTO:
+        rows_may_be_short = A.nnz <= LONGEST_MERGED * A.nrows and B.nnz <= LONGEST_MERGED * B.nrows
+        chosen = "merge" if backend.name != "host" and rows_may_be_short else "hash"
+    return (count_terms if chosen == "merge" else count_words)(A, B, backend)
 
 
 @dataclass(frozen=True)
 class Phases:
-    """The accumulators of each phase; together those of a phase compute every row of C once."""
+    """The accumulators of the symbolic and the numeric phase, None without terms."""
 
-    symbolic: list[Accumulator]
-    numeric: list[Accumulator]
+    symbolic: Accumulator | None
+    numeric: Accumulator | None
 
     @property
     def all(self) -> list[Accumulator]:
-        return self.symbolic + [a for a in self.numeric if a not in self.symbolic]
+        both = [self.symbolic] if self.numeric is self.symbolic else [self.symbolic, self.numeric]
+        return [a for a in both if a is not None]
 
 
 def make_accumulators(operands: Operands, backend: Backend, options: dict[str, int | str]) -> Phases:
-    """Accumulators for all rows of C, in both phases; one that is in both is made once."""
+    """Accumulators for both phases; one that is in both is made once."""
     if not operands.total_terms:
-        return Phases([], [])
+        return Phases(None, None)
 
     def make(name: str) -> Accumulator:
-        return accumulator_class(name)(operands, None, backend, options)
+        return accumulator_class(name)(operands, backend, options)
 
     chosen = str(options["accumulator"])
     if chosen != AUTO:
-        made = [make(chosen)]
-        return Phases(made, made)
+        both = make(chosen)
+        return Phases(both, both)
     symbolic = make(choose(operands, backend))
-    return Phases([symbolic], [symbolic if symbolic.name == "hash" else make("hash")])
+    return Phases(symbolic, symbolic if symbolic.name == "hash" else make("hash"))
 
 
 def choose(operands: Operands, backend: Backend) -> str:
     """The accumulator that finds the columns of C; values are summed by hashing everywhere.
 
-    On a device merging reads each row of B once and in order, and sorts nothing; but it takes a step of a whole group
-    of threads for each entry of C, and rows of different lengths need a launch each: that is less than hashing where
-    all rows of A are short. A core has no group of threads, there merging compares columns one by one.
+    On a device a network merges rows of B that are as short as the rows of A, without a table to be cleared, filled and
+    sorted. A core has no use for a network: there merging compares columns one by one.
     """
-    return "merge" if backend.name != "host" and operands.longest_row <= LONGEST_MERGED else "hash"
+    short = operands.longest_left <= LONGEST_MERGED and operands.longest_right <= LONGEST_MERGED
+    return "merge" if backend.name != "host" and short else "hash"
 
 
 def accumulator_class(name: str) -> type[Accumulator]:
     """The class of an accumulator in ACCUMULATORS."""
     module, class_name = ACCUMULATORS[name]
     return getattr(importlib.import_module(f"petsc_gpufmt.spgemm.{module}"), class_name)
-
-
-def row_pointer(lengths: Any, backend: Backend) -> tuple[Any, int]:
-    """(rowptr, nnz) of rows of `lengths`. IndexOverflowError if nnz does not fit the index type."""
-    xp, largest = backend.xp, np.iinfo(backend.index).max
-    rowptr = xp.zeros(lengths.size + 1, dtype=backend.index)
-    if not lengths.size:
-        return rowptr, 0
-    ends = xp.cumsum(lengths)
-    nnz = int(ends[-1])  # waits for the device
-    if nnz > largest:
-        raise IndexOverflowError(
-            f"the result has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts {largest}: use more "
-            "ranks, or a PETSc configured with --with-64-bit-indices"
-        )
-    rowptr[1:] = ends
-    return rowptr, nnz
-
-
-def require_memory(needed: int, backend: Backend, what: str) -> None:
-    """Raise OutOfMemoryError if `needed` bytes are more than are free."""
-    free = backend.free_bytes()
-    if free is not None and needed > free:
-        raise OutOfMemoryError(
-            f"{what} needs {needed / 1e9:.3g} GB on the device, {free / 1e9:.3g} GB are free: use more ranks or GPUs"
-        )

@@ -6,7 +6,8 @@ C = A_2 T_1, and so on while too many pieces are left (section 2.3). G_1 has the
 of higher levels are consecutive and their values are one, so no array holds either.
 
 Beyond the paper: rows are binned by length, and a row is done at the level that it needs; an intermediate that would
-pass `merge_buffer` bytes is made for one range of columns after the other.
+pass `merge_buffer` bytes is made for one range of columns after the other. Where the rows of both factors are short and
+no width is asked for, columns are found by a sorting network.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.plan import Launch
-from petsc_gpufmt.spgemm.accumulator import Accumulator, Operands
+from petsc_gpufmt.spgemm.accumulator import Accumulator
+from petsc_gpufmt.spgemm.census import Operands, ResultRows
 from petsc_gpufmt.spgemm.splitting import WIDTHS, LeftRows, Splitting, bins, offsets, split
 
 DEFAULT_WIDTH = 16
-BLOCK_THREADS, MOVE_THREADS = 128, 256
+BLOCK_THREADS = 128
+# Entries of a row of A or of B that a network takes at most
+LARGEST_NETWORK = 8
 # Default of `merge_buffer`: of what is free on a device, or of a host
 FREE_SHARE = 1 / 8
 HOST_BUFFER = 1 << 30
-# Room for columns whose number is not known yet, in units of the memory of the operands
-LARGEST_ROOM = 2
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class MergeAccumulator(Accumulator):
 
     Attributes
     ----------
+    network : (threads a row, entries of B a thread) of the network that finds columns; None where rows are too long
     direct : list of LeftRows, rows that are merged at once
     splitting : Splitting of the others, None if there are none
     iterations : calls of MulLimited in the words of the paper: 1 + splittings of the longest row
@@ -101,27 +104,35 @@ class MergeAccumulator(Accumulator):
 
     name = "merge"
 
-    def __init__(self, operands: Operands, rows: Any, backend: Backend, options: dict[str, int | str]):
+    def __init__(self, operands: Operands, backend: Backend, options: dict[str, int | str]):
         """OptionError for a width or a buffer that is not offered."""
         self.operands, self.backend = operands, backend
         width = int(options["merge_width"])
         if width and width not in WIDTHS:
             choices = ", ".join(map(str, WIDTHS))
             raise OptionError(f"-mat_rmerge_width {width}: choose one of {choices}, or 0 for automatic")
-        self.width, limit = width or DEFAULT_WIDTH, width or WARP
+        self.width, self.limit = width or DEFAULT_WIDTH, width or WARP
         self.given_buffer = int(options["merge_buffer"])
         if self.given_buffer < 0:
             raise OptionError(f"-mat_rmerge_buffer {self.given_buffer}: give a number of bytes, or 0 for automatic")
+        self.network: tuple[int, int] | None = None
+        if not width and max(operands.longest_left, operands.longest_right) <= LARGEST_NETWORK:
+            sizes = (power_of_two(n, 2, LARGEST_NETWORK) for n in (operands.longest_left, operands.longest_right))
+            self.network = next(sizes), next(sizes)
         self.splitting: Splitting | None = None
-        rows, self.direct_terms, self.split_terms = self._take_long_rows(rows, limit)
-        A = operands.A
-        direct = LeftRows(0, A.rowptr[:-1], A.rowptr[1:], A.colidx)
-        direct = direct if rows is None else direct.part(rows, 0)
-        mean = A.nnz / A.nrows if rows is None and A.nrows else 0.0
-        self.direct = bins(direct, min(limit, operands.longest_row), backend, mean)
-        self.found: list[tuple[Any, Any, Any]] = []  # of each of `direct`: starts, columns, lengths
+        self.split_terms = 0
+        rows = None if operands.longest_left <= self.limit else self._take_long_rows()
+        self._direct_rows = rows
         self.ranges: list[ColumnRange] = []
         self.intermediates = Intermediates(backend)
+
+    @cached_property
+    def direct(self) -> list[LeftRows]:
+        A, rows = self.operands.A, self._direct_rows
+        left = LeftRows(0, A.rowptr[:-1], A.rowptr[1:], A.colidx)
+        left = left if rows is None else left.part(rows, 0)
+        mean = A.nnz / A.nrows if rows is None and A.nrows else 0.0
+        return bins(left, min(self.limit, self.operands.longest_left), self.backend, mean)
 
     @cached_property
     def buffer_bytes(self) -> int:
@@ -131,18 +142,15 @@ class MergeAccumulator(Accumulator):
         free = self.backend.free_bytes()
         return HOST_BUFFER if free is None else int(free * FREE_SHARE)
 
-    def _take_long_rows(self, rows: Any, limit: int) -> tuple[Any, int, int]:
-        """Split those of `rows` (None: all) with more than `limit` entries; the others, and the terms of both."""
-        A, operands, terms = self.operands.A, self.operands, self.operands.terms
-        if operands.longest_row <= limit:
-            return rows, operands.total_terms if rows is None else int(terms[rows].sum()), 0
-        if rows is None:
-            rows = self.backend.xp.arange(A.nrows, dtype=self.backend.index)
-        is_long = A.rowptr[rows + 1] - A.rowptr[rows] > limit
-        long_rows, rows = rows[is_long], rows[~is_long]  # waits for the device
-        if long_rows.size:
-            self.splitting = split(A, long_rows, operands.longest_row, limit, self.width, self.backend)
-        return rows, int(terms[rows].sum()), int(terms[long_rows].sum())
+    def _take_long_rows(self) -> Any:
+        """Split the rows with more than `limit` entries; an index array of the others."""
+        A, backend = self.operands.A, self.backend
+        rows = backend.xp.arange(A.nrows, dtype=backend.index)
+        is_long = A.rowptr[1:] - A.rowptr[:-1] > self.limit
+        long_rows = rows[is_long]  # waits for the device
+        self.split_terms = int(self.operands.terms[long_rows].sum())
+        self.splitting = split(A, long_rows, self.operands.longest_left, self.limit, self.width, backend)
+        return rows[~is_long]
 
     @property
     def iterations(self) -> int:
@@ -150,67 +158,44 @@ class MergeAccumulator(Accumulator):
 
     # Symbolic phase
 
-    def lengths(self, out: Any) -> None:
+    def lengths(self) -> Any:
+        out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
+        if self.network:
+            self.backend.run([self._network_launch("lengths", out)])
+            return out
         for left in self.direct:
-            starts, columns, lengths = self._count_and_keep(left) if self._may_keep() else (None, None, None)
-            if lengths is None:
-                lengths = self._count(left, self._right())
-            self.found.append((starts, columns, lengths))
+            lengths = self._count(left, self._right())
             if left.rows is None:
-                out[:] = lengths
-            else:
-                out[left.rows] = lengths
+                return lengths
+            out[left.rows] = lengths
         if self.splitting:
             self._count_split_rows(out)
+        return out
 
     def columns(self, rowptr: Any, colidx: Any) -> None:
-        for left, (starts, columns, lengths) in zip(self.direct, self.found, strict=True):
+        if self.network:
+            self.backend.run([self._network_launch("columns", rowptr, colidx)])
+            return
+        for left in self.direct:
             to, _ = self._place(left, rowptr)
-            if columns is None:
-                self.backend.run([self._launch("rmerge_columns", left, self._right(), to, colidx, None)])
-            else:
-                self._move(lengths, starts, columns, to, colidx)
-        self.found.clear()
+            self.backend.run([self._launch("rmerge_columns", left, self._right(), to, colidx)])
         if self.splitting:
             merged = len(self.ranges) == 1 and len(self.splitting.levels) <= 2  # still there, from `lengths`
             for number in range(len(self.ranges)):
                 self.backend.run(self._split_columns(number, rowptr, colidx, merged))
+
+    def _network_launch(self, operation: str, *results: Any) -> Launch:
+        A, B, backend = self.operands.A, self.operands.B, self.backend
+        function = backend.function("rmerge_network", f"rmerge_network_{operation}", self.network)
+        arguments = (backend.index.type(A.nrows), A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
+        blocks = -(-A.nrows * self.network[0] // BLOCK_THREADS)
+        return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)
 
     def _count(self, left: LeftRows, right: RightRows) -> Any:
         """(left.count,) int64, numbers of columns of the rows."""
         lengths = self.backend.xp.empty(left.count, dtype=np.int64)
         self.backend.run([self._launch("rmerge_lengths", left, right, lengths)])
         return lengths
-
-    @property
-    def _room(self) -> int:
-        """Bytes of the columns of all rows that are merged at once, if no two terms had one column."""
-        return self.direct_terms * self.backend.index.itemsize
-
-    def _may_keep(self) -> bool:
-        """Whether columns are stored where they are counted, and moved into place when that is known.
-
-        Moving costs much less than merging again; but the room for all terms must not be large beside the operands.
-        """
-        A, B, index, scalar = self.operands.A, self.operands.B, self.backend.index, self.backend.scalar
-        operands = (A.nnz + B.nnz) * (index.itemsize + scalar.itemsize)
-        return self._room <= LARGEST_ROOM * operands and self.direct_terms <= np.iinfo(index).max
-
-    def _count_and_keep(self, left: LeftRows) -> tuple[Any, Any, Any]:
-        """Where rows begin in an array with room for all of their terms, the array, and numbers of columns."""
-        xp, terms = self.backend.xp, self.operands.terms
-        starts = offsets(terms if left.rows is None else terms[left.rows], self.backend)
-        room = self.direct_terms if left.rows is None else int(starts[-1])
-        columns, lengths = xp.empty(room, dtype=self.backend.index), xp.empty(left.count, dtype=np.int64)
-        self.backend.run([self._launch("rmerge_columns", left, self._right(), starts, columns, lengths)])
-        return starts, columns, lengths
-
-    def _move(self, lengths: Any, starts: Any, columns: Any, to: Any, colidx: Any) -> None:
-        lanes = power_of_two(columns.size / lengths.size / 4, 2, WARP)
-        function = self.backend.function("spgemm", "spgemm_move_rows", (MOVE_THREADS, lanes))
-        arguments = (self.backend.index.type(lengths.size), lengths, starts, columns, to, colidx)
-        blocks = -(-lengths.size * lanes // MOVE_THREADS)
-        self.backend.run([Launch(function, (blocks, 1, 1), (MOVE_THREADS, 1, 1), arguments)])
 
     def _count_split_rows(self, out: Any) -> None:
         rows, first = self.splitting.rows, self.splitting.levels[0].pieces
@@ -242,7 +227,7 @@ class MergeAccumulator(Accumulator):
                 lengths = self._count(level.pieces, right)
             starts = offsets(lengths, self.backend)
             columns = self.intermediates.columns(number, int(starts[-1]))
-            self.backend.run([self._launch("rmerge_columns", level.pieces, right, starts, columns, None)])
+            self.backend.run([self._launch("rmerge_columns", level.pieces, right, starts, columns)])
             part.rowptr.append(starts)
             right = self._right_of_level(part, number)
             for left in level.last:
@@ -255,16 +240,17 @@ class MergeAccumulator(Accumulator):
         for number, level in enumerate(self.splitting.levels):
             if not merged:
                 columns = self.intermediates.columns(number)
-                launches.append(self._launch("rmerge_columns", level.pieces, right, part.rowptr[number], columns, None))
+                launches.append(self._launch("rmerge_columns", level.pieces, right, part.rowptr[number], columns))
             right = self._right_of_level(part, number)
             for left in level.last:
                 to, _ = self._place(left, rowptr, number_of_part)
-                launches.append(self._launch("rmerge_columns", left, right, to, colidx, None))
+                launches.append(self._launch("rmerge_columns", left, right, to, colidx))
         return launches
 
     # Numeric phase
 
-    def values(self, rowptr: Any, colidx: Any, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
+    def values(self, C: ResultRows, colidx: Any, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
+        rowptr = C.rowptr
         if self.splitting and not self.ranges:  # another accumulator has found the columns
             self._count_split_rows(self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64))
         right = self._right(values=b_values)
@@ -326,7 +312,8 @@ class MergeAccumulator(Accumulator):
 
     def bytes_needed(self) -> int:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
-        needed = sum(left.count for left in self.direct) * (8 + 4 * index) + (self._room if self._may_keep() else 0)
+        direct = self.operands.A.nrows if self._direct_rows is None else self._direct_rows.size
+        needed = self.operands.A.nrows * 8 + direct * (8 + 4 * index)
         if self.splitting:
             levels = self.splitting.levels
             pieces = sum(level.pieces.count for level in levels)
@@ -344,6 +331,8 @@ class MergeAccumulator(Accumulator):
         return held + self.intermediates.nbytes
 
     def summary(self) -> str:
+        if self.network:
+            return f"merge: rows of {self.network[0]} by {self.network[1]} in a network"
         widths = ", ".join(f"{left.count} rows {left.width} wide" for left in self.direct)
         if not self.splitting:
             return f"merge: {widths}"

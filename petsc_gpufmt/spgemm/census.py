@@ -1,0 +1,246 @@
+"""What a symbolic phase counts: terms and words of the rows of C = A B, their lengths, and how many rows are alike.
+
+Kernels add to one array of counters (`Control` in kernels/spgemm.cuh), of which a product reads the beginning twice:
+when the operands are counted, and when the lengths of C's rows are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
+from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.plan import Launch
+
+BLOCK_THREADS = 256
+FEW_ROWS = 1 << 17  # whose prefix sum is rather spread over the device than done by few blocks
+COUNT, WORD = np.dtype(np.int64), np.dtype(np.uint64)  # a word: 32 bits for columns below its number
+
+# Places in the array of counters, and how many of them there are
+MOST_BINS = 16
+TERMS, MOST_TERMS, LONGEST_LEFT, LONGEST_RIGHT, FALLS, NNZ, LONGEST = range(7)
+BY_WORDS = 8
+BY_LENGTH = BY_WORDS + 3 * MOST_BINS
+PARTS = BY_LENGTH + 3 * MOST_BINS
+CURSORS = PARTS + MOST_BINS
+COUNTERS = CURSORS + 3 * MOST_BINS
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Sizes that are told apart: above `largest`, up to it, up to half of it, ...; `count` of them, and empty rows."""
+
+    largest: int
+    count: int
+
+    @property
+    def arguments(self) -> tuple[np.int32, np.int32]:
+        """What kernels take."""
+        return np.int32(self.largest), np.int32(self.count + 2)
+
+    def bound(self, number: int) -> int | None:
+        """The largest size in bin `number`; None if any is."""
+        if number == 0:
+            return None
+        return 0 if number == self.count + 1 else -(-self.largest // 2 ** (number - 1))
+
+
+# By words of B that meet a row of A, and by entries of a row of C
+WORD_BINS, LENGTH_BINS = Bins(6144, 9), Bins(500, 6)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The rows of a right factor as words of 32 columns.
+
+    Attributes
+    ----------
+    words : (nnz,) WORD, those of row k from rowptr[k] on
+    ends : (nrows,) index, where they end
+    sizes : (nrows of C,) int64, words that meet each row of A
+    census : rows, words and entries of A, for each of WORD_BINS
+    control : counters that have the census
+    """
+
+    words: Any
+    ends: Any
+    sizes: Any
+    control: Any
+    census: list[tuple[int, int, int]]
+
+
+@dataclass
+class Operands:
+    """The factors of one product C = A B on one rank, counted; their arrays live on the backend.
+
+    Attributes
+    ----------
+    A, B : values are in the order of the patterns (no `source`)
+    terms : (A.nrows,) int64; products a_ik b_kj that each row of C sums: the lengths of B's rows, over the row of A;
+        None once the lengths of C's rows are known
+    control : counters, which go on counting
+    total_terms, most_terms : sum of `terms`, and the largest of them
+    longest_left, longest_right : the largest row length of A, and of the rows of B that A's entries meet
+    rises : whether the columns of each row of B are sorted and do not repeat, as a product needs them
+    words : B in words if these were asked for, until C's columns are known
+    """
+
+    A: CsrPattern
+    B: CsrPattern
+    terms: Any
+    control: Any
+    total_terms: int = 0
+    most_terms: int = 0
+    longest_left: int = 0
+    longest_right: int = 0
+    rises: bool = True
+    words: Words | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is counted."""
+        words = () if self.words is None else (self.words.words, self.words.ends, self.words.sizes)
+        return sum(int(a.nbytes) for a in (self.terms, self.control, *words) if a is not None)
+
+
+@dataclass(frozen=True)
+class ResultRows:
+    """The rows of C.
+
+    Attributes
+    ----------
+    rowptr : (nrows + 1,) index
+    nnz, longest : entries of C, and of its longest row
+    census : rows, terms and entries of A, for each of LENGTH_BINS
+    parts : parts of LENGTH_BINS.largest entries into which longer rows are cut
+    control : the counters
+    """
+
+    rowptr: Any
+    nnz: int
+    longest: int
+    census: list[tuple[int, int, int]]
+    parts: int
+    control: Any
+
+
+def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
+    """The operands of A B, counted. PatternError if A and B do not chain."""
+    check_chain(A, B)
+    if not A.nnz or not B.nnz:
+        return Operands(A, B, backend.xp.zeros(A.nrows, dtype=COUNT), None)
+    require_memory((COUNTERS + tiles(A.nrows) + A.nrows) * COUNT.itemsize, backend, "the symbolic phase")
+    index = backend.index.type
+    control, terms = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT))
+    lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
+    function = backend.function("spgemm", "spgemm_count_terms", (BLOCK_THREADS, lanes))
+    arguments = (index(A.nrows), A.rowptr, A.colidx, index(B.nrows), B.rowptr, B.colidx, terms, control)
+    backend.clear(control)
+    backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
+    return Operands(A, B, terms, control, **_totals(backend.first(control, FALLS + 1)))  # waits for the device
+
+
+def count_words(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
+    """The operands of A B with B in words, counted. PatternError if A and B do not chain; OutOfMemoryError."""
+    check_chain(A, B)
+    if not A.nnz or not B.nnz:
+        return count_terms(A, B, backend)
+    require_memory(bytes_to_count(A, B, backend), backend, "the symbolic phase")
+    index = backend.index.type
+    control, terms, sizes = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT), (A.nrows, COUNT))
+    words, ends = backend.empty((B.nnz, WORD), (B.nrows, backend.index))
+    backend.clear(control)
+    team = power_of_two(B.nnz / B.nrows, 2, WARP)
+    function = backend.function("spgemm_hash", "spgemm_hash_words", (team,))
+    arguments: tuple = (index(B.nrows), B.rowptr, B.colidx, words, ends, control)
+    divide = Launch(function, (-(-B.nrows * team // BLOCK_THREADS), 1, 1), (BLOCK_THREADS, 1, 1), arguments)
+    team = power_of_two(A.nnz / A.nrows, 2, WARP)
+    function = backend.function("spgemm_hash", "spgemm_hash_count_words", (team,))
+    arguments = (index(A.nrows), A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
+    backend.run([divide, _in_turns(function, A.nrows * team, arguments, backend)])
+    counters = backend.first(control, BY_LENGTH)  # waits for the device
+    words_of_b = Words(words, ends, sizes, control, _census(counters, BY_WORDS, WORD_BINS))
+    return Operands(A, B, terms, control, words=words_of_b, **_totals(counters))
+
+
+def bytes_to_count(A: CsrPattern, B: CsrPattern, backend: Backend) -> int:
+    """Bytes that `count_words` takes."""
+    words = B.nnz * WORD.itemsize + B.nrows * backend.index.itemsize
+    return (COUNTERS + tiles(A.nrows) + 2 * A.nrows) * COUNT.itemsize + words
+
+
+def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRows:
+    """The rows of C, of `lengths` (nrows,) int64. IndexOverflowError if nnz does not fit the index type."""
+    nrows = operands.A.nrows
+    if not nrows or not operands.total_terms:
+        return ResultRows(backend.xp.zeros(nrows + 1, dtype=backend.index), 0, 0, [], 0, operands.control)
+    rowptr, control = backend.xp.empty(nrows + 1, dtype=backend.index), operands.control
+    function = backend.function("spgemm", "spgemm_row_pointer", (rows_a_thread(nrows),))
+    arguments = (
+        *(backend.index.type(nrows), lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
+        *(rowptr, control),
+    )
+    backend.run([Launch(function, (tiles(nrows), 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
+    counters = backend.first(control, CURSORS)  # waits for the device
+    nnz, largest = counters[NNZ], np.iinfo(backend.index).max
+    if nnz > largest:
+        raise IndexOverflowError(
+            f"the result has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts {largest}: use more "
+            "ranks, or a PETSc configured with --with-64-bit-indices"
+        )
+    census = _census(counters, BY_LENGTH, LENGTH_BINS)
+    return ResultRows(rowptr, nnz, counters[LONGEST], census, sum(counters[PARTS:CURSORS]), control)
+
+
+def check_chain(A: CsrPattern, B: CsrPattern) -> None:
+    """Raise PatternError if A B is not defined."""
+    if A.ncols != B.nrows:
+        raise PatternError(f"a {A.nrows} x {A.ncols} matrix cannot be multiplied by one of {B.nrows} x {B.ncols}")
+
+
+def require_memory(needed: int, backend: Backend, what: str) -> None:
+    """Raise OutOfMemoryError if `needed` bytes are more than are free."""
+    if needed <= backend.pooled_bytes():
+        return
+    free = backend.free_bytes()
+    if free is not None and needed > free:
+        raise OutOfMemoryError(
+            f"{what} needs {needed / 1e9:.3g} GB on the device, {free / 1e9:.3g} GB are free: use more ranks or GPUs"
+        )
+
+
+def tiles(nrows: int) -> int:
+    """Blocks of the prefix sum over rows."""
+    return -(-nrows // (BLOCK_THREADS * rows_a_thread(nrows)))
+
+
+def rows_a_thread(nrows: int) -> int:
+    """Of the prefix sum."""
+    return 2 if nrows <= FEW_ROWS else 8
+
+
+def _in_turns(function: int, threads: int, arguments: tuple, backend: Backend) -> Launch:
+    """A launch whose blocks take rows in turns: no more of them than run at once."""
+    blocks = -(-threads // BLOCK_THREADS)
+    if backend.resident_threads:
+        blocks = min(blocks, max(1, backend.resident_threads // BLOCK_THREADS))
+    return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)
+
+
+def _totals(counters: list[int]) -> dict[str, Any]:
+    return {
+        "total_terms": counters[TERMS],
+        "most_terms": counters[MOST_TERMS],
+        "longest_left": counters[LONGEST_LEFT],
+        "longest_right": counters[LONGEST_RIGHT],
+        "rises": not counters[FALLS],
+    }
+
+
+def _census(counters: list[int], first: int, bins: Bins) -> list[tuple[int, int, int]]:
+    return [(counters[i], counters[i + 1], counters[i + 2]) for i in range(first, first + 3 * (bins.count + 2), 3)]
