@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 BACKENDS = ("host", "cuda")
 
 
@@ -108,8 +108,33 @@ class ProductAnswerStruct(c.Structure):
     ]
 
 
+class SumRequestStruct(c.Structure):
+    _fields_ = [
+        ("ntargets", c.c_int64),
+        ("nterms", c.c_int64),
+        ("begins", c.c_void_p),
+        ("index", c.c_void_p),
+        ("sizes", c.c_int64 * 3),
+        ("backend", c.c_int32),
+        ("device", c.c_int32),
+        ("index_bytes", c.c_int32),
+        ("scalar_bytes", c.c_int32),
+        ("stream", c.c_void_p),
+    ]
+
+
+class SumAnswerStruct(c.Structure):
+    _fields_ = [
+        ("token", c.c_int64),
+        ("sum", PlanStruct),
+        ("error", c.c_int32),
+        ("message", c.c_char * 1024),
+    ]
+
+
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.POINTER(RequestStruct), c.POINTER(AnswerStruct))
 PLAN_PRODUCT_FUNCTION = c.CFUNCTYPE(None, c.POINTER(ProductRequestStruct), c.POINTER(ProductAnswerStruct))
+PLAN_SUM_FUNCTION = c.CFUNCTYPE(None, c.POINTER(SumRequestStruct), c.POINTER(SumAnswerStruct))
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
 
@@ -119,6 +144,7 @@ class PlannerStruct(c.Structure):
         ("abi_version", c.c_int32),
         ("plan", PLAN_FUNCTION),
         ("plan_product", PLAN_PRODUCT_FUNCTION),
+        ("plan_sum", PLAN_SUM_FUNCTION),
         ("release", RELEASE_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),
     ]

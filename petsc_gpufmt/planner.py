@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import abi, native_library
+from petsc_gpufmt import abi, gather, native_library
 from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
@@ -39,6 +39,7 @@ def install() -> None:
         abi.ABI_VERSION,
         abi.PLAN_FUNCTION(_plan),
         abi.PLAN_PRODUCT_FUNCTION(_plan_product),
+        abi.PLAN_SUM_FUNCTION(_plan_sum),
         abi.RELEASE_FUNCTION(_release),
         abi.FREE_POOL_FUNCTION(_free_pool),
     )
@@ -83,6 +84,16 @@ def _plan_product(request: Any, answer: Any) -> None:
         _answer_product(request, answer)
 
     _guarded(request, answer, _what_product, plan, plan)
+
+
+def _plan_sum(request: Any, answer: Any) -> None:
+    """Callback of the library: plan of sums of entries."""
+    request, answer = request.contents, answer.contents
+
+    def plan() -> None:
+        _answer_sum(request, answer)
+
+    _guarded(request, answer, _what_sum, plan, plan)
 
 
 def _guarded(
@@ -138,6 +149,10 @@ def _what_product(request: Any) -> str:
     return f"sparse product {Product(request.product).formula} of {operands} on {abi.BACKENDS[request.backend]}"
 
 
+def _what_sum(request: Any) -> str:
+    return f"{request.ntargets} sums of {request.nterms} entries on {abi.BACKENDS[request.backend]}"
+
+
 def _answer(request: Any, answer: Any) -> None:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
@@ -176,6 +191,17 @@ def _answer_product(request: Any, answer: Any) -> None:
     answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
     answer.summary = planned.summary.encode()[:255]
     answer.detail = planned.detail.encode()[:4095]
+    answer.token = next(_tokens)
+    _owned[answer.token] = kept
+
+
+def _answer_sum(request: Any, answer: Any) -> None:
+    with _place(request) as backend:
+        index = backend.adopt(_view(request.index, request.nterms, backend.index), keep=True)
+        begins = None
+        if request.begins:
+            begins = backend.adopt(_view(request.begins, request.ntargets + 1, backend.index), keep=True)
+        kept = abi.export_plan(gather.plan_sum(begins, index, tuple(request.sizes), backend), answer.sum)
     answer.token = next(_tokens)
     _owned[answer.token] = kept
 

@@ -8,7 +8,7 @@ from chains import Exact, operands_of
 from test_device import copied_bytes, petsc  # noqa: F401
 from test_products import METHODS, VIA, multiply, other_values, petsc_matrix, symbolic_phases
 
-from petsc_gpufmt import planner
+from petsc_gpufmt import native_library, planner
 from petsc_gpufmt.plan import Product
 from petsc_gpufmt.registry import FORMATS
 
@@ -96,6 +96,64 @@ def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  #
     C.mult(x, z)
     assert copied_bytes(petsc, "ctog") == before
     np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
+
+
+@EVERY_PRODUCT
+def test_nothing_goes_to_the_host_until_it_asks(petsc, product):  # noqa: F811
+    operands = operands_of(product, **SIZES)
+    matrices = [petsc_matrix(m) for m in operands]
+    before = copied_bytes(petsc, "gtoc")
+    C = multiply(product, matrices)
+    operands = other_values(matrices, operands, 4)
+    multiply(product, matrices, result=C)
+    x, z = C.createVecs()
+    C.mult(x, z)
+    assert copied_bytes(petsc, "gtoc") == before
+    check(product, operands, C)
+
+
+@EVERY_PRODUCT
+def test_eager_values_go_to_the_host_in_each_numeric_phase(petsc, options, product):  # noqa: F811
+    options["mat_rmerge_host_values"] = "eager"
+    operands = operands_of(product, **SIZES)
+    matrices = [petsc_matrix(m) for m in operands]
+    C = multiply(product, matrices)
+    check(product, operands, C)
+    before = copied_bytes(petsc, "gtoc")
+    operands = other_values(matrices, operands, 4)
+    multiply(product, matrices, result=C)
+    assert copied_bytes(petsc, "gtoc") - before == 8 * C.getValuesCSR()[2].size
+    check(product, operands, C)
+
+
+def test_the_pattern_of_a_result_is_not_sent_either(petsc):  # noqa: F811
+    C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
+    before = copied_bytes(petsc, "ctog")
+    square = multiply(Product.AB, [C, C])
+    x, z = square.createVecs()
+    square.mult(x, z)
+    row_pointers = 2 * (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
+    assert copied_bytes(petsc, "ctog") - before <= row_pointers + 8 * x.size
+    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
+
+
+def test_values_that_the_host_changed_after_a_refresh_and_before_the_next(petsc):  # noqa: F811
+    C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
+    x, z = C.createVecs()
+    x.set(1.0)
+    for _ in range(3):
+        C.scale(2.0)
+        C.mult(x, z)
+        np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
+
+
+def test_results_have_managed_arrays_that_go_with_them(petsc):  # noqa: F811
+    library = native_library.load()
+    before = library.GpufmtManagedCount()
+    C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
+    assert library.GpufmtManagedCount() == before + 1
+    C.destroy()
+    assert library.GpufmtManagedCount() == before
 
 
 @EVERY_PRODUCT

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import CsrMatrix, blocked, shape, stencil, uniform
+from builders import CsrMatrix, blocked, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS
 from sparse_products import sorted_rows
@@ -43,11 +43,14 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "bsr_values": 64,
     "evchyb": 64,
     "pjds": 64,
+    "spgemm": 64,
+    "spgemm_hash": 48,
     "spgemm_hash_symbolic": 56,
     "spgemm_hash_values": 64,
 }
 
 
+FEW_THREADS, MANY_THREADS = 1 << 12, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size
 LARGEST_PRODUCT = 70_000  # terms: the emulation takes long for more
 PRODUCT_OPTIONS: list[dict[str, int | str]] = [
     {},
@@ -62,7 +65,7 @@ class RecordingBackend(EmulatedBackend):
     name = "recording"
 
     def __init__(self, scalar: Any, index: Any, folder: Path):
-        super().__init__(scalar, index, folder, resident_threads=1 << 20)
+        super().__init__(scalar, index, folder, resident_threads=MANY_THREADS)
         self.instances: list[tuple[str, str, tuple[int, ...]]] = []
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
@@ -91,6 +94,12 @@ def all_matrices() -> list[CsrMatrix]:
 
 
 @cache
+def rows_of_two_sizes() -> CsrMatrix:
+    """Whose transpose times itself has many rows of each, with columns far apart."""
+    return from_row_lengths(np.repeat([11, 40], [64, 36]), 40_000, seed=63)
+
+
+@cache
 def large_matrices() -> list[CsrMatrix]:
     """What makes formats look for ways to store columns in fewer bytes, which a small matrix is not worth."""
     return [stencil(28, 28, 28), uniform(14_000, 300, 10, seed=61), uniform(70, 70_000, 2000, seed=62)]
@@ -109,8 +118,9 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
-    for matrix in matrices():
-        multiply(matrix, backend)
+    for matrix in (*matrices(), rows_of_two_sizes()):
+        for backend.resident_threads in (FEW_THREADS, MANY_THREADS):
+            multiply(matrix, backend)
     names: dict[str, list[str]] = {}
     for stem, kernel, template_arguments in sorted(set(backend.instances)):
         names.setdefault(stem, []).append(instance_name(kernel, template_arguments))

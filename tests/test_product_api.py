@@ -108,7 +108,7 @@ def test_info_tells_the_stages_and_the_memory_predicted():
 
 def test_help_shows_the_options():
     finished = run_product(options=["-help"])
-    for option in OPTION_NAMES.values():
+    for option in (*OPTION_NAMES.values(), "-mat_rmerge_host_values"):
         assert option in finished.output, finished
 
 

@@ -44,6 +44,7 @@ PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
     for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
   PetscCall(GpufmtDeviceValuesDestroy(&block->values));
+  PetscCall(GpufmtManagedRelease(&block->managed));
   if (block->previous) block->previous->next = block->next;
   else blocks = block->next;
   if (block->next) block->next->previous = block->previous;
@@ -131,10 +132,11 @@ static PetscErrorCode StoreRefreshOnHost(Mat A, GpufmtStore *store)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well. */
+/* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well, or they are the
+   matrix's own. */
 static PetscErrorCode StoreRefreshOnDevice(Mat A, GpufmtBlock *block, GpufmtStore *store)
 {
-  GpufmtDeviceValues passing = {0}, *values = block->values.array ? &block->values : &passing;
+  GpufmtDeviceValues passing = {0}, *values = block->values.array || block->managed ? &block->values : &passing;
   const PetscInt    *rowptr;
   void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
 
@@ -144,7 +146,8 @@ static PetscErrorCode StoreRefreshOnDevice(Mat A, GpufmtBlock *block, GpufmtStor
   PetscCall(GpufmtDeviceValuesUpdate(values, A, rowptr[A->rmap->n], stream));
   slots[GPUFMT_SLOT_VALUES] = values->array;
   PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], GPUFMT_BACKEND_CUDA, slots, stream));
-  PetscCall(GpufmtDeviceValuesDestroy(&passing)); /* synchronize! */
+  if (values->managed) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may write them next */
+  PetscCall(GpufmtDeviceValuesDestroy(&passing));                  /* synchronize! */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

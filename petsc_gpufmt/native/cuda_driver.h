@@ -6,8 +6,11 @@ typedef int       CudaResult;
 typedef uintptr_t DevicePointer;
 
 enum {
-  CUDA_OUT_OF_MEMORY        = 2,
-  CUDA_EVENT_DISABLE_TIMING = 2
+  CUDA_OUT_OF_MEMORY             = 2,
+  CUDA_EVENT_DISABLE_TIMING      = 2,
+  CUDA_MEM_ATTACH_GLOBAL         = 1,
+  CUDA_ADVISE_PREFERRED_LOCATION = 3,
+  CUDA_CONCURRENT_MANAGED_ACCESS = 89
 };
 
 typedef struct {
@@ -31,6 +34,11 @@ typedef struct {
   CudaResult (*EventRecord)(void *, void *);
   CudaResult (*EventSynchronize)(void *);
   CudaResult (*EventDestroy)(void *);
+  CudaResult (*DeviceGetAttribute)(int *, int attribute, int device);
+  CudaResult (*MemAllocManaged)(DevicePointer *, size_t, unsigned);
+  CudaResult (*MemAdvise)(DevicePointer, size_t, int advice, int device);    /* as before CUDA 13, whose headers rename it */
+  CudaResult (*MemPrefetchAsync)(DevicePointer, size_t, int device, void *); /* likewise */
+  CudaResult (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, size_t, void *);
 } GpufmtDriver;
 
 GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;

@@ -41,6 +41,11 @@ static PetscBool DriverLoad(void)
   LOAD(EventRecord, "cuEventRecord");
   LOAD(EventSynchronize, "cuEventSynchronize");
   LOAD(EventDestroy, "cuEventDestroy_v2");
+  LOAD(DeviceGetAttribute, "cuDeviceGetAttribute");
+  LOAD(MemAllocManaged, "cuMemAllocManaged");
+  LOAD(MemAdvise, "cuMemAdvise");
+  LOAD(MemPrefetchAsync, "cuMemPrefetchAsync");
+  LOAD(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
   #undef LOAD
   gpufmt_driver.loaded = PETSC_TRUE;
   return PETSC_TRUE;
@@ -73,7 +78,7 @@ PetscBool GpufmtDeviceUsable(void)
 PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 {
   PetscFunctionBegin;
-  PetscCall(PetscGetCurrentCUDAStream(stream));
+  if (stream) PetscCall(PetscGetCurrentCUDAStream(stream));
   if (device) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -128,6 +133,23 @@ PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, v
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* between arrays on the device or in managed memory; synchronize! the caller may free or change what was copied */
+PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream)
+{
+  PetscFunctionBegin;
+  if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  CallDriver("cuMemcpyDtoD", gpufmt_driver.MemcpyDtoDAsync((DevicePointer)to, (DevicePointer)from, bytes, stream));
+  PetscCall(GpufmtDeviceSynchronize(stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtDeviceSynchronize(void *stream)
+{
+  PetscFunctionBegin;
+  CallDriver("cuStreamSynchronize", gpufmt_driver.StreamSynchronize(stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 #else
 
 PetscBool GpufmtDeviceUsable(void)
@@ -162,6 +184,16 @@ PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity)
 }
 
 PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtDeviceSynchronize(void *stream)
 {
   return GpufmtNoDevice();
 }

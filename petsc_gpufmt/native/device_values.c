@@ -1,7 +1,8 @@
-/* A copy of the CSR values of a sequential matrix on the device, for sparse products: values that are there already are not sent again. */
+/* The CSR values of a sequential matrix on the device, for sparse products: where its arrays are managed, there; else in a copy, which is not
+   sent again while it is current. */
 #include "gpufmt_impl.h"
 
-/* whether the copy holds the values of A. MatProductNumeric() increases the state of its result once more after our numeric phase, and
+/* whether the device has the values of A. MatProductNumeric() increases the state of its result once more after our numeric phase, and
    composite products of PETSc call that phase without it, so the first look after a numeric phase takes either state. */
 static PetscErrorCode IsCurrent(Mat A, GpufmtDeviceValues *v, PetscBool *current)
 {
@@ -15,37 +16,75 @@ static PetscErrorCode IsCurrent(Mat A, GpufmtDeviceValues *v, PetscBool *current
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* device memory for `count` values, their contents undefined */
-PetscErrorCode GpufmtDeviceValuesReserve(GpufmtDeviceValues *v, PetscCount count)
+/* the place of `count` values of A on the device; `current`: they are there. The host may have touched managed values that are not, so
+   their pages are called. */
+static PetscErrorCode Locate(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream, PetscBool *current)
 {
+  GpufmtManaged *managed;
+
   PetscFunctionBegin;
-  v->valid = v->computed = PETSC_FALSE;
-  PetscCall(GpufmtDeviceReserve((size_t)count * sizeof(PetscScalar), &v->array, &v->capacity));
+  PetscCall(GpufmtManagedOf(A, &managed));
+  if (v->managed ? !managed || v->array != GpufmtManagedValues(managed) : managed != NULL) PetscCall(GpufmtDeviceValuesDestroy(v));
+  PetscCall(IsCurrent(A, v, current));
+  v->managed = (PetscBool)(managed != NULL);
+  if (*current) PetscFunctionReturn(PETSC_SUCCESS);
+  v->valid = PETSC_FALSE;
+  if (managed) {
+    v->array = GpufmtManagedValues(managed);
+    PetscCall(GpufmtManagedPrefetchValues(managed, stream));
+  } else PetscCall(GpufmtDeviceReserve((size_t)count * sizeof(PetscScalar), &v->array, &v->capacity));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* makes the copy one of the `count` values of A as they are now, with an upload if it has to be */
+/* Makes v->array the `count` values of A as they are now, with an upload if it has to be. Where v->managed, the host may write them next, so
+   the launch that reads them is followed by a synchronization. */
 PetscErrorCode GpufmtDeviceValuesUpdate(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
 {
   const PetscScalar *values;
   PetscBool          current = PETSC_FALSE;
 
   PetscFunctionBegin;
-  PetscCall(IsCurrent(A, v, &current));
+  PetscCall(Locate(v, A, count, stream, &current));
   if (current) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtDeviceValuesReserve(v, count));
-  PetscCall(MatSeqAIJGetArrayRead(A, &values));
-  PetscCall(GpufmtDeviceUpload(v->array, values, (size_t)count * sizeof(PetscScalar), stream));
-  PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
+  if (!v->managed) {
+    PetscCall(MatSeqAIJGetArrayRead(A, &values));
+    PetscCall(GpufmtDeviceUpload(v->array, values, (size_t)count * sizeof(PetscScalar), stream));
+    PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
+  }
   PetscCall(PetscObjectStateGet((PetscObject)A, &v->state));
   v->valid = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the copy was computed on the device and A has the same values: called at the end of a numeric phase */
-PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *v, Mat A)
+/* where a launch may write all `count` values of A; GpufmtDeviceValuesComputed() follows it */
+PetscErrorCode GpufmtDeviceValuesWrite(GpufmtDeviceValues *v, Mat A, PetscCount count, void **array)
 {
+  PetscBool current = PETSC_FALSE;
+  void     *stream;
+
   PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(Locate(v, A, count, stream, &current));
+  v->valid = PETSC_FALSE;
+  *array   = v->array;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The launch into GpufmtDeviceValuesWrite()'s array has been made: these are the values of A now, and are downloaded unless they are managed.
+   The state is raised last: who looks at it must not take old values for new ones. */
+PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
+{
+  PetscScalar *values;
+
+  PetscFunctionBegin;
+  if (v->managed) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
+  else {
+    PetscCall(MatSeqAIJGetArrayWrite(A, &values));
+    PetscCall(GpufmtDeviceDownload(values, v->array, (size_t)count * sizeof(PetscScalar), stream));
+    PetscCall(MatSeqAIJRestoreArrayWrite(A, &values));
+  }
+  PetscCall(MatAssemblyBegin(A, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(A, MAT_FINAL_ASSEMBLY));
   PetscCall(PetscObjectStateGet((PetscObject)A, &v->state));
   v->valid = v->computed = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -55,6 +94,14 @@ PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *v)
 {
   PetscFunctionBegin;
   v->valid = v->computed = PETSC_FALSE;
+  if (v->managed) v->array = NULL; /* belongs to the matrix */
+  v->managed = PETSC_FALSE;
   PetscCall(GpufmtDeviceFree(&v->array, &v->capacity));
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the copy of a matrix's values on the device: kept with a matrix of ours, so that all products and refreshes share it, else with the product */
+GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat A, GpufmtDeviceValues *own)
+{
+  return GpufmtFormatFind(((PetscObject)A)->type_name) && A->spptr ? &((GpufmtBlock *)A->spptr)->values : own;
 }

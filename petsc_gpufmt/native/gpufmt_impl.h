@@ -23,10 +23,13 @@ typedef struct {
   int64_t          products; /* since the pattern was first stored */
 } GpufmtStore;
 
+typedef struct _GpufmtManaged GpufmtManaged;
+
 /* CSR values of a matrix on the device */
 typedef struct {
   void            *array;
   size_t           capacity; /* bytes */
+  PetscBool        managed;  /* the array is that of the matrix itself */
   PetscBool        valid;    /* they are those of the matrix in `state` */
   PetscBool        computed; /* by a numeric phase, and not looked at since */
   PetscObjectState state;
@@ -40,7 +43,8 @@ typedef struct _GpufmtBlock {
   GpufmtStore          stores[GPUFMT_NUM_BACKENDS][2];
   void                *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t               scratch_bytes[GPUFMT_NUM_SLOTS];
-  GpufmtDeviceValues   values; /* of a matrix that sparse products read or make */
+  GpufmtDeviceValues   values;  /* of a matrix that sparse products read or make */
+  GpufmtManaged       *managed; /* the arrays of a result of these; else they are PETSc's own */
   struct _GpufmtBlock *previous, *next; /* all blocks alive, so that a planner that ends can be forgotten everywhere */
 } GpufmtBlock;
 
@@ -63,6 +67,7 @@ typedef struct _GpufmtProduct {
   GpufmtProductAnswer answer;
   struct {
     GpufmtPattern      pattern;
+    GpufmtManaged     *managed; /* the pattern, if it had managed arrays: its digest is only made when it is asked for */
     GpufmtDeviceValues values; /* if the operand is not of our types */
   } operands[GPUFMT_MAX_OPERANDS];
   GpufmtDeviceValues     result; /* if the result is not of our types */
@@ -115,6 +120,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stre
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSynchronize(void *stream);
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
 
@@ -124,10 +131,28 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUploadInitialize(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
 /* device_values.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesReserve(GpufmtDeviceValues *, PetscCount);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesUpdate(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
-GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesWrite(GpufmtDeviceValues *, Mat, PetscCount, void **array);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *);
+GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *own);
+
+/* managed.c */
+GPUFMT_HIDDEN PetscBool      GpufmtManagedUsable(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, PetscBool on_device, PetscBool *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **);
+GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedContains(const void *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *, const PetscInt colidx[], PetscBool on_device);
+GPUFMT_HIDDEN PetscScalar   *GpufmtManagedValues(const GpufmtManaged *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedAdopt(Mat, GpufmtManaged *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReplace(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 
 /* digest.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDigest(const void *, size_t, uint64_t *digest);
@@ -135,6 +160,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtDigest(const void *, size_t, uint64_t *digest
 /* product_options.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductAlgorithmGet(Mat, GpufmtProductAlgorithm *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductHostValuesEager(Mat, PetscBool *eager);
 
 /* product_state.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductCreate(GpufmtProduct **);
@@ -144,7 +170,8 @@ GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUF
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRecord(Mat, GpufmtPattern *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtPatternCheck(Mat, GpufmtPattern *, const char product[], char letter);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *, int k, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, Mat, const char product[], char letter);
 
 /* product_symbolic.c, product_numeric.c */
 GPUFMT_HIDDEN int            GpufmtProductBackend(const Mat_Product *);
@@ -183,5 +210,8 @@ GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
 
 /* mpiproduct.c */
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_MPIAIJGpufmt(Mat);
+
+/* mpisum.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumsForget(PetscBool release);
 
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan, GPUFMT_Refresh, GPUFMT_Symbolic;

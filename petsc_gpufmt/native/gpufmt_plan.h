@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 3
+#define GPUFMT_ABI_VERSION 4
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -90,11 +90,32 @@ typedef struct {
   char        detail[4096];
 } GpufmtProductAnswer;
 
-/* The planner: callbacks into Python. None of them raises; `plan` and `plan_product` report by answer->error. */
+/* Sums of entries: target t is the sum over e in [begins[t], begins[t + 1]) of entry index[e], where the entries of up to three arrays are
+   counted through. */
+typedef struct {
+  int64_t     ntargets, nterms;
+  const void *begins; /* host: [ntargets + 1]; NULL: target t is entry index[t] */
+  const void *index;  /* host: [nterms] */
+  int64_t     sizes[3]; /* entries of the arrays */
+  int32_t     backend;
+  int32_t     device; /* CUDA device ordinal */
+  int32_t     index_bytes, scalar_bytes;
+  void       *stream;
+} GpufmtSumRequest;
+
+typedef struct {
+  int64_t    token; /* owner of all that is pointed to here; 0: none */
+  GpufmtPlan sum;   /* A_VALUES, B_VALUES and C_VALUES into RESULT */
+  int32_t    error; /* a PETSc error code, 0: success */
+  char       message[1024];
+} GpufmtSumAnswer;
+
+/* The planner: callbacks into Python. None of them raises; `plan`, `plan_product` and `plan_sum` report by answer->error. */
 typedef struct {
   int32_t abi_version;
   void (*plan)(const GpufmtRequest *, GpufmtAnswer *);
   void (*plan_product)(const GpufmtProductRequest *, GpufmtProductAnswer *);
+  void (*plan_sum)(const GpufmtSumRequest *, GpufmtSumAnswer *);
   void (*release)(int64_t token);
   void (*free_pool)(void); /* returns cached device memory to the driver */
 } GpufmtPlanner;

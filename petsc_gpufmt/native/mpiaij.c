@@ -58,6 +58,62 @@ static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The parent's operations write into the arrays of the blocks, and free these where a nonzero is new: not managed ones. */
+static PetscErrorCode BlocksLeaveManaged(Mat A)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  if (!A->assembled && !A->was_assembled) PetscFunctionReturn(PETSC_SUCCESS); /* first values, many calls */
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++)
+    if (blocks[k]) PetscCall(GpufmtManagedLeave(blocks[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode (*parent_setvalues)(Mat, PetscInt, const PetscInt[], PetscInt, const PetscInt[], const PetscScalar[], InsertMode) = NULL;
+
+static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[], const PetscScalar values[], InsertMode mode)
+{
+  PetscFunctionBegin;
+  PetscCall(BlocksLeaveManaged(A));
+  PetscCall((*parent_setvalues)(A, m, rows, n, columns, values, mode));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
+{
+  struct _MatOps parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall(BlocksLeaveManaged(A));
+  PetscCall((*parent.shift)(A, shift));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatZeroRows_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
+{
+  struct _MatOps parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall(BlocksLeaveManaged(A));
+  PetscCall((*parent.zerorows)(A, n, rows, diagonal, x, b));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
+{
+  struct _MatOps parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall(BlocksLeaveManaged(A));
+  PetscCall((*parent.zerorowscolumns)(A, n, rows, diagonal, x, b));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode MatView_MPIAIJGpufmt(Mat A, PetscViewer viewer)
 {
   struct _MatOps parent;
@@ -106,6 +162,7 @@ static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
 PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
+  struct _MatOps      parent;
   GpufmtBlock        *block;
   PetscBool           done;
   Mat                 B;
@@ -122,7 +179,13 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->destroy               = MatDestroy_MPIAIJGpufmt;
   B->ops->setfromoptions        = MatSetFromOptions_Gpufmt;
   B->ops->view                  = MatView_MPIAIJGpufmt;
+  B->ops->shift                 = MatShift_MPIAIJGpufmt;
+  B->ops->zerorows              = MatZeroRows_MPIAIJGpufmt;
+  B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
   B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
+  PetscCall(ParentOps(&parent));
+  parent_setvalues = parent.setvalues;
+  if (B->ops->setvalues == parent_setvalues) B->ops->setvalues = MatSetValues_MPIAIJGpufmt; /* else it collects first values */
   PetscCall(Compose(B, format, PETSC_TRUE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
   if (GpufmtDeviceUsable()) {
@@ -153,7 +216,11 @@ static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReu
   B->ops->destroy               = parent.destroy;
   B->ops->setfromoptions        = parent.setfromoptions;
   B->ops->view                  = parent.view;
+  B->ops->shift                 = parent.shift;
+  B->ops->zerorows              = parent.zerorows;
+  B->ops->zerorowscolumns       = parent.zerorowscolumns;
   B->ops->productsetfromoptions = parent.productsetfromoptions;
+  if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = parent.setvalues;
   PetscCall(Compose(B, format, PETSC_FALSE));
   PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, MATMPIAIJ));

@@ -1,37 +1,29 @@
-/* Products of parallel matrices: sequential products of their blocks, whose entries are added up in the result by MatSetValuesCOO().
+/* Products of parallel matrices: sequential products of their blocks, whose entries are added up in the result.
 
    With A = [Ad Ao] (diagonal and off-diagonal block), Bl the rows of B on this rank and Br those of other ranks that meet the columns of Ao:
      A B      Ad Bl + Ao Br
      A^T B    Ad^T Bl (own rows) + Ao^T Bl (rows of other ranks)
      B^T A B  Bl^T Ad Bl + Bl^T (Ao Br) (rows of any rank)
-   The others come down to these: A B^T and B A B^T with B transposed, A B C with B C made first. PETSc's algorithm "backend" splits products
-   in the same way, but keeps the blocks of the first operands: reused with other matrices, it is wrong. */
+   The others come down to these: A B^T and B A B^T with B transposed, A B C with B C made first. What several products make of a row of
+   another rank is added up before it is sent. The numeric phase replays plans and exchanges values, all of it where the values are.
+   PETSc's algorithm "backend" splits products in the same way, but keeps the blocks of the first operands: reused with other matrices, it
+   is wrong. */
+#include "mpipattern.h"
 #include "mpirows.h"
 
 #define MAX_PARTS 3
 
-/* what an operand was in the symbolic phase, on this rank */
 typedef struct {
-  PetscObjectId    id;
-  PetscObjectState state; /* of the nonzero pattern of the whole matrix */
-  GpufmtPattern    blocks[2];
-  uint64_t         ghosts; /* digest of the columns of the off-diagonal block */
-} Operand;
-
-typedef struct {
-  Mat       product;
-  PetscBool temporary; /* an operand of a later part, nothing of it is an entry of the result */
-} Part;
-
-typedef struct {
-  MatProductType type;     /* AB, AtB or PtAP */
-  Mat            second;   /* made operand: B^T, or B C; else NULL */
-  Operand        operands[GPUFMT_MAX_OPERANDS];
-  GpufmtRows     local, remote;
-  Part           parts[MAX_PARTS];
-  int            nparts;
-  PetscCount     nentries; /* of all parts */
-  PetscScalar   *entries;
+  MatProductType        type; /* AB, AtB or PtAP */
+  int                   backend;
+  GpufmtParallelPattern operands[GPUFMT_MAX_OPERANDS];
+  GpufmtResultPattern   result;
+  Mat                   second;        /* made operand: B^T, or B C; else NULL */
+  GpufmtRows            local, remote; /* rows of the second operand */
+  Mat                   parts[MAX_PARTS];
+  int                   nparts;
+  GpufmtRows            sent, received; /* rows of the result that another rank owns */
+  GpufmtSum            *sums[2];        /* that make the blocks of the result */
 } MPIProduct;
 
 static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
@@ -40,71 +32,24 @@ static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
 
   PetscFunctionBegin;
   if (!product) PetscFunctionReturn(PETSC_SUCCESS);
-  for (int k = 0; k < MAX_PARTS; k++) PetscCall(MatDestroy(&product->parts[k].product));
+  for (int k = 0; k < MAX_PARTS; k++) PetscCall(MatDestroy(&product->parts[k]));
   PetscCall(GpufmtRowsDestroy(&product->local));
   PetscCall(GpufmtRowsDestroy(&product->remote));
+  PetscCall(GpufmtRowsDestroy(&product->sent));
+  PetscCall(GpufmtRowsDestroy(&product->received));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtSumDestroy(&product->sums[k]));
+  for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) PetscCall(GpufmtProductDestroy(&product->operands[k].blocks));
   PetscCall(MatDestroy(&product->second));
-  PetscCall(PetscFree(product->entries));
   PetscCall(PetscFree(product));
   *(MPIProduct **)data = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* ---- the patterns of the operands stay as they were at the symbolic phase ---- */
-
-static PetscErrorCode OperandRecord(Mat A, Operand *operand)
-{
-  const PetscInt *garray;
-  Mat             diag, offdiag;
-
-  PetscFunctionBegin;
-  PetscCall(PetscObjectGetId((PetscObject)A, &operand->id));
-  PetscCall(MatGetNonzeroState(A, &operand->state));
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, &offdiag, &garray));
-  PetscCall(GpufmtPatternRecord(diag, &operand->blocks[0]));
-  PetscCall(GpufmtPatternRecord(offdiag, &operand->blocks[1]));
-  operand->ghosts = 0;
-  for (PetscInt k = 0; k < operand->blocks[1].ncols; k++) operand->ghosts = (operand->ghosts ^ (uint64_t)garray[k]) * UINT64_C(0x9E3779B97F4A7C15);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscBool SamePattern(const Operand *a, const Operand *b)
-{
-  for (int k = 0; k < 2; k++) {
-    const GpufmtPattern *p = &a->blocks[k], *q = &b->blocks[k];
-
-    if (p->nrows != q->nrows || p->ncols != q->ncols || p->nnz != q->nnz || p->digest != q->digest) return PETSC_FALSE;
-  }
-  return (PetscBool)(a->ghosts == b->ghosts);
-}
-
-/* An error on all ranks if the pattern is another one on any. Digests are only compared when the matrix is another one, or PETSc has counted
-   a change of its pattern; both are so on all ranks or on none. */
-static PetscErrorCode OperandCheck(Mat C, Mat A, char letter, Operand *operand)
-{
-  Operand          now;
-  PetscObjectId    id;
-  PetscObjectState state;
-  PetscBool        same;
-
-  PetscFunctionBegin;
-  PetscCall(PetscObjectGetId((PetscObject)A, &id));
-  PetscCall(MatGetNonzeroState(A, &state));
-  if (PetscLikely(id == operand->id && state == operand->state)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(OperandRecord(A, &now));
-  same = SamePattern(&now, operand);
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_C_BOOL, MPI_LAND, PetscObjectComm((PetscObject)C)));
-  PetscCheck(same, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of %c has changed since the symbolic phase: values alone may change under MAT_REUSE_MATRIX and MatProductNumeric(); make the product anew with MAT_INITIAL_MATRIX",
-             MatProductTypes[C->product->type], letter);
-  *operand = now;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* ---- the operand that is made of others ---- */
 
-static PetscErrorCode MatProductSymbolic_MPIAIJGpufmt(Mat);
+static PetscErrorCode ProductSymbolic(Mat, MatType);
 
-static PetscErrorCode SecondCreate(Mat C, MPIProduct *product)
+static PetscErrorCode SecondCreate(Mat C, MPIProduct *product, MatType type)
 {
   const Mat_Product *given = C->product;
 
@@ -120,7 +65,7 @@ static PetscErrorCode SecondCreate(Mat C, MPIProduct *product)
     PetscCall(MatProductCreate(given->B, given->C, NULL, &product->second));
     PetscCall(MatSetOptionsPrefix(product->second, ((PetscObject)C)->prefix));
     PetscCall(MatProductSetType(product->second, MATPRODUCT_AB));
-    PetscCall(MatProductSymbolic_MPIAIJGpufmt(product->second));
+    PetscCall(ProductSymbolic(product->second, type));
     break;
   default:
     product->type = given->type;
@@ -165,7 +110,7 @@ static PetscErrorCode PartOperands(const MPIProduct *product, Mat A, int k, MatP
   } else if (k == 2 && product->type == MATPRODUCT_PtAP) {
     *type  = MATPRODUCT_AtB;
     *left  = product->local.matrix;
-    *right = product->parts[1].product;
+    *right = product->parts[1];
   } else if (k == 2) *type = MATPRODUCT_UNSPECIFIED;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -174,88 +119,228 @@ static PetscErrorCode PartsCreate(Mat C, MPIProduct *product, Mat A)
 {
   PetscFunctionBegin;
   for (int k = 0; k < MAX_PARTS; k++) {
-    Part          *part = &product->parts[k];
-    MatProductType type;
-    Mat            left, right;
+    MatProductType type = MATPRODUCT_UNSPECIFIED;
+    Mat            left = NULL, right = NULL, *part = &product->parts[k];
 
     PetscCall(PartOperands(product, A, k, &type, &left, &right));
     if (type == MATPRODUCT_UNSPECIFIED) break;
-    PetscCall(MatProductCreate(left, right, NULL, &part->product));
-    PetscCall(MatSetOptionsPrefix(part->product, ((PetscObject)C)->prefix));
-    PetscCall(MatProductSetType(part->product, type));
-    PetscCall(MatProductSymbolic_SeqAIJGpufmt(part->product)); /* the options that choose an algorithm were for C */
-    part->temporary = (PetscBool)(k == 1 && product->type == MATPRODUCT_PtAP);
+    PetscCall(MatProductCreate(left, right, NULL, part));
+    PetscCall(MatSetOptionsPrefix(*part, ((PetscObject)C)->prefix));
+    PetscCall(MatProductSetType(*part, type));
+    PetscCall(MatProductSymbolic_SeqAIJGpufmt(*part)); /* the options that choose an algorithm were for C */
+    PetscCheck(product->backend == GPUFMT_BACKEND_HOST || ((GpufmtProduct *)(*part)->product->data)->backend == GPUFMT_BACKEND_CUDA, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+               "Sparse product %s: a block of an operand is bound to the CPU and its parallel matrix is not; use MatBindToCPU() on the parallel matrix", MatProductTypes[C->product->type]);
     product->nparts = k + 1;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Rows and columns of all entries of the parts in the result. The values of part after part come in the same order later. */
-static PetscErrorCode PartsCoordinates(MPIProduct *product, Mat A, PetscInt **coo_i, PetscInt **coo_j)
+static PetscErrorCode PartNumeric(const MPIProduct *product, Mat A, int k)
 {
-  const PetscInt *garray;
-  PetscCount      n = 0;
+  MatProductType type;
+  Mat            left = NULL, right = NULL;
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, NULL, &garray));
-  for (int pass = 0; pass < 2; pass++) {
-    for (int k = 0; k < product->nparts; k++) {
-      const PetscBool  local_columns = (PetscBool)(k == 0 || product->type == MATPRODUCT_AtB);
-      const PetscInt  *columns       = local_columns ? product->local.columns : product->remote.columns;
-      const PetscInt  *rows          = NULL, *rowptr, *colidx; /* NULL: those of this rank */
-      const PetscInt   nrows = product->parts[k].product->rmap->n;
-      PetscInt         first_row = A->rmap->rstart;
-
-      if (product->parts[k].temporary) continue;
-      if (product->type == MATPRODUCT_PtAP) rows = product->local.columns;
-      else if (product->type == MATPRODUCT_AtB) {
-        first_row = A->cmap->rstart;
-        if (k) rows = garray;
-      }
-      PetscCall(GpufmtPatternGet(product->parts[k].product, &rowptr, &colidx));
-      if (!pass) n += rowptr[nrows];
-      for (PetscInt i = 0; pass && i < nrows; i++) {
-        for (PetscInt e = rowptr[i]; e < rowptr[i + 1]; e++, n++) {
-          (*coo_i)[n] = rows ? rows[i] : first_row + i;
-          (*coo_j)[n] = columns[colidx[e]];
-        }
-      }
-      PetscCall(GpufmtPatternRestore(product->parts[k].product, &rowptr, &colidx));
-    }
-    if (pass) break;
-    product->nentries = n;
-    PetscCall(PetscMalloc2(n, coo_i, n, coo_j));
-    n = 0;
-  }
+  PetscCall(PartOperands(product, A, k, &type, &left, &right));
+  PetscCall(MatProductReplaceMats(left, right, NULL, product->parts[k]));
+  PetscCall(MatProductNumeric(product->parts[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* rows of other ranks arrive while the first part, which does not need them, is computed */
 static PetscErrorCode PartsNumeric(MPIProduct *product, Mat A)
 {
-  PetscCount n = 0;
+  PetscFunctionBegin;
+  if (product->remote.exchange) PetscCall(GpufmtRowsExchangeBegin(product->backend, &product->local, &product->remote));
+  PetscCall(PartNumeric(product, A, 0));
+  if (product->remote.exchange) PetscCall(GpufmtRowsExchangeEnd(product->backend, &product->local, &product->remote));
+  for (int k = 1; k < product->nparts; k++) PetscCall(PartNumeric(product, A, k));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- what the parts make is added up ---- */
+
+/* The matrices whose rows make those that are sent, or those of the result, always in the same order; returns how many. Rows of A^T B are
+   either one or the other, those of B^T A B are told apart by `targets`. */
+static PetscInt Summands(const MPIProduct *product, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[])
+{
+  const PetscInt *own = product->local.columns, *remote = product->remote.columns;
+  PetscInt        n   = 0;
+
+  for (int k = 0; k < product->nparts; k++) {
+    if (product->type == MATPRODUCT_PtAP && k == 1) continue; /* only an operand of part 2 */
+    if (product->type == MATPRODUCT_AtB && (k == 1) != to_be_sent) continue;
+    summands[n++] = (GpufmtSummand){.matrix = product->parts[k], .columns = k && product->type != MATPRODUCT_AtB ? remote : own, .targets = targets};
+  }
+  if (!to_be_sent && product->received.matrix) summands[n++] = (GpufmtSummand){.matrix = product->received.matrix, .columns = product->received.columns, .targets = product->received.rows};
+  return n;
+}
+
+static PetscErrorCode SumNumeric(const MPIProduct *product, PetscBool to_be_sent, GpufmtSum *sum, Mat result)
+{
+  GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
+  const PetscInt n                             = Summands(product, to_be_sent, NULL, summands);
+  Mat            matrices[GPUFMT_MAX_SUMMANDS] = {NULL};
 
   PetscFunctionBegin;
-  for (int k = 0; k < product->nparts; k++) {
-    Mat                part = product->parts[k].product, left, right;
-    const PetscScalar *values;
-    const PetscInt    *rowptr, *colidx;
-    MatProductType     type;
+  for (PetscInt k = 0; k < n; k++) matrices[k] = summands[k].matrix;
+  PetscCall(GpufmtSumRun(sum, matrices, result, to_be_sent));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
-    PetscCall(PartOperands(product, A, k, &type, &left, &right));
-    PetscCall(MatProductReplaceMats(left, right, NULL, part));
-    PetscCall(MatProductNumeric(part));
-    if (product->parts[k].temporary) continue;
-    PetscCall(GpufmtPatternGet(part, &rowptr, &colidx));
-    PetscCall(MatSeqAIJGetArrayRead(part, &values));
-    PetscCall(PetscArraycpy(product->entries + n, values, rowptr[part->rmap->n]));
-    PetscCall(MatSeqAIJRestoreArrayRead(part, &values));
-    n += rowptr[part->rmap->n];
-    PetscCall(GpufmtPatternRestore(part, &rowptr, &colidx));
+/* Which rows of the parts of B^T A B belong to this rank, by their places here, and which are sent, by their places there; -1: not these. */
+static PetscErrorCode RowTargets(const MPIProduct *product, PetscInt nown, PetscInt **here, PetscInt **sent)
+{
+  const PetscInt nlow = product->local.nlow, n = product->local.matrix->cmap->n;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc2(n, here, n, sent));
+  for (PetscInt k = 0; k < n; k++) {
+    const PetscBool own = (PetscBool)(k >= nlow && k < nlow + nown);
+
+    (*here)[k] = own ? k - nlow : -1;
+    (*sent)[k] = own ? -1 : (k < nlow ? k : k - nown);
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* ---- the parallel product ---- */
+/* the numbers of the rows that are sent */
+static PetscErrorCode SentRows(const MPIProduct *product, Mat A, PetscInt nown, PetscInt *nsent, PetscInt **rows)
+{
+  const PetscInt *garray;
+  Mat             offdiag;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
+  *nsent = product->type == MATPRODUCT_AtB ? offdiag->cmap->n : product->local.matrix->cmap->n - nown;
+  PetscCall(PetscMalloc1(*nsent, rows));
+  for (PetscInt k = 0; k < *nsent; k++) (*rows)[k] = product->type == MATPRODUCT_AtB ? garray[k] : product->local.columns[k < product->local.nlow ? k : k + nown];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SentCreate(MPIProduct *product, MatType type, PetscInt nsent, const PetscInt targets[])
+{
+  GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
+  const PetscInt n = Summands(product, PETSC_TRUE, product->type == MATPRODUCT_PtAP ? targets : NULL, summands);
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtRowsAddUp(type, product->backend, nsent, n, summands, &product->sent));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- the result ---- */
+
+/* From places in the union of all columns to columns of the off-diagonal block; garray are those that occur. */
+static PetscErrorCode NumberGhosts(const GpufmtUnion *u, PetscInt *nghosts, PetscInt **garray)
+{
+  const GpufmtUnionPart *part = &u->parts[1];
+  const PetscInt         nnz  = part->rowptr[u->nrows];
+  PetscInt              *number;
+
+  PetscFunctionBegin;
+  PetscCall(PetscCalloc1(u->ncols, &number));
+  for (PetscInt k = 0; k < nnz; k++) number[part->colidx[k]] = 1;
+  *nghosts = 0;
+  for (PetscInt c = 0; c < u->ncols; c++) *nghosts += number[c];
+  PetscCall(PetscMalloc1(*nghosts, garray));
+  *nghosts = 0;
+  for (PetscInt c = 0; c < u->ncols; c++)
+    if (number[c]) {
+      (*garray)[*nghosts] = u->columns[c];
+      number[c]           = (*nghosts)++;
+    }
+  for (PetscInt k = 0; k < nnz; k++) part->colidx[k] = number[part->colidx[k]];
+  PetscCall(PetscFree(number));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the blocks of the result on this rank, and the plans of their values */
+static PetscErrorCode BlocksCreate(MPIProduct *product, MatType type, PetscLayout rows, PetscLayout columns, const PetscInt targets[], Mat blocks[2], PetscInt **garray)
+{
+  GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
+  const PetscInt n = Summands(product, PETSC_FALSE, product->type == MATPRODUCT_PtAP ? targets : NULL, summands);
+  PetscInt       nghosts = 0;
+  GpufmtUnion    u;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtUnionCreate(rows->n, columns->rstart, columns->rend, n, summands, &u));
+  for (PetscInt k = 0; k < u.parts[0].rowptr[u.nrows]; k++) u.parts[0].colidx[k] = u.columns[u.parts[0].colidx[k]] - columns->rstart;
+  PetscCall(NumberGhosts(&u, &nghosts, garray));
+  for (int k = 0; k < 2; k++) {
+    PetscCall(GpufmtSumCreate(product->backend, &u, &u.parts[k], &product->sums[k]));
+    PetscCall(GpufmtCreateFromPattern(type, u.nrows, k ? nghosts : columns->n, u.parts[k].rowptr, u.parts[k].colidx, PetscAbs(rows->bs), k ? 1 : PetscAbs(columns->bs), &blocks[k]));
+  }
+  PetscCall(GpufmtUnionDestroy(&u));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* What SOR and others have kept of earlier values goes. No rank has entries of another. */
+static PetscErrorCode ResultAssemble(Mat C)
+{
+  const PetscBool kept = C->nooffprocentries;
+
+  PetscFunctionBegin;
+  PetscCall(MatSetOption(C, MAT_NO_OFF_PROC_ENTRIES, PETSC_TRUE));
+  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatSetOption(C, MAT_NO_OFF_PROC_ENTRIES, kept));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* On the device, results are where host and device can read them. Blocks take new nonzeros, for which one rank alone may give them other
+   arrays: PETSc's assembly takes part in reductions or not as they do, on all ranks alike. */
+static PetscErrorCode BlocksManage(Mat C, const MPIProduct *product)
+{
+  struct _MatOps seq;
+  PetscBool      wanted;
+  Mat            blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  PetscCall(GpufmtManagedWanted(C, (PetscBool)(product->backend == GPUFMT_BACKEND_CUDA), &wanted));
+  PetscCall(GpufmtParentOps(NULL, &seq, NULL));
+  for (int k = 0; k < 2 && wanted; k++) {
+    if (!GpufmtFormatFind(((PetscObject)blocks[k])->type_name)) continue;
+    PetscCall(GpufmtManagedReplace(blocks[k]));
+    PetscCall((*seq.setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C, which has nothing but its product yet, becomes the matrix of these blocks */
+static PetscErrorCode ResultCreate(Mat C, MPIProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Mat blocks[2], PetscInt *garray)
+{
+  Mat result;
+
+  PetscFunctionBegin;
+  PetscCall(MatCreateMPIAIJWithSeqAIJ(PetscObjectComm((PetscObject)C), rows->N, columns->N, blocks[0], blocks[1], garray, &result));
+  PetscCall(MatConvert(result, type, MAT_INPLACE_MATRIX, &result));
+  PetscCall(MatSetOption(result, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij: more entries may be inserted later */
+  PetscCall(MatSetSizes(C, rows->n, columns->n, rows->N, columns->N));
+  PetscCall(MatSetType(C, type));
+  PetscCall(MatHeaderMerge(C, &result));
+  PetscCall(GpufmtFailTogether(C, BlocksManage(C, product)));
+  PetscCall(ResultAssemble(C)); /* the blocks take the options prefix of C */
+  PetscCall(GpufmtResultPatternRecord(C, &product->result));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ResultNumeric(Mat C, MPIProduct *product)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  if (product->sent.matrix) {
+    PetscCall(SumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix));
+    PetscCall(GpufmtRowsExchangeBegin(product->backend, &product->sent, &product->received));
+    PetscCall(GpufmtRowsExchangeEnd(product->backend, &product->sent, &product->received));
+  }
+  PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
+  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) PetscCall(SumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]));
+  PetscCall(PetscObjectStateIncrease((PetscObject)C));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
 static PetscErrorCode MatProductNumeric_MPIAIJGpufmt(Mat C)
 {
@@ -269,13 +354,13 @@ static PetscErrorCode MatProductNumeric_MPIAIJGpufmt(Mat C)
   product = (MPIProduct *)given->data;
   PetscCheck(product, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE, "The product %s has no symbolic phase, or MatProductClear() was called since: call MatProductSymbolic()", MatProductTypes[given->type]);
   n = GpufmtProductOperands(given, operands);
-  for (int k = 0; k < n; k++) PetscCall(OperandCheck(C, operands[k], GpufmtProductLetters(given->type)[k], &product->operands[k]));
+  for (int k = 0; k < n; k++) PetscCall(GpufmtParallelPatternCheck(C, operands[k], GpufmtProductLetters(given->type)[k], &product->operands[k]));
+  PetscCall(GpufmtResultPatternCheck(C, &product->result));
   PetscCall(SecondUpdate(C, product));
   B = product->second ? product->second : given->B;
   PetscCall(GpufmtRowsUpdateLocal(B, &product->local));
-  if (product->remote.exchange) PetscCall(GpufmtRowsUpdateRemote(&product->local, &product->remote));
   PetscCall(PartsNumeric(product, given->A));
-  PetscCall(MatSetValuesCOO(C, product->entries, INSERT_VALUES));
+  PetscCall(ResultNumeric(C, product));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -294,70 +379,56 @@ static PetscErrorCode CheckLayouts(Mat C, MatProductType type, Mat A, Mat B)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* sizes, block sizes and type of the result */
-static PetscErrorCode ResultSetUp(Mat C, MatProductType type, Mat A, Mat B)
-{
-  const PetscLayout rows = type == MATPRODUCT_AB ? A->rmap : type == MATPRODUCT_AtB ? A->cmap : B->cmap;
-
-  PetscFunctionBegin;
-  PetscCall(MatSetSizes(C, rows->n, B->cmap->n, rows->N, B->cmap->N));
-  PetscCall(PetscLayoutSetUp(C->rmap));
-  PetscCall(PetscLayoutSetUp(C->cmap));
-  PetscCall(MatSetBlockSizes(C, rows->bs, B->cmap->bs));
-  PetscCall(MatSetType(C, ((PetscObject)A)->type_name));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the sequential type of the rows: ours, if one operand is of ours */
-static PetscErrorCode BlockType(Mat A, Mat B, MatType *type)
-{
-  Mat diag;
-
-  PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  PetscCall(MatGetType(diag, type));
-  if (GpufmtFormatFind(*type)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(MatMPIAIJGetSeqAIJ(B, &diag, NULL, NULL));
-  PetscCall(MatGetType(diag, type));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode RowsCreate(MPIProduct *product, Mat A, Mat B)
+/* Rows of B: those of this rank, then those of others. Collective. */
+static PetscErrorCode RowsCreate(Mat C, MPIProduct *product, Mat A, Mat B, MatType type)
 {
   const PetscInt *garray;
-  PetscInt        noff;
   PetscMPIInt     size;
-  MatType         type;
   Mat             offdiag;
 
   PetscFunctionBegin;
-  PetscCall(BlockType(A, B, &type));
-  PetscCall(GpufmtRowsGetLocal(B, type, &product->local));
+  PetscCall(GpufmtFailTogether(C, GpufmtRowsGetLocal(B, type, product->backend, &product->local)));
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)A), &size));
   if (size > 1 && product->type != MATPRODUCT_AtB) {
     PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
-    PetscCall(MatGetLocalSize(offdiag, NULL, &noff));
-    PetscCall(GpufmtRowsGetRemote(B, noff, garray, &product->local, type, &product->remote));
+    PetscCall(GpufmtFailTogether(C, GpufmtRowsGetRemote(B, offdiag->cmap->n, garray, &product->local, type, product->backend, &product->remote)));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A rank that fails alone, for want of memory say, must not leave the others waiting for it. */
-static PetscErrorCode FailTogether(Mat C, PetscErrorCode own)
+/* The parts, the rows that are sent, and the result. Collective. */
+static PetscErrorCode ProductCreate(Mat C, MPIProduct *product, Mat A, Mat B, MatType type)
 {
-  int worst = (int)own;
+  const PetscLayout rows = product->type == MATPRODUCT_AB ? A->rmap : product->type == MATPRODUCT_AtB ? A->cmap : B->cmap;
+  MPI_Comm          comm = PetscObjectComm((PetscObject)C);
+  PetscInt         *here, *there, *sent_rows, *garray, nsent = 0;
+  MatType           block_type, result_type = ((PetscObject)A)->type_name;
+  PetscMPIInt       size;
+  Mat               blocks[2];
 
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)C)));
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Sparse product %s: the symbolic phase failed on another rank, which says why", MatProductTypes[C->product->type]);
+  PetscCall(GpufmtFailTogether(C, PartsCreate(C, product, A)));
+  PetscCall(RowTargets(product, B->cmap->n, &here, &there));
+  PetscCallMPI(MPI_Comm_size(comm, &size));
+  if (size > 1 && product->type != MATPRODUCT_AB) {
+    PetscCall(SentRows(product, A, B->cmap->n, &nsent, &sent_rows));
+    PetscCall(GpufmtFailTogether(C, SentCreate(product, type, nsent, there)));
+    PetscCall(GpufmtFailTogether(C, GpufmtRowsSend(comm, rows, sent_rows, &product->sent, type, product->backend, &product->received)));
+    for (PetscInt k = 0; k < product->received.matrix->rmap->n; k++) product->received.rows[k] -= rows->rstart;
+    PetscCall(PetscFree(sent_rows));
+  }
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], NULL, NULL));
+  PetscCall(MatGetType(blocks[0], &block_type));
+  PetscCall(GpufmtFailTogether(C, BlocksCreate(product, block_type, rows, B->cmap, here, blocks, &garray)));
+  PetscCall(PetscFree2(here, there));
+  PetscCall(ResultCreate(C, product, result_type, rows, B->cmap, blocks, garray));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MatProductSymbolic_MPIAIJGpufmt(Mat C)
+/* `type`: that of the sequential matrices between operands and result */
+static PetscErrorCode ProductSymbolic(Mat C, MatType type)
 {
   const Mat_Product *given = C->product;
-  PetscInt          *coo_i, *coo_j;
   MPIProduct        *product;
   Mat                operands[GPUFMT_MAX_OPERANDS], A = given->A, B;
   const int          n = GpufmtProductOperands(given, operands);
@@ -366,19 +437,30 @@ static PetscErrorCode MatProductSymbolic_MPIAIJGpufmt(Mat C)
   PetscCall(PetscNew(&product));
   C->product->data    = product;
   C->product->destroy = MPIProductDestroy;
-  for (int k = 0; k < n; k++) PetscCall(OperandRecord(operands[k], &product->operands[k]));
-  PetscCall(SecondCreate(C, product));
+  product->backend    = GpufmtProductBackend(given);
+  for (int k = 0; k < n; k++) PetscCall(GpufmtParallelPatternRecord(operands[k], &product->operands[k]));
+  PetscCall(SecondCreate(C, product, type));
   B = product->second ? product->second : given->B;
   PetscCall(CheckLayouts(C, product->type, A, B));
-  PetscCall(RowsCreate(product, A, B));
-  PetscCall(FailTogether(C, PartsCreate(C, product, A)));
-  PetscCall(PartsCoordinates(product, A, &coo_i, &coo_j));
-  PetscCall(PetscMalloc1(product->nentries, &product->entries));
-  PetscCall(PetscInfo(C, "rmerge, parallel %s: %d sequential products on this rank with %" PetscCount_FMT " entries\n", MatProductTypes[given->type], product->nparts, product->nentries));
-  PetscCall(ResultSetUp(C, product->type, A, B));
-  PetscCall(MatSetPreallocationCOO(C, product->nentries, coo_i, coo_j));
-  PetscCall(PetscFree2(coo_i, coo_j));
+  PetscCall(RowsCreate(C, product, A, B, type));
+  PetscCall(ProductCreate(C, product, A, B, type));
+  PetscCall(PetscInfo(C, "rmerge, parallel %s: %d sequential products on this rank\n", MatProductTypes[given->type], product->nparts));
   C->ops->productnumeric = MatProductNumeric_MPIAIJGpufmt;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatProductSymbolic_MPIAIJGpufmt(Mat C)
+{
+  Mat     operands[GPUFMT_MAX_OPERANDS];
+  MatType type = MATSEQAIJ;
+
+  PetscFunctionBegin;
+  for (int k = GpufmtProductOperands(C->product, operands) - 1; k >= 0; k--) {
+    const GpufmtFormat *format = GpufmtFormatFind(((PetscObject)operands[k])->type_name);
+
+    if (format) type = format->seq_type; /* at least one operand is of ours */
+  }
+  PetscCall(ProductSymbolic(C, type));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

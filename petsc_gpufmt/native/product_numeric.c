@@ -1,12 +1,6 @@
 /* The numeric phase of sparse products: a plan is replayed with the values of the operands as they are now. */
 #include "gpufmt_impl.h"
 
-/* the copy of a matrix's values on the device: kept with a matrix of ours, so that all products and refreshes share it, else with the product */
-static GpufmtDeviceValues *DeviceValues(Mat A, GpufmtDeviceValues *own)
-{
-  return GpufmtFormatFind(((PetscObject)A)->type_name) && A->spptr ? &((GpufmtBlock *)A->spptr)->values : own;
-}
-
 /* of the operands, in the words of PETSc */
 const char *GpufmtProductLetters(MatProductType type)
 {
@@ -36,36 +30,23 @@ static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the values that the plan has left on the device become those of C on the host as well */
-static PetscErrorCode ResultToHost(Mat C, const GpufmtDeviceValues *result, PetscCount count, void *stream)
-{
-  PetscScalar *values;
-
-  PetscFunctionBegin;
-  PetscCall(MatSeqAIJGetArrayWrite(C, &values));
-  PetscCall(GpufmtDeviceDownload(values, result->array, (size_t)count * sizeof(PetscScalar), stream));
-  PetscCall(MatSeqAIJRestoreArrayWrite(C, &values));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode NumericOnDevice(Mat C, GpufmtProduct *p, const Mat operands[], int n)
 {
-  GpufmtDeviceValues *result                  = DeviceValues(C, &p->result);
+  GpufmtDeviceValues *result                  = GpufmtDeviceValuesOf(C, &p->result);
   void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
 
   PetscFunctionBegin;
   PetscCall(GpufmtDeviceGet(NULL, &stream));
   for (int k = 0; k < n; k++) {
-    GpufmtDeviceValues *values = DeviceValues(operands[k], &p->operands[k].values);
+    GpufmtDeviceValues *values = GpufmtDeviceValuesOf(operands[k], &p->operands[k].values);
 
     PetscCall(GpufmtDeviceValuesUpdate(values, operands[k], p->operands[k].pattern.nnz, stream));
     slots[GPUFMT_SLOT_A_VALUES + k] = values->array;
   }
-  PetscCall(GpufmtDeviceValuesReserve(result, p->answer.nnz));
-  slots[GPUFMT_SLOT_RESULT] = result->array;
+  PetscCall(GpufmtDeviceValuesWrite(result, C, p->answer.nnz, &slots[GPUFMT_SLOT_RESULT]));
   PetscCall(GpufmtReplay(&p->answer.numeric, GPUFMT_BACKEND_CUDA, slots, stream));
   PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)p->answer.terms));
-  PetscCall(ResultToHost(C, result, p->answer.nnz, stream));
+  PetscCall(GpufmtDeviceValuesComputed(result, C, p->answer.nnz, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -86,6 +67,8 @@ static PetscErrorCode NumericOnHost(Mat C, GpufmtProduct *p, const Mat operands[
   PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)p->answer.terms));
   PetscCall(MatSeqAIJRestoreArrayWrite(C, &result));
   for (int k = 0; k < n; k++) PetscCall(MatSeqAIJRestoreArrayRead(operands[k], &values[k]));
+  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -98,12 +81,9 @@ PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat C)
 
   PetscFunctionBegin;
   PetscCheck(p && p->valid, PETSC_COMM_SELF, PETSC_ERR_ORDER, "Sparse product %s: its plan is gone, because Python, which made it, has ended or the symbolic phase was cleared; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[product->type]);
-  for (int k = 0; k < n; k++) PetscCall(GpufmtPatternCheck(operands[k], &p->operands[k].pattern, MatProductTypes[product->type], GpufmtProductLetters(product->type)[k]));
+  for (int k = 0; k < n; k++) PetscCall(GpufmtProductCheckOperand(p, k, operands[k], MatProductTypes[product->type], GpufmtProductLetters(product->type)[k]));
   PetscCall(CheckResult(C, p));
   if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(NumericOnDevice(C, p, operands, n));
   else PetscCall(NumericOnHost(C, p, operands, n));
-  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
-  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
-  if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceValuesComputed(DeviceValues(C, &p->result), C));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

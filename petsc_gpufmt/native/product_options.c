@@ -19,6 +19,8 @@ static const struct {
   RMERGE_OPTION("merge_width", "-mat_rmerge_width", 0, "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
   RMERGE_WORD("merge_buffer", "-mat_rmerge_buffer", "0", "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
 
+static const char *const host_values[] = {"auto", "eager"};
+
 static const struct {
   const char *name, *option;
   PetscInt    default_value;
@@ -57,6 +59,7 @@ PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorith
   const char        *option  = product->api_user ? by_call[product->type].algorithm : "-mat_product_algorithm";
   const char        *on_cpu  = product->api_user ? by_call[product->type].on_cpu : "-mat_product_algorithm_backend_cpu";
   char               word[64];
+  PetscInt           choice = 0;
   PetscBool          set, cpu = PETSC_FALSE;
 
   PetscFunctionBegin;
@@ -70,6 +73,7 @@ PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorith
     if (options[k].default_word) PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_word, text, sizeof(text), NULL));
     else PetscCall(PetscOptionsInt(options[k].option, options[k].help, "None", value, &value, NULL));
   }
+  PetscCall(PetscOptionsEList("-mat_rmerge_host_values", "When values of a product made on a device come to the host: auto, when something there asks; eager, at once", "None", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), host_values[0], &choice, NULL));
   PetscOptionsEnd();
   if (cpu) *algorithm = set && !IsOurs(word) && strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT;
   else if (set) *algorithm = IsOurs(word) ? GPUFMT_ALGORITHM_OURS : (strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT);
@@ -94,5 +98,18 @@ PetscErrorCode GpufmtProductOptionsCollect(Mat C, size_t length, char text[])
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s=%s;", options[k].name, word));
     PetscCall(PetscStrlcat(text, item, length));
   }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether the values of the result C come to the host at once; the prefixes count as for the options of RMerge */
+PetscErrorCode GpufmtProductHostValuesEager(Mat C, PetscBool *eager)
+{
+  PetscInt  choice = 0;
+  PetscBool set;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsGetEList(((PetscObject)C)->options, ((PetscObject)C)->prefix, "-mat_rmerge_host_values", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), &choice, &set));
+  if (!set) PetscCall(PetscOptionsGetEList(((PetscObject)C)->options, NULL, "-mat_rmerge_host_values", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), &choice, NULL));
+  *eager = (PetscBool)(choice == 1);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

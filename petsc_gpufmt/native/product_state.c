@@ -34,7 +34,10 @@ PetscErrorCode GpufmtProductDestroy(GpufmtProduct **out)
   PetscFunctionBegin;
   if (!p) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PlanDrop(p));
-  for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) PetscCall(GpufmtDeviceValuesDestroy(&p->operands[k].values));
+  for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) {
+    PetscCall(GpufmtDeviceValuesDestroy(&p->operands[k].values));
+    PetscCall(GpufmtManagedRelease(&p->operands[k].managed));
+  }
   PetscCall(GpufmtDeviceValuesDestroy(&p->result));
   if (p->previous) p->previous->next = p->next;
   else products = p->next;
@@ -85,29 +88,70 @@ PetscErrorCode GpufmtPatternRestore(Mat A, const PetscInt **rowptr, const PetscI
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtPatternRecord(Mat A, GpufmtPattern *pattern)
+/* all but the digest */
+static PetscErrorCode PatternDescribe(Mat A, GpufmtPattern *pattern)
 {
   const PetscInt *rowptr, *colidx;
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetId((PetscObject)A, &pattern->id));
   PetscCall(MatGetNonzeroState(A, &pattern->state));
-  pattern->nrows = A->rmap->n;
-  pattern->ncols = A->cmap->n;
   PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
+  pattern->nrows  = A->rmap->n;
+  pattern->ncols  = A->cmap->n;
   pattern->nnz    = rowptr[pattern->nrows];
   pattern->digest = 0;
+  PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtPatternRecord(Mat A, GpufmtPattern *pattern)
+{
+  const PetscInt *rowptr, *colidx;
+
+  PetscFunctionBegin;
+  PetscCall(PatternDescribe(A, pattern));
+  PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
   PetscCall(GpufmtDigest(rowptr, (size_t)(pattern->nrows + 1) * sizeof(PetscInt), &pattern->digest));
   PetscCall(GpufmtDigest(colidx, (size_t)pattern->nnz * sizeof(PetscInt), &pattern->digest));
   PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* An error unless A has the recorded pattern. The digest is only looked at when the matrix is another one, or PETSC has counted a change
-   of its pattern; equal patterns are then recorded as those of this matrix. */
-PetscErrorCode GpufmtPatternCheck(Mat A, GpufmtPattern *pattern, const char product[], char letter)
+/* an error unless A has the recorded pattern; it is then recorded as that of this matrix */
+static PetscErrorCode PatternCheck(Mat A, GpufmtPattern *pattern, const char product[], char letter)
 {
-  GpufmtPattern    now;
+  GpufmtPattern now;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPatternRecord(A, &now));
+  PetscCheck(now.nrows == pattern->nrows && now.ncols == pattern->ncols && now.nnz == pattern->nnz && now.digest == pattern->digest, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+             "Sparse product %s: the pattern of %c has changed since the symbolic phase, from %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT " nonzeros to %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT
+             ": values alone may change under MAT_REUSE_MATRIX and MatProductNumeric(); make the product anew with MAT_INITIAL_MATRIX",
+             product, letter, pattern->nrows, pattern->ncols, pattern->nnz, now.nrows, now.ncols, now.nnz);
+  *pattern = now;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Remembers the pattern of an operand. One in managed arrays is kept instead of digested: that would bring it to the host. */
+PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *p, int k, Mat A)
+{
+  GpufmtManaged *managed;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedOf(A, &managed));
+  if (managed) PetscCall(PatternDescribe(A, &p->operands[k].pattern));
+  else PetscCall(GpufmtPatternRecord(A, &p->operands[k].pattern));
+  p->operands[k].managed = GpufmtManagedReference(managed);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* An error unless A, or a matrix in its place, has the pattern of the symbolic phase. Patterns are only compared when the matrix is another
+   one, or PETSc has counted a change. */
+PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *p, int k, Mat A, const char product[], char letter)
+{
+  GpufmtPattern   *pattern = &p->operands[k].pattern, now;
+  GpufmtManaged   *managed;
   PetscObjectId    id;
   PetscObjectState state;
 
@@ -115,11 +159,16 @@ PetscErrorCode GpufmtPatternCheck(Mat A, GpufmtPattern *pattern, const char prod
   PetscCall(PetscObjectGetId((PetscObject)A, &id));
   PetscCall(MatGetNonzeroState(A, &state));
   if (PetscLikely(id == pattern->id && state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtPatternRecord(A, &now));
-  PetscCheck(now.nrows == pattern->nrows && now.ncols == pattern->ncols && now.nnz == pattern->nnz && now.digest == pattern->digest, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
-             "Sparse product %s: the pattern of %c has changed since the symbolic phase, from %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT " nonzeros to %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT
-             ": values alone may change under MAT_REUSE_MATRIX and MatProductNumeric(); make the product anew with MAT_INITIAL_MATRIX",
-             product, letter, pattern->nrows, pattern->ncols, pattern->nnz, now.nrows, now.ncols, now.nnz);
-  *pattern = now;
+  if (p->operands[k].managed) {
+    PetscCall(GpufmtManagedOf(A, &managed));
+    PetscCall(PatternDescribe(A, &now));
+    if (managed == p->operands[k].managed && now.nnz == pattern->nnz) {
+      *pattern = now;
+      PetscFunctionReturn(PETSC_SUCCESS);
+    }
+    PetscCall(GpufmtManagedDigest(p->operands[k].managed, &pattern->digest));
+    PetscCall(GpufmtManagedRelease(&p->operands[k].managed));
+  }
+  PetscCall(PatternCheck(A, pattern, product, letter));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -70,7 +70,7 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   planner->plan_product(&request, answer);
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
   if (!answer->error)
-    for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRecord(operands[k], &p->operands[k].pattern));
+    for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
   PetscCall(PetscLogEventEnd(GPUFMT_Symbolic, C, 0, 0, 0));
   PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
   p->valid = PETSC_TRUE;
@@ -113,21 +113,16 @@ static PetscErrorCode ProductBlockSizes(Mat C)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the pattern of the answer becomes that of C, of the type of A */
-static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p)
+/* C gets arrays of PETSc's own with the pattern of the answer */
+static PetscErrorCode ProductSetArrays(Mat C, const GpufmtProduct *p)
 {
   const GpufmtProductAnswer *answer = &p->answer;
-  const PetscInt            *rowptr = (const PetscInt *)answer->rowptr, *own_rowptr, *own_colidx;
+  const PetscInt            *rowptr = (const PetscInt *)answer->rowptr, *own_rowptr, *own_colidx, nrows = C->rmap->n;
   const size_t               bytes  = (size_t)answer->nnz * sizeof(PetscInt);
-  PetscInt                   nrows, ncols, *lengths, none = 0, *columns = &none;
+  PetscInt                  *lengths, none = 0, *columns = &none;
   void                      *stream;
 
   PetscFunctionBegin;
-  PetscCall(PetscIntCast(answer->nrows, &nrows));
-  PetscCall(PetscIntCast(answer->ncols, &ncols));
-  PetscCall(MatSetSizes(C, nrows, ncols, nrows, ncols));
-  PetscCall(ProductBlockSizes(C));
-  PetscCall(MatSetType(C, ((PetscObject)C->product->A)->type_name));
   PetscCall(PetscMalloc1(nrows, &lengths));
   for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
   PetscCall(MatSeqAIJSetPreallocation(C, 0, lengths));
@@ -147,9 +142,44 @@ static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* C changes only after the planner has succeeded */
+/* managed arrays with the pattern of the answer; NULL where C is to have arrays of PETSc's own */
+static PetscErrorCode ProductManaged(Mat C, const GpufmtProduct *p, GpufmtManaged **managed)
+{
+  const GpufmtProductAnswer *answer    = &p->answer;
+  const PetscBool            on_device = (PetscBool)(p->backend == GPUFMT_BACKEND_CUDA);
+  PetscInt                   nrows;
+  PetscBool                  wanted;
+
+  PetscFunctionBegin;
+  *managed = NULL;
+  PetscCall(GpufmtManagedWanted(C, on_device, &wanted));
+  if (!wanted || !GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscIntCast(answer->nrows, &nrows));
+  PetscCall(GpufmtManagedCreate(nrows, (const PetscInt *)answer->rowptr, managed));
+  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C gets the pattern of the answer and the type of A */
+static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p, GpufmtManaged *managed)
+{
+  PetscInt nrows, ncols;
+
+  PetscFunctionBegin;
+  PetscCall(PetscIntCast(p->answer.nrows, &nrows));
+  PetscCall(PetscIntCast(p->answer.ncols, &ncols));
+  PetscCall(MatSetSizes(C, nrows, ncols, nrows, ncols));
+  PetscCall(ProductBlockSizes(C));
+  PetscCall(MatSetType(C, ((PetscObject)C->product->A)->type_name));
+  if (managed) PetscCall(GpufmtManagedAdopt(C, managed));
+  else PetscCall(ProductSetArrays(C, p));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C changes only after the planner has succeeded and memory is there */
 PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
 {
+  GpufmtManaged *managed = NULL;
   GpufmtProduct *p;
   PetscErrorCode ierr;
 
@@ -158,11 +188,16 @@ PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
   p->backend = GpufmtProductBackend(C->product);
   PetscCall(GpufmtFirstPlanBegin(p->backend));
   ierr = GpufmtFirstPlanEnd(p->backend, ProductPlan(C, p));
-  if (ierr) PetscCall(GpufmtProductDestroy(&p));
+  if (!ierr) ierr = ProductManaged(C, p, &managed);
+  if (ierr) {
+    PetscCall(GpufmtManagedRelease(&managed));
+    PetscCall(GpufmtProductDestroy(&p));
+  }
   PetscCall(ierr);
   C->product->data    = p;
   C->product->destroy = ProductDestroy;
-  PetscCall(ProductSetPattern(C, p));
+  PetscCall(ProductSetPattern(C, p, managed));
+  PetscCall(GpufmtManagedRelease(&managed)); /* C has its own reference */
   PetscCall(PetscObjectGetId((PetscObject)C, &p->result_id));
   PetscCall(MatGetNonzeroState(C, &p->result_state));
   C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt; /* MatSetType() has reset the operations */

@@ -13,7 +13,7 @@ PetscErrorCode GpufmtParentOps(Mat B, struct _MatOps *seq, struct _MatOps *mpi)
     PetscBool is_seq = PETSC_FALSE;
     Mat       T;
 
-    if (B) PetscCall(PetscObjectTypeCompare((PetscObject)B, MATSEQAIJ, &is_seq));
+    if (B && !B->hash_active) PetscCall(PetscObjectTypeCompare((PetscObject)B, MATSEQAIJ, &is_seq));
     if (is_seq) seq_parent = B->ops[0];
     else {
       PetscCall(MatCreate(PETSC_COMM_SELF, &T));
@@ -85,6 +85,71 @@ PetscErrorCode MatSetFromOptions_Gpufmt(Mat A, PetscOptionItems PetscOptionsObje
   PetscCall(PetscObjectTypeCompare((PetscObject)A, format->seq_type, &is_seq));
   if (is_seq && seq.setfromoptions) PetscCall((*seq.setfromoptions)(A, PetscOptionsObject));
   if (!is_seq && mpi.setfromoptions) PetscCall((*mpi.setfromoptions)(A, PetscOptionsObject));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- what may free or replace the arrays, or give them to another matrix, finds ordinary ones: see managed.c ---- */
+
+static PetscErrorCode MatSetValues_SeqAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[], const PetscScalar values[], InsertMode mode)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedLeave(A));
+  PetscCall((*seq_parent.setvalues)(A, m, rows, n, columns, values, mode));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the parent's goes on to read arrays that it has taken out of the matrix */
+static PetscErrorCode MatShift_SeqAIJGpufmt(Mat A, PetscScalar shift)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedLeave(A));
+  PetscCall((*seq_parent.shift)(A, shift));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatZeroRows_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedLeave(A));
+  PetscCall((*seq_parent.zerorows)(A, n, rows, diagonal, x, b));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedLeave(A));
+  PetscCall((*seq_parent.zerorowscolumns)(A, n, rows, diagonal, x, b));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatSetOption_SeqAIJGpufmt(Mat A, MatOption option, PetscBool flag)
+{
+  PetscFunctionBegin;
+  if (option == MAT_NEW_NONZERO_LOCATIONS || option == MAT_NEW_NONZERO_LOCATION_ERR || option == MAT_NEW_NONZERO_ALLOCATION_ERR || option == MAT_SORTED_FULL) PetscCall(GpufmtManagedLeave(A));
+  PetscCall((*seq_parent.setoption)(A, option, flag));
+  if (option == MAT_SORTED_FULL && !flag) A->ops->setvalues = MatSetValues_SeqAIJGpufmt;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option, Mat *B)
+{
+  GpufmtManaged *managed;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedOf(A, &managed));
+  PetscCall((*seq_parent.duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
+  if (managed) PetscCall(MatSetOption(*B, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as GpufmtManagedLeave() */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MatCreateSeqAIJWithArrays() leaves the number of allocated nonzeros 0, and so that of unneeded ones negative */
+static PetscErrorCode MatGetInfo_SeqAIJGpufmt(Mat A, MatInfoType type, MatInfo *info)
+{
+  PetscFunctionBegin;
+  PetscCall((*seq_parent.getinfo)(A, type, info));
+  info->nz_allocated = PetscMax(info->nz_allocated, info->nz_used);
+  info->nz_unneeded  = info->nz_allocated - info->nz_used;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -164,6 +229,13 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->bindtocpu        = MatBindToCPU_SeqAIJGpufmt;
   B->ops->setfromoptions   = MatSetFromOptions_Gpufmt;
   B->ops->view             = MatView_SeqAIJGpufmt;
+  B->ops->duplicate        = MatDuplicate_SeqAIJGpufmt;
+  B->ops->getinfo          = MatGetInfo_SeqAIJGpufmt;
+  B->ops->setoption        = MatSetOption_SeqAIJGpufmt;
+  B->ops->shift            = MatShift_SeqAIJGpufmt;
+  B->ops->zerorows         = MatZeroRows_SeqAIJGpufmt;
+  B->ops->zerorowscolumns  = MatZeroRowsColumns_SeqAIJGpufmt;
+  if (B->ops->setvalues == seq_parent.setvalues) B->ops->setvalues = MatSetValues_SeqAIJGpufmt; /* else it collects first values, or takes whole rows */
 
   B->ops->productsetfromoptions = MatProductSetFromOptions_SeqAIJGpufmt;
   PetscCall(Compose(B, format, PETSC_TRUE));
@@ -187,6 +259,7 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
   B = *newmat;
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtManagedLeave(B));
   format = ((GpufmtBlock *)B->spptr)->format;
   PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&B->spptr));
   B->ops->mult             = seq_parent.mult;
@@ -198,6 +271,13 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->bindtocpu        = seq_parent.bindtocpu;
   B->ops->setfromoptions   = seq_parent.setfromoptions;
   B->ops->view             = seq_parent.view;
+  B->ops->duplicate        = seq_parent.duplicate;
+  B->ops->getinfo          = seq_parent.getinfo;
+  B->ops->setoption        = seq_parent.setoption;
+  B->ops->shift            = seq_parent.shift;
+  B->ops->zerorows         = seq_parent.zerorows;
+  B->ops->zerorowscolumns  = seq_parent.zerorowscolumns;
+  if (B->ops->setvalues == MatSetValues_SeqAIJGpufmt) B->ops->setvalues = seq_parent.setvalues;
 
   B->ops->productsetfromoptions = seq_parent.productsetfromoptions;
   PetscCall(Compose(B, format, PETSC_FALSE));

@@ -92,6 +92,10 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  if (GpufmtManagedContains(host)) { /* on the device, most likely: reading it here would bring it to the host */
+    PetscCall(GpufmtDeviceCopy(dev, host, bytes, stream));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   if (nparts > 1) PetscCall(UploadInParts((DevicePointer)dev, (const char *)host, bytes, nparts, stream));
   else CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
   PetscCall(PetscLogCpuToGpu((PetscLogDouble)bytes));

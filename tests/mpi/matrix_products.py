@@ -4,6 +4,9 @@ import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, distribute, layouts, own_rows, random_dense
 from petsc4py import PETSc
 
+from petsc_gpufmt import gather, native_library
+from petsc_gpufmt.spgemm import chain
+
 ALGORITHM_OPTIONS = {
     "AB": "matmatmult_via",
     "AtB": "mattransposematmult_via",
@@ -87,7 +90,7 @@ def check_shapes():
     """No rows, no columns, no entries, one full row, off-diagonal blocks alone."""
     full_row = np.zeros((30, 30))
     full_row[17] = 1.5
-    reversed_identity = np.eye(30)[::-1].copy()
+    reversed_rows = np.eye(30)[::-1].copy()
     for A, B in (
         (np.zeros((0, 0)), np.zeros((0, 0))),
         (np.zeros((0, 5)), random_dense(5, 7)),
@@ -95,8 +98,8 @@ def check_shapes():
         (np.zeros((30, 30)), random_dense(30, 30)),
         (full_row, random_dense(30, 30)),
         (random_dense(30, 30), full_row),
-        (reversed_identity, random_dense(30, 30)),
-        (random_dense(30, 30), reversed_identity),
+        (reversed_rows, random_dense(30, 30)),
+        (random_dense(30, 30), reversed_rows),
     ):
         left, right = distribute(A), distribute(B)
         check(left.matMult(right), "AB", (A, B), f"{A.shape} x {B.shape}")
@@ -246,6 +249,59 @@ def check_result_is_a_matrix_like_others():
     assert C.getDiagonalBlock().getType() == "seqaij" + FORMAT if COMM.size > 1 else C.getType() == "seqaij" + FORMAT
 
 
+def check_failure_on_one_rank():
+    """It is one on all ranks, in whatever step; the operands serve afterwards."""
+    for name in ("AB", "AtB", "PtAP"):
+        denses = values_of(name, (1, 2))
+        matrices = [distribute(dense) for dense in denses]
+        for module, function in ((gather, "plan_sum"), (chain, "plan_product")):
+            original = getattr(module, function)
+            if COMM.rank == COMM.size - 1:
+                setattr(module, function, out_of_memory)
+            try:
+                multiply(name, matrices)
+            except PETSc.Error as error:
+                assert error.ierr == 55, str(error)  # PETSC_ERR_MEM
+            else:
+                assert COMM.size == 1 and module is gather, f"{name}: {function} failed and nobody said so"
+            setattr(module, function, original)
+        check(multiply(name, matrices), name, denses, f"{name}: after a failure")
+
+
+def out_of_memory(*arguments):
+    raise MemoryError("on purpose")
+
+
+def check_inserted_entries():
+    """On one rank: the next numeric phase replaces values of entries that are there; new entries are an error."""
+    name = "PtAP"
+    denses = values_of(name, (1, 2))
+    matrices = [distribute(dense) for dense in denses]
+    C = multiply(name, matrices)
+    first, last = C.getOwnershipRange()
+    if COMM.rank == 0 and first < last:
+        columns, _ = C.getRow(first)
+        C.setValues([first], columns, np.ones((1, columns.size)), addv=True)
+    C.assemble()
+    multiply(name, matrices, C)
+    check(C, name, denses, "after values were added")
+    A, B = reversed_identity(), reversed_identity()
+    C = multiply("AB", [A, B])
+    if COMM.rank == 0:
+        C.setValues([0], range(1, C.getSize()[1]), np.ones((1, C.getSize()[1] - 1)))
+    C.assemble()
+    try:
+        multiply("AB", [A, B], C)
+    except PETSc.Error as error:
+        assert error.ierr == 73, str(error)  # PETSC_ERR_ARG_WRONGSTATE
+    else:
+        raise AssertionError("the pattern of the result changed and nobody said so")
+
+
+def reversed_identity():
+    return distribute(np.eye(30)[::-1].copy())
+
+
 for option in ALGORITHM_OPTIONS.values():
     PETSc.Options()[option] = "rmerge"  # the default with a device; without one it is PETSc's
 check_layouts()
@@ -257,3 +313,9 @@ check_blocks_made_anew()
 check_changed_pattern_is_an_error()
 check_algorithms_of_petsc()
 check_result_is_a_matrix_like_others()
+check_failure_on_one_rank()
+check_inserted_entries()
+native_library.load().GpufmtManagedSimulate(1)  # without a device: with one, results have such arrays already
+check_mixed_types()
+check_result_is_a_matrix_like_others()
+check_inserted_entries()

@@ -9,12 +9,12 @@ import pytest
 from petsc_gpufmt.registry import FORMATS
 
 FOLDER = Path(__file__).parent
-SCRIPTS = ["products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin"]
+SCRIPTS = ["products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"]
 ALL_RANKS = (1, 2, 3, 4)
 # All formats share the C code that the scripts are about. What another format could do wrong shows in fewer runs.
 RANKS_OF_OTHER_FORMATS = {
     **{"products": (1, 3), "changes": (3,), "matrix_types": (3,), "solvers": (2,), "newton": (4,)},
-    **{"matrix_products": (3,), "galerkin": (2,)},
+    **{"matrix_products": (3,), "galerkin": (2,), "managed": ()},
 }
 RUNS = [
     (name, script, ranks)
@@ -56,3 +56,35 @@ def test_a_failed_assertion_on_one_rank_fails_the_run():
     finished = launch.run([sys.executable, "-c", program], ranks=2)
     assert finished.status != 0
     assert "on purpose" in finished.output
+
+
+LATE_PRODUCT = """
+import atexit, sys
+late = []
+atexit.register(lambda: late[0]())  # exit handlers run in reverse order: after that of the package
+import petsc4py
+petsc4py.init(["program", "-device_enable", "none", "-matmatmult_via", "rmerge"])
+from petsc4py import PETSc
+import petsc_gpufmt
+A = PETSc.Mat().create()
+A.setSizes((20, 20))
+A.setType("aijpjds")
+A.setUp()
+for row in range(*A.getOwnershipRange()):
+    A.setValues([row], [row, 19 - row], [1.0, 1.0])
+A.assemble()
+C = A.matMult(A)
+def multiply_late():
+    try:
+        A.matMult(A, result=C)
+    except PETSc.Error as e:
+        assert e.ierr == 58 and "its plan is gone" in str(e), e  # PETSC_ERR_ORDER
+        print("as it should")
+late.append(multiply_late)
+"""
+
+
+def test_a_product_after_python_has_let_go_is_an_error_and_no_crash():
+    finished = launch.run([sys.executable, "-c", LATE_PRODUCT], ranks=2)
+    assert finished.status == 0, str(finished)
+    assert finished.output.count("as it should") == 2, str(finished)

@@ -1,0 +1,42 @@
+// Sums of entries of up to three arrays, as the products of parallel matrices need them (petsc_gpufmt/gather.py).
+#include "common.cuh"
+
+struct Sources {
+  index_t second, third; // numbers of the first entries of b and c: the arrays are numbered one after another
+  const scalar_t *__restrict__ a, *__restrict__ b, *__restrict__ c;
+
+  __device__ __forceinline__ scalar_t operator[](index_t entry) const { return entry < second ? __ldg(a + entry) : entry < third ? __ldg(b + (entry - second)) : __ldg(c + (entry - third)); }
+};
+
+// target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources, in this order; with SINGLE each target has the
+// one entry index[t], and `begins` is not read. A thread does BATCH targets, BLOCK_THREADS apart. Bytes a target of k entries:
+// k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless SINGLE.
+template <int BLOCK_THREADS, int SINGLE>
+__global__ void __launch_bounds__(BLOCK_THREADS) gather_sum(index_t ntargets, const index_t *__restrict__ begins, const index_t *__restrict__ index, index_t second, index_t third, const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, scalar_t *__restrict__ target)
+{
+  constexpr int  BATCH   = 4;
+  const Sources  sources = {second, third, a, b, c};
+  const offset_t first   = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
+  index_t        begin[BATCH], end[BATCH], entry[BATCH];
+  scalar_t       sum[BATCH];
+
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) {
+    const offset_t t = first + k * BLOCK_THREADS;
+
+    begin[k] = end[k] = 0;
+    if (t >= ntargets) continue;
+    begin[k] = SINGLE ? index_t(t) : __ldg(begins + t);
+    end[k]   = SINGLE ? index_t(t) + 1 : __ldg(begins + t + 1);
+  }
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) entry[k] = begin[k] < end[k] ? load_once(index + begin[k]) : index_t(-1);
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) sum[k] = entry[k] >= 0 ? sources[entry[k]] : scalar_t(0);
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) {
+    if (!SINGLE)
+      for (offset_t e = (offset_t)begin[k] + 1; e < end[k]; e++) sum[k] += sources[load_once(index + e)];
+    if (first + k * BLOCK_THREADS < ntargets) target[first + k * BLOCK_THREADS] = sum[k];
+  }
+}

@@ -1,0 +1,30 @@
+/* Sums of entries of up to three arrays; the parameters are those of kernels/gather.cu. */
+#include "host.h"
+
+typedef struct {
+  index_t         second, third; /* numbers of the first entries of b and c */
+  const scalar_t *a, *b, *c;
+} Sources;
+
+static inline scalar_t entry_of(const Sources *sources, index_t entry)
+{
+  if (entry < sources->second) return sources->a[entry];
+  return entry < sources->third ? sources->b[entry - sources->second] : sources->c[entry - sources->third];
+}
+
+/* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t] */
+HOST_KERNEL(gather_sum)
+{
+  const index_t  ntargets = PARAM(index_t, 0), *begins = PARAM(const index_t *, 1), *index = PARAM(const index_t *, 2);
+  const Sources  sources = {PARAM(index_t, 3), PARAM(index_t, 4), PARAM(const scalar_t *, 5), PARAM(const scalar_t *, 6), PARAM(const scalar_t *, 7)};
+  scalar_t      *target  = PARAM(scalar_t *, 8);
+
+  for (offset_t t = 0; t < ntargets; t++) {
+    scalar_t sum = 0;
+
+    if (!begins) sum = entry_of(&sources, index[t]);
+    else
+      for (offset_t e = begins[t]; e < begins[t + 1]; e++) sum = e > begins[t] ? sum + entry_of(&sources, index[e]) : entry_of(&sources, index[e]);
+    target[t] = sum;
+  }
+}

@@ -1,0 +1,49 @@
+"""Sums of entries of arrays: how the products of parallel matrices merge rows and add up what several products make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.errors import PatternError
+from petsc_gpufmt.plan import Launch, Slot
+
+BLOCK_THREADS = 256
+TARGETS_PER_THREAD = 4  # BATCH in kernels/gather.cu
+
+
+def plan_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
+    """Launches for RESULT[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e], in this order.
+
+    The entries are those of A_VALUES, then those of B_VALUES, then those of C_VALUES, counted through.
+
+    Parameters
+    ----------
+    begins : (ntargets + 1,) array of the backend's index type, or None
+        None: the one entry index[t] for target t.
+    index : array of the backend's index type
+    sizes : entries of the three arrays; an array without entries is not read
+
+    Raises PatternError if `begins` or `index` point outside.
+    """
+    _check(begins, index, sum(sizes))
+    ntargets = int(index.size if begins is None else begins.size - 1)
+    if not ntargets:
+        return []
+    function = backend.function("gather", "gather_sum", (BLOCK_THREADS, int(begins is None)))
+    nblocks = -(-ntargets // (BLOCK_THREADS * TARGETS_PER_THREAD))
+    integer = backend.index.type
+    arguments = (
+        *(integer(ntargets), begins, index, integer(sizes[0]), integer(sizes[0] + sizes[1])),
+        *(Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES, Slot.RESULT),
+    )
+    return [Launch(function, (nblocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)]
+
+
+def _check(begins: Any, index: Any, nentries: int) -> None:
+    if begins is not None:
+        rise = not bool((begins[1:] < begins[:-1]).any())
+        if int(begins[0]) or int(begins[-1]) != index.size or not rise:
+            raise PatternError(f"the beginnings of sums must rise from 0 to {index.size}, the number of their entries")
+    if index.size and (int(index.min()) < 0 or int(index.max()) >= nentries):
+        raise PatternError(f"entries {int(index.min())} to {int(index.max())} of {nentries} are to be summed")

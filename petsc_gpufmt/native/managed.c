@@ -1,0 +1,409 @@
+/* Column indices and values of a sequential matrix in managed memory: a page lies on the device until something on the host touches it, so
+   that the result of a sparse product stays on the device, and yet whatever reads it on the host finds it, past PETSc's getters too.
+
+   A matrix gets such arrays by MatCreateSeqAIJWithArrays() and MatHeaderMerge(). What may insert a nonzero, and so free arrays that are not
+   PETSc's, gives the matrix ordinary ones first: GpufmtManagedLeave(). */
+#include "cuda_driver.h"
+
+/* one allocation holds the values, then the columns */
+struct _GpufmtManaged {
+  PetscScalar   *values;
+  PetscInt      *rowptr, *colidx;
+  PetscInt       nrows;
+  PetscCount     nnz;
+  size_t         bytes; /* of the allocation */
+  int            references;
+  GpufmtManaged *previous, *next;
+};
+
+static GpufmtManaged *all      = NULL;
+static PetscBool      simulate = PETSC_FALSE; /* ordinary memory takes the place of managed one */
+
+/* ---- memory ---- */
+
+#if PetscDefined(HAVE_CUDA)
+/* Values written on the host must be found by a copy on the device, and those written there by the host: drivers that are forwarded from
+   elsewhere announce managed memory and have faults with it. */
+static PetscBool Works(int device, void *stream)
+{
+  DevicePointer p = 0, q = 0;
+  PetscBool     works;
+
+  if (gpufmt_driver.MemAllocManaged(&p, sizeof(int), CUDA_MEM_ATTACH_GLOBAL)) return PETSC_FALSE;
+  works = (PetscBool)!gpufmt_driver.MemAllocManaged(&q, sizeof(int), CUDA_MEM_ATTACH_GLOBAL);
+  if (works) {
+    *(int *)p = 12345;
+    *(int *)q = 0;
+    works     = (PetscBool)(!gpufmt_driver.MemAdvise(p, sizeof(int), CUDA_ADVISE_PREFERRED_LOCATION, device) && !gpufmt_driver.MemPrefetchAsync(p, sizeof(int), device, stream) &&
+                        !gpufmt_driver.MemcpyDtoDAsync(q, p, sizeof(int), stream) && !gpufmt_driver.StreamSynchronize(stream) && *(volatile int *)q == 12345);
+    (void)gpufmt_driver.MemFree(q);
+  }
+  (void)gpufmt_driver.MemFree(p);
+  return works;
+}
+
+PetscBool GpufmtManagedUsable(void)
+{
+  static PetscBool known = PETSC_FALSE, usable = PETSC_FALSE;
+  int              device, concurrent          = 0;
+  void            *stream;
+
+  if (simulate) return PETSC_TRUE;
+  if (known || !GpufmtDeviceUsable()) return usable;
+  known = PETSC_TRUE;
+  if (GpufmtDeviceGet(&device, &stream)) return PETSC_FALSE;
+  if (gpufmt_driver.DeviceGetAttribute(&concurrent, CUDA_CONCURRENT_MANAGED_ACCESS, device) || !concurrent) return PETSC_FALSE;
+  usable = Works(device, stream);
+  return usable;
+}
+
+/* moves the array to the device where it is not there */
+static PetscErrorCode Prefetch(void *array, size_t bytes, void *stream)
+{
+  int device;
+
+  PetscFunctionBegin;
+  if (simulate) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDeviceGet(&device, NULL));
+  CallDriver("cuMemPrefetchAsync", gpufmt_driver.MemPrefetchAsync((DevicePointer)array, bytes, device, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Its pages lie on the device. The driver would hand out more memory than the device has and move pages to and fro: an error instead. */
+static PetscErrorCode Allocate(size_t bytes, void **array)
+{
+  DevicePointer p;
+  void         *stream;
+  int           device;
+  size_t        available, total;
+
+  PetscFunctionBegin;
+  if (simulate) {
+    PetscCall(PetscMalloc(bytes, array));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtDeviceGet(&device, &stream));
+  CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
+  if (available < bytes) {
+    GpufmtPlannerFreePool();
+    CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
+  }
+  PetscCheck(available >= bytes, PETSC_COMM_SELF, PETSC_ERR_MEM, "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host", bytes, available, total);
+  CallDriver("cuMemAllocManaged", gpufmt_driver.MemAllocManaged(&p, bytes, CUDA_MEM_ATTACH_GLOBAL));
+  *array = (void *)p;
+  CallDriver("cuMemAdvise", gpufmt_driver.MemAdvise(p, bytes, CUDA_ADVISE_PREFERRED_LOCATION, device));
+  PetscCall(Prefetch(*array, bytes, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Free(void *array)
+{
+  PetscFunctionBegin;
+  if (simulate) PetscCall(PetscFree(array));
+  else CallDriver("cuMemFree", gpufmt_driver.MemFree((DevicePointer)array)); /* synchronize! */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode CopyFromHost(void *to, const void *from, size_t bytes)
+{
+  void *stream;
+
+  PetscFunctionBegin;
+  if (simulate) PetscCall(PetscMemcpy(to, from, bytes));
+  else {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceUpload(to, from, bytes, stream));
+    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read it next */
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+#else
+
+PetscBool GpufmtManagedUsable(void)
+{
+  return simulate;
+}
+
+static PetscErrorCode Prefetch(void *array, size_t bytes, void *stream)
+{
+  return PETSC_SUCCESS;
+}
+
+static PetscErrorCode Allocate(size_t bytes, void **array)
+{
+  return PetscMalloc(bytes, array);
+}
+
+static PetscErrorCode Free(void *array)
+{
+  return PetscFree(array);
+}
+
+static PetscErrorCode CopyFromHost(void *to, const void *from, size_t bytes)
+{
+  return PetscMemcpy(to, from, bytes);
+}
+#endif
+
+/* For tests of all that does not depend on where pages lie. Returns whether it is as asked for: nothing changes while a matrix has managed
+   arrays, nor where there is a device. */
+PETSC_EXTERN int GpufmtManagedSimulate(int on)
+{
+  if (!all && !GpufmtDeviceUsable()) simulate = on ? PETSC_TRUE : PETSC_FALSE;
+  return simulate == (on ? PETSC_TRUE : PETSC_FALSE);
+}
+
+/* how many matrices have managed arrays; for tests */
+PETSC_EXTERN int GpufmtManagedCount(void)
+{
+  int count = 0;
+
+  for (const GpufmtManaged *m = all; m; m = m->next) count++;
+  return count;
+}
+
+/* ---- arrays ---- */
+
+/* room for the columns and values of a pattern; `rowptr` is copied */
+PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **out)
+{
+  GpufmtManaged *m;
+  void          *array;
+  size_t         bytes = (size_t)rowptr[nrows] * (sizeof(PetscScalar) + sizeof(PetscInt));
+
+  PetscFunctionBegin;
+  bytes = bytes ? bytes : sizeof(PetscScalar);
+  PetscCall(Allocate(bytes, &array)); /* first of all: it may fail for want of memory */
+  PetscCall(PetscNew(&m));
+  m->nrows      = nrows;
+  m->nnz        = rowptr[nrows];
+  m->values     = (PetscScalar *)array;
+  m->colidx     = (PetscInt *)(m->values + m->nnz);
+  m->bytes      = bytes;
+  m->references = 1;
+  PetscCall(PetscMalloc1(nrows + 1, &m->rowptr));
+  PetscCall(PetscArraycpy(m->rowptr, rowptr, nrows + 1));
+  m->next = all;
+  if (all) all->previous = m;
+  all  = m;
+  *out = m;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+GpufmtManaged *GpufmtManagedReference(GpufmtManaged *m)
+{
+  if (m) m->references++;
+  return m;
+}
+
+PetscErrorCode GpufmtManagedRelease(GpufmtManaged **out)
+{
+  GpufmtManaged *m = *out;
+
+  PetscFunctionBegin;
+  *out = NULL;
+  if (!m || --m->references) PetscFunctionReturn(PETSC_SUCCESS);
+  if (m->previous) m->previous->next = m->next;
+  else all = m->next;
+  if (m->next) m->next->previous = m->previous;
+  if (m->values) PetscCall(Free(m->values));
+  PetscCall(PetscFree(m->rowptr));
+  PetscCall(PetscFree(m));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* PETSc ends: the memory of matrices that the user leaked must go while the device context lives */
+PetscErrorCode GpufmtManagedForget(void)
+{
+  PetscFunctionBegin;
+  for (GpufmtManaged *m = all; m; m = m->next) {
+    if (m->values) PetscCall(Free(m->values));
+    m->values = NULL;
+    m->colidx = NULL;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether an address lies in managed arrays: what is there is not to be read on the host without need */
+PetscBool GpufmtManagedContains(const void *address)
+{
+  for (const GpufmtManaged *m = all; m; m = m->next) {
+    const char *first = (const char *)m->values;
+
+    if (first && (const char *)address >= first && (const char *)address < first + m->bytes) return PETSC_TRUE;
+  }
+  return PETSC_FALSE;
+}
+
+/* a copy of `count` indices, on the device or the host, becomes the columns */
+PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *m, const PetscInt colidx[], PetscBool on_device)
+{
+  const size_t bytes = (size_t)m->nnz * sizeof(PetscInt);
+  void        *stream;
+
+  PetscFunctionBegin;
+  if (on_device) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceCopy(m->colidx, colidx, bytes, stream));
+  } else PetscCall(CopyFromHost(m->colidx, colidx, bytes));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscScalar *GpufmtManagedValues(const GpufmtManaged *m)
+{
+  return m->values;
+}
+
+/* before a launch that reads or writes the values, where the host may have touched them */
+PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *m, void *stream)
+{
+  PetscFunctionBegin;
+  if (m->nnz) PetscCall(Prefetch(m->values, (size_t)m->nnz * sizeof(PetscScalar), stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the digest of the columns after that of the row pointer; reads them on the host */
+PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *m, uint64_t *digest)
+{
+  PetscFunctionBegin;
+  *digest = 0;
+  PetscCall(GpufmtDigest(m->rowptr, (size_t)(m->nrows + 1) * sizeof(PetscInt), digest));
+  PetscCall(GpufmtDigest(m->colidx, (size_t)m->nnz * sizeof(PetscInt), digest));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- matrices ---- */
+
+/* the managed arrays of a matrix; NULL if it has none, or has been given others by a new preallocation */
+PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
+{
+  GpufmtBlock    *block = GpufmtFormatFind(((PetscObject)A)->type_name) ? (GpufmtBlock *)A->spptr : NULL;
+  const PetscInt *rowptr;
+
+  PetscFunctionBegin;
+  *out = NULL;
+  if (!block || !block->managed) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+  if (rowptr == block->managed->rowptr) *out = block->managed;
+  else PetscCall(GpufmtManagedRelease(&block->managed));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether the result of a product, or a block of one, is to have managed arrays; those made on the host have no use for them */
+PetscErrorCode GpufmtManagedWanted(Mat A, PetscBool on_device, PetscBool *wanted)
+{
+  PetscBool eager;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtProductHostValuesEager(A, &eager));
+  *wanted = (PetscBool)(!eager && (on_device || simulate) && GpufmtManagedUsable());
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A plain SEQAIJ matrix with the arrays. Inodes, found by reading the columns on the host, are switched off, which before the assembly in
+   there can only be done by an option. */
+static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
+{
+  PetscOptions   without_inodes;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsCreate(&without_inodes));
+  PetscCall(PetscOptionsSetValue(without_inodes, "-mat_no_inode", "true"));
+  PetscCall(PetscOptionsPush(without_inodes));
+  ierr = MatCreateSeqAIJWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, T);
+  PetscCall(PetscOptionsPop());
+  PetscCall(PetscOptionsDestroy(&without_inodes));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A, of a type of ours and with its sizes set, becomes an assembled matrix with these arrays. All that belongs to its old entries goes. */
+PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
+{
+  GpufmtBlock           *old_block = (GpufmtBlock *)A->spptr, *block;
+  const PetscInt         row_block = A->rmap->bs, col_block = A->cmap->bs;
+  const PetscObjectState nonzeros = A->nonzerostate;
+  PetscOptions           options  = ((PetscObject)A)->options;
+  MatNullSpace           spaces[] = {A->nullsp, A->transnullsp, A->nearnullsp};
+  struct _MatOps         ops;
+  Mat                    T;
+
+  PetscFunctionBegin;
+  PetscCall(CreateWithArrays(A, m, &T));
+  PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, &T));
+#if PetscDefined(HAVE_DEVICE)
+  PetscCall(MatBindToCPU(T, A->boundtocpu));
+#endif
+  block                    = (GpufmtBlock *)T->spptr;
+  block->managed           = GpufmtManagedReference(m);
+  block->offdiag           = old_block->offdiag;
+  block->parent_prefix     = old_block->parent_prefix;
+  old_block->parent_prefix = NULL;
+  ops                      = T->ops[0]; /* those of A may be for inodes */
+  PetscCall(MatHeaderMerge(A, &T));
+  A->ops[0]                   = ops;
+  A->nullsp                   = spaces[0];
+  A->transnullsp              = spaces[1];
+  A->nearnullsp               = spaces[2];
+  A->nonzerostate             = nonzeros + 1;
+  A->ass_nonzerostate         = A->nonzerostate;
+  ((PetscObject)A)->options   = options;
+  PetscCall(MatSetBlockSizes(A, PetscAbs(row_block), PetscAbs(col_block)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The arrays of an assembled matrix of ours become managed ones; values and pattern are kept. Nothing happens where such memory is not to be
+   had or not wanted. */
+PetscErrorCode GpufmtManagedReplace(Mat A)
+{
+  GpufmtManaged   *m;
+  PetscObjectState nonzeros = A->nonzerostate;
+  const PetscInt  *rowptr, *colidx;
+  PetscScalar     *values;
+  PetscBool        wanted = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  PetscCheck(A->assembled && GpufmtFormatFind(((PetscObject)A)->type_name) && A->spptr, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Managed arrays are for assembled sequential matrices of the types of this package, not for type %s", ((PetscObject)A)->type_name);
+  PetscCall(GpufmtManagedWanted(A, GpufmtDeviceUsable(), &wanted));
+  PetscCall(GpufmtManagedOf(A, &m));
+  if (m || !wanted) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, &values, NULL));
+  PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr, &m));
+  PetscCall(GpufmtManagedSetColumns(m, colidx, PETSC_FALSE));
+  PetscCall(CopyFromHost(m->values, values, (size_t)m->nnz * sizeof(PetscScalar)));
+  PetscCall(GpufmtManagedAdopt(A, m));
+  A->nonzerostate = A->ass_nonzerostate = nonzeros;
+  PetscCall(GpufmtManagedRelease(&m)); /* A has its own reference */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A gets arrays of PETSc's own, in the midst of MatSetValues() too, and takes new nonzeros from then on */
+PetscErrorCode GpufmtManagedLeave(Mat A)
+{
+  const PetscBool        assembled = A->assembled, was_assembled = A->was_assembled;
+  const PetscObjectState nonzeros = A->nonzerostate;
+  GpufmtManaged         *m;
+  PetscInt              *lengths;
+  PetscScalar           *values;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedOf(A, &m));
+  if (!m) PetscFunctionReturn(PETSC_SUCCESS);
+  ((GpufmtBlock *)A->spptr)->managed = NULL; /* the preallocation sets options, which ask again */
+  PetscCall(PetscMalloc1(m->nrows, &lengths));
+  for (PetscInt i = 0; i < m->nrows; i++) lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
+  PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));
+  PetscCall(PetscFree(lengths));
+  PetscCall(MatSeqAIJSetColumnIndices(A, m->colidx));
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, NULL, NULL, &values, NULL));
+  PetscCall(PetscArraycpy(values, m->values, m->rowptr[m->nrows])); /* less than there was room for, once zeros were eliminated */
+  A->assembled        = assembled;
+  A->was_assembled    = was_assembled;
+  A->nonzerostate     = nonzeros;
+  A->info.nz_unneeded = 0;
+  PetscCall(GpufmtManagedRelease(&m));
+  PetscCall(MatSetOption(A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,109 @@
+/* Whether the parallel matrices of a product are still those of its symbolic phase. What is wrong on one rank is an error on all. */
+#include "mpipattern.h"
+
+/* A rank that fails alone, for want of memory say, must not leave the others waiting for it. Collective. */
+PetscErrorCode GpufmtFailTogether(Mat C, PetscErrorCode own)
+{
+  int worst = (int)own;
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)C)));
+  PetscCall(own);
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Sparse product %s: it failed on another rank, which says why", MatProductTypes[C->product->type]);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode GhostsDigest(Mat A, uint64_t *digest)
+{
+  const PetscInt *garray;
+  Mat             offdiag;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
+  *digest = 0;
+  PetscCall(GpufmtDigest(garray, (size_t)offdiag->cmap->n * sizeof(PetscInt), digest));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* pattern->blocks is to be destroyed by GpufmtProductDestroy() */
+PetscErrorCode GpufmtParallelPatternRecord(Mat A, GpufmtParallelPattern *pattern)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectGetId((PetscObject)A, &pattern->id));
+  PetscCall(MatGetNonzeroState(A, &pattern->state));
+  PetscCall(GpufmtProductCreate(&pattern->blocks));
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtProductRecordOperand(pattern->blocks, k, blocks[k]));
+  PetscCall(GhostsDigest(A, &pattern->ghosts));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode BlocksCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *pattern)
+{
+  const char *product = MatProductTypes[C->product->type];
+  uint64_t    ghosts;
+  Mat         blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtProductCheckOperand(pattern->blocks, k, blocks[k], product, letter));
+  PetscCall(GhostsDigest(A, &ghosts));
+  PetscCheck(ghosts == pattern->ghosts, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the columns of %c that this rank has outside its diagonal block have changed since the symbolic phase: make the product anew with MAT_INITIAL_MATRIX", product,
+             letter);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Patterns are only compared when the matrix is another one, or PETSc has counted a change of its pattern; both are so on all ranks or on
+   none. */
+PetscErrorCode GpufmtParallelPatternCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *pattern)
+{
+  PetscObjectId    id;
+  PetscObjectState state;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectGetId((PetscObject)A, &id));
+  PetscCall(MatGetNonzeroState(A, &state));
+  if (PetscLikely(id == pattern->id && state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtFailTogether(C, BlocksCheck(C, A, letter, pattern)));
+  pattern->id    = id;
+  pattern->state = state;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *pattern)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(MatGetNonzeroState(C, &pattern->state));
+  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) {
+    const PetscInt *rowptr;
+
+    pattern->rows[k] = 0;
+    PetscCall(GpufmtPatternGet(blocks[k], &rowptr, NULL));
+    PetscCall(GpufmtDigest(rowptr, (size_t)(blocks[k]->rmap->n + 1) * sizeof(PetscInt), &pattern->rows[k]));
+    PetscCall(GpufmtPatternRestore(blocks[k], &rowptr, NULL));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* an error on all ranks if the result is no longer what the symbolic phase made: entries were inserted, or its data were replaced */
+PetscErrorCode GpufmtResultPatternCheck(Mat C, GpufmtResultPattern *pattern)
+{
+  GpufmtResultPattern now;
+  PetscObjectState    state;
+  PetscBool           same;
+
+  PetscFunctionBegin;
+  PetscCall(MatGetNonzeroState(C, &state));
+  if (PetscLikely(state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtResultPatternRecord(C, &now));
+  same = (PetscBool)(now.rows[0] == pattern->rows[0] && now.rows[1] == pattern->rows[1]);
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_C_BOOL, MPI_LAND, PetscObjectComm((PetscObject)C)));
+  PetscCheck(same, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[C->product->type]);
+  *pattern = now;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,153 @@
+/* The values of a sum of sequential matrices: a plan of the planner's, which is replayed on the host or on the device. */
+#include "mpisum.h"
+
+static GpufmtSum *sums = NULL; /* all alive, so that a planner that ends can be forgotten everywhere */
+
+static PetscErrorCode PlanDrop(GpufmtSum *sum)
+{
+  const int64_t token = sum->valid ? sum->answer.token : 0;
+
+  PetscFunctionBegin;
+  sum->valid = PETSC_FALSE;
+  if (token) PetscCall(GpufmtPlannerRelease(token));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtSumDestroy(GpufmtSum **out)
+{
+  GpufmtSum *sum = *out;
+
+  PetscFunctionBegin;
+  if (!sum) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PlanDrop(sum));
+  for (int k = 0; k <= GPUFMT_MAX_SUMMANDS; k++) PetscCall(GpufmtDeviceValuesDestroy(&sum->own[k]));
+  if (sum->previous) sum->previous->next = sum->next;
+  else sums = sum->next;
+  if (sum->next) sum->next->previous = sum->previous;
+  PetscCall(PetscFree(*out));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* drops every plan: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
+PetscErrorCode GpufmtSumsForget(PetscBool release)
+{
+  PetscFunctionBegin;
+  for (GpufmtSum *sum = sums; sum; sum = sum->next) {
+    if (release) PetscCall(PlanDrop(sum));
+    else sum->valid = PETSC_FALSE;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SumPlan(const GpufmtUnion *u, const GpufmtUnionPart *part, GpufmtSum *sum)
+{
+  const GpufmtPlanner *planner;
+  GpufmtSumRequest     request = {0};
+  int                  device  = 0;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPlannerGet(&planner));
+  if (sum->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
+  request.ntargets     = sum->ntargets;
+  request.nterms       = sum->nterms;
+  request.begins       = sum->ntargets == sum->nterms ? NULL : part->begins; /* no entry has no term */
+  request.index        = part->index;
+  request.backend      = sum->backend;
+  request.device       = device;
+  request.index_bytes  = sizeof(PetscInt);
+  request.scalar_bytes = sizeof(PetscScalar);
+  for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++) request.sizes[k] = sum->sizes[k];
+  planner->plan_sum(&request, &sum->answer);
+  PetscCheck(!sum->answer.error, PETSC_COMM_SELF, (PetscErrorCode)sum->answer.error, "%s", sum->answer.message);
+  sum->valid = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* plans the values of one part of a sum; the union is not needed afterwards */
+PetscErrorCode GpufmtSumCreate(int backend, const GpufmtUnion *u, const GpufmtUnionPart *part, GpufmtSum **out)
+{
+  GpufmtSum *sum;
+
+  PetscFunctionBegin;
+  PetscCall(PetscNew(&sum));
+  sum->next = sums;
+  if (sums) sums->previous = sum;
+  sums          = sum;
+  *out          = sum;
+  sum->backend  = backend;
+  sum->ntargets = part->rowptr[u->nrows];
+  sum->nterms   = part->begins ? part->begins[sum->ntargets] : sum->ntargets;
+  PetscCall(PetscArraycpy(sum->sizes, u->sizes, GPUFMT_MAX_SUMMANDS));
+  PetscCall(GpufmtFirstPlanBegin(backend));
+  PetscCall(GpufmtFirstPlanEnd(backend, SumPlan(u, part, sum)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Values were computed on the device for a matrix that no user sees: they are current there and nowhere else. */
+PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscObjectStateIncrease((PetscObject)A));
+  PetscCall(PetscObjectStateGet((PetscObject)A, &values->state));
+  values->valid = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode RunOnDevice(GpufmtSum *sum, const Mat summands[], Mat result, PetscBool internal)
+{
+  GpufmtDeviceValues *values                  = GpufmtDeviceValuesOf(result, &sum->own[GPUFMT_MAX_SUMMANDS]);
+  void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++) {
+    GpufmtDeviceValues *source;
+
+    if (!sum->sizes[k]) continue;
+    source = GpufmtDeviceValuesOf(summands[k], &sum->own[k]);
+    PetscCall(GpufmtDeviceValuesUpdate(source, summands[k], sum->sizes[k], stream));
+    slots[GPUFMT_SLOT_A_VALUES + k] = source->array;
+  }
+  PetscCall(GpufmtDeviceValuesWrite(values, result, sum->ntargets, &slots[GPUFMT_SLOT_RESULT]));
+  PetscCall(GpufmtReplay(&sum->answer.sum, GPUFMT_BACKEND_CUDA, slots, stream));
+  PetscCall(PetscLogGpuFlops((PetscLogDouble)(sum->nterms - sum->ntargets)));
+  if (internal) PetscCall(GpufmtDeviceValuesStay(values, result));
+  else {
+    PetscCall(GpufmtDeviceValuesComputed(values, result, sum->ntargets, stream));
+    values->computed = PETSC_FALSE; /* no MatProductNumeric() of this matrix goes on to raise its state */
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode RunOnHost(GpufmtSum *sum, const Mat summands[], Mat result)
+{
+  const PetscScalar *values[GPUFMT_MAX_SUMMANDS];
+  PetscScalar       *array;
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
+
+  PetscFunctionBegin;
+  for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++) {
+    if (!sum->sizes[k]) continue;
+    PetscCall(MatSeqAIJGetArrayRead(summands[k], &values[k]));
+    slots[GPUFMT_SLOT_A_VALUES + k] = (void *)values[k];
+  }
+  PetscCall(MatSeqAIJGetArrayWrite(result, &array));
+  slots[GPUFMT_SLOT_RESULT] = array;
+  PetscCall(GpufmtReplay(&sum->answer.sum, GPUFMT_BACKEND_HOST, slots, NULL));
+  PetscCall(PetscLogFlops((PetscLogDouble)(sum->nterms - sum->ntargets)));
+  PetscCall(MatSeqAIJRestoreArrayWrite(result, &array));
+  PetscCall(PetscObjectStateIncrease((PetscObject)result));
+  for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++)
+    if (sum->sizes[k]) PetscCall(MatSeqAIJRestoreArrayRead(summands[k], &values[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the values of the result from those of the summands as they are now; `internal`: those on the device will do */
+PetscErrorCode GpufmtSumRun(GpufmtSum *sum, const Mat summands[], Mat result, PetscBool internal)
+{
+  PetscFunctionBegin;
+  PetscCheck(sum->valid, PETSC_COMM_SELF, PETSC_ERR_ORDER, "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");
+  if (sum->backend == GPUFMT_BACKEND_CUDA) PetscCall(RunOnDevice(sum, summands, result, internal));
+  else PetscCall(RunOnHost(sum, summands, result));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,47 @@
+/* Sums of sequential matrices whose rows and columns lie in different places of a parallel one: found once, then replayed for new values. */
+#pragma once
+#include "gpufmt_impl.h"
+
+enum {
+  GPUFMT_MAX_SUMMANDS = 3
+};
+
+typedef struct {
+  Mat             matrix;  /* its rows sorted by column */
+  const PetscInt *columns; /* numbers of its columns in the parallel matrix, ascending; NULL: first_column, first_column + 1, ... */
+  PetscInt        first_column;
+  const PetscInt *targets; /* row of the sum to which each row belongs, -1: to none; NULL: to the row of its number */
+} GpufmtSummand;
+
+/* some columns of a sum: its pattern, and the entries of the summands (counted through) that make each entry of it, in a fixed order */
+typedef struct {
+  PetscInt *rowptr, *colidx;
+  PetscInt *begins; /* [nnz + 1]; NULL: each entry has one term */
+  PetscInt *index;  /* [begins[nnz]] */
+} GpufmtUnionPart;
+
+/* the pattern of a sum */
+typedef struct {
+  PetscInt        nrows, ncols;
+  PetscInt       *columns;  /* [ncols] those of all summands in the parallel matrix, ascending */
+  GpufmtUnionPart parts[2]; /* columns in a given range, and all others; colidx are places in `columns` */
+  PetscInt        sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
+} GpufmtUnion;
+
+/* the values of a sum */
+typedef struct _GpufmtSum {
+  int                backend;
+  PetscBool          valid; /* the plan exists */
+  GpufmtSumAnswer    answer;
+  PetscInt           sizes[GPUFMT_MAX_SUMMANDS], ntargets, nterms;
+  GpufmtDeviceValues own[GPUFMT_MAX_SUMMANDS + 1]; /* of summands and result that are not of our types */
+  struct _GpufmtSum *previous, *next;
+} GpufmtSum;
+
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
+
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumCreate(int backend, const GpufmtUnion *, const GpufmtUnionPart *, GpufmtSum **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumRun(GpufmtSum *, const Mat summands[], Mat result, PetscBool internal);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumDestroy(GpufmtSum **);

@@ -1,0 +1,220 @@
+/* The pattern of a sum of sequential matrices, by merging their sorted rows, and what makes each of its entries. */
+#include "mpisum.h"
+
+/* a row that is being merged */
+typedef struct {
+  const PetscInt *column, *end; /* of the summand */
+  const PetscInt *places;       /* of its columns in the union */
+  PetscInt        entry;        /* number of the entry at `column` */
+} Front;
+
+/* a row of a summand that belongs to a row of the sum */
+typedef struct {
+  PetscInt summand, row;
+} Share;
+
+static inline PetscInt GlobalColumn(const GpufmtSummand *summand, PetscInt k)
+{
+  return summand->columns ? summand->columns[k] : summand->first_column + k;
+}
+
+/* the columns of all summands in ascending order, and where each summand finds its own among them */
+static PetscErrorCode MergeColumns(PetscInt n, const GpufmtSummand summands[], GpufmtUnion *u, PetscInt *places[])
+{
+  PetscInt   at[GPUFMT_MAX_SUMMANDS] = {0};
+  PetscCount most                    = 0;
+
+  PetscFunctionBegin;
+  for (PetscInt s = 0; s < n; s++) {
+    most += summands[s].matrix->cmap->n;
+    PetscCall(PetscMalloc1(summands[s].matrix->cmap->n, &places[s]));
+  }
+  PetscCall(PetscMalloc1(most, &u->columns));
+  for (u->ncols = 0;; u->ncols++) {
+    PetscInt next = PETSC_INT_MAX;
+
+    for (PetscInt s = 0; s < n; s++)
+      if (at[s] < summands[s].matrix->cmap->n) next = PetscMin(next, GlobalColumn(&summands[s], at[s]));
+    if (next == PETSC_INT_MAX) break;
+    u->columns[u->ncols] = next;
+    for (PetscInt s = 0; s < n; s++)
+      if (at[s] < summands[s].matrix->cmap->n && GlobalColumn(&summands[s], at[s]) == next) places[s][at[s]++] = u->ncols;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static inline PetscInt Target(const GpufmtSummand *summand, PetscInt row)
+{
+  return summand->targets ? summand->targets[row] : row;
+}
+
+/* the shares of each row of the sum, in the order of summands and rows */
+static PetscErrorCode FindShares(PetscInt nrows, PetscInt n, const GpufmtSummand summands[], PetscInt **begins, Share **shares)
+{
+  PetscInt *begin;
+
+  PetscFunctionBegin;
+  PetscCall(PetscCalloc1(nrows + 2, &begin));
+  for (PetscInt s = 0; s < n; s++)
+    for (PetscInt row = 0; row < summands[s].matrix->rmap->n; row++)
+      if (Target(&summands[s], row) >= 0) begin[Target(&summands[s], row) + 2]++;
+  for (PetscInt i = 0; i < nrows; i++) begin[i + 2] += begin[i + 1];
+  PetscCall(PetscMalloc1(begin[nrows + 1], shares));
+  for (PetscInt s = 0; s < n; s++)
+    for (PetscInt row = 0; row < summands[s].matrix->rmap->n; row++)
+      if (Target(&summands[s], row) >= 0) (*shares)[begin[Target(&summands[s], row) + 1]++] = (Share){s, row};
+  *begins = begin; /* now that of each row */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* where the next entry of each part goes */
+typedef struct {
+  GpufmtUnionPart *parts;
+  PetscInt         low, high; /* places of columns in part 0 */
+  PetscInt         nnz[2], nterms[2];
+} Output;
+
+static inline int BeginEntry(Output *out, PetscInt place)
+{
+  const int        k    = place < out->low || place >= out->high;
+  GpufmtUnionPart *part = &out->parts[k];
+
+  part->colidx[out->nnz[k]] = place;
+  if (part->begins) part->begins[out->nnz[k]] = out->nterms[k];
+  out->nnz[k]++;
+  return k;
+}
+
+static inline void AddTerm(Output *out, int k, PetscInt entry)
+{
+  out->parts[k].index[out->nterms[k]++] = entry;
+}
+
+/* the entries of a front before place `last`, which all go to part k */
+static void CopyRun(Front *front, PetscInt last, int k, Output *out)
+{
+  const PetscInt  *column = front->column, *end = front->end, *places = front->places;
+  PetscInt *const  colidx = out->parts[k].colidx, *const begins = out->parts[k].begins, *const index = out->parts[k].index;
+  PetscInt         entry = front->entry, nnz = out->nnz[k], nterms = out->nterms[k];
+
+  for (; column < end && places[*column] < last; column++) {
+    colidx[nnz] = places[*column];
+    if (begins) begins[nnz] = nterms;
+    index[nterms++] = entry++;
+    nnz++;
+  }
+  front->column  = column;
+  front->entry   = entry;
+  out->nnz[k]    = nnz;
+  out->nterms[k] = nterms;
+}
+
+static void MergeRow(PetscInt n, Front fronts[], Output *out)
+{
+  while (n > 1) {
+    PetscInt place = fronts[0].places[*fronts[0].column], left = 0;
+    int      k;
+
+    for (PetscInt f = 1; f < n; f++) place = PetscMin(place, fronts[f].places[*fronts[f].column]);
+    k = BeginEntry(out, place);
+    for (PetscInt f = 0; f < n; f++) {
+      if (fronts[f].places[*fronts[f].column] == place) {
+        AddTerm(out, k, fronts[f].entry++);
+        fronts[f].column++;
+      }
+      if (fronts[f].column < fronts[f].end) fronts[left++] = fronts[f];
+    }
+    n = left;
+  }
+  if (n == 1) { /* most rows are those of one summand alone */
+    CopyRun(&fronts[0], out->low, 1, out);
+    CopyRun(&fronts[0], out->high, 0, out);
+    CopyRun(&fronts[0], PETSC_INT_MAX, 1, out);
+  }
+}
+
+static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], Output *out, GpufmtUnion *u)
+{
+  const PetscInt *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
+  PetscInt        first[GPUFMT_MAX_SUMMANDS + 1] = {0}, *begins = NULL, most = 0;
+  Share          *shares;
+  Front          *fronts;
+
+  PetscFunctionBegin;
+  PetscCall(FindShares(u->nrows, nsummands, summands, &begins, &shares));
+  for (PetscInt i = 0; i < u->nrows; i++) most = PetscMax(most, begins[i + 1] - begins[i]);
+  PetscCall(PetscMalloc1(most, &fronts));
+  for (PetscInt s = 0; s < nsummands; s++) {
+    PetscCall(GpufmtPatternGet(summands[s].matrix, &rowptr[s], &colidx[s]));
+    first[s + 1] = first[s] + u->sizes[s];
+  }
+  for (PetscInt i = 0; i < u->nrows; i++) {
+    PetscInt n = 0;
+
+    for (PetscInt k = begins[i]; k < begins[i + 1]; k++) {
+      const PetscInt s = shares[k].summand, begin = rowptr[s][shares[k].row], end = rowptr[s][shares[k].row + 1];
+
+      if (begin < end) fronts[n++] = (Front){colidx[s] + begin, colidx[s] + end, places[s], first[s] + begin};
+    }
+    MergeRow(n, fronts, out);
+    for (int k = 0; k < 2; k++) u->parts[k].rowptr[i + 1] = out->nnz[k];
+  }
+  for (PetscInt s = 0; s < nsummands; s++) PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr[s], &colidx[s]));
+  PetscCall(PetscFree(fronts));
+  PetscCall(PetscFree(shares));
+  PetscCall(PetscFree(begins));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1. */
+PetscErrorCode GpufmtUnionCreate(PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], GpufmtUnion *u)
+{
+  PetscInt  *places[GPUFMT_MAX_SUMMANDS];
+  PetscInt64 nterms = 0;
+  PetscCount ncols  = 0;
+  PetscBool  single = PETSC_TRUE; /* no entry has two terms, as far as rows and columns tell */
+  Output     out    = {.parts = u->parts};
+
+  PetscFunctionBegin;
+  PetscCall(PetscMemzero(u, sizeof(*u)));
+  u->nrows = nrows;
+  for (PetscInt s = 0; s < nsummands; s++) {
+    const PetscInt *rowptr;
+
+    PetscCall(GpufmtPatternGet(summands[s].matrix, &rowptr, NULL));
+    u->sizes[s] = rowptr[summands[s].matrix->rmap->n];
+    nterms += u->sizes[s];
+    ncols += summands[s].matrix->cmap->n;
+    if (summands[s].targets) single = PETSC_FALSE;
+    PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr, NULL));
+  }
+  PetscCheck(nterms <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP, "A parallel product adds up %" PetscInt64_FMT " entries on this rank, PetscInt counts to %" PetscInt_FMT ": use more ranks or configure PETSc with --with-64-bit-indices", nterms,
+             PETSC_INT_MAX);
+  PetscCall(MergeColumns(nsummands, summands, u, places));
+  if (ncols != u->ncols) single = PETSC_FALSE;
+  while (out.low < u->ncols && u->columns[out.low] < first) out.low++;
+  for (out.high = out.low; out.high < u->ncols && u->columns[out.high] < last;) out.high++;
+  for (int k = 0; k < 2; k++) {
+    const PetscInt most = k ? (out.low || out.high < u->ncols ? (PetscInt)nterms : 0) : (PetscInt)nterms;
+
+    PetscCall(PetscCalloc1(nrows + 1, &u->parts[k].rowptr));
+    PetscCall(PetscMalloc2(most, &u->parts[k].colidx, most, &u->parts[k].index));
+    if (!single) PetscCall(PetscMalloc1(most + 1, &u->parts[k].begins));
+  }
+  PetscCall(MergeRows(nsummands, summands, places, &out, u));
+  for (int k = 0; k < 2 && !single; k++) u->parts[k].begins[out.nnz[k]] = out.nterms[k];
+  for (PetscInt s = 0; s < nsummands; s++) PetscCall(PetscFree(places[s]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *u)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscFree(u->columns));
+  for (int k = 0; k < 2; k++) {
+    PetscCall(PetscFree(u->parts[k].rowptr));
+    PetscCall(PetscFree2(u->parts[k].colidx, u->parts[k].index));
+    PetscCall(PetscFree(u->parts[k].begins));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,156 @@
+"""Sums of entries of several arrays: on the host, as device kernel, and as the planner answers the library."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from answers import Answer
+from emulation.backend import EmulatedBackend
+
+from petsc_gpufmt import abi, errors, gather, native_library, planner
+from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt.plan import Slot
+
+SCALAR, INDEX = native_library.petsc_types()
+SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
+SIZES = (300, 70, 1)
+
+
+@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request):
+    if request.param == "host":
+        return HostBackend(SCALAR, INDEX)
+    if request.param == "cuda":
+        return CudaBackend(SCALAR, INDEX, device=0)
+    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"))
+
+
+def sums(counts, sizes, seed=80):
+    """(begins, index, values): random entries for sums of so many each."""
+    random = np.random.default_rng(seed)
+    begins = np.concatenate(([0], np.cumsum(counts))).astype(INDEX)
+    index = random.integers(0, max(sum(sizes), 1), begins[-1]).astype(INDEX)
+    return begins, index, random.uniform(-1, 1, sum(sizes)).astype(SCALAR)
+
+
+def expected(begins, index, values):
+    """Term after term, in their order, so to the last bit."""
+    result = np.zeros(begins.size - 1, dtype=values.dtype)
+    for t in range(result.size):
+        terms = values[index[begins[t] : begins[t + 1]]]
+        for k, term in enumerate(terms):
+            result[t] = result[t] + term if k else term
+    return result
+
+
+def split(values, sizes):
+    """The arrays that are counted through, by slot."""
+    return dict(zip(SOURCES, np.split(values, np.cumsum(sizes)[:-1]), strict=True))
+
+
+def run(backend, begins, index, values, sizes):
+    """The sums as the plan makes them."""
+    xp = backend.xp
+    result = xp.full(index.size if begins is None else begins.size - 1, np.nan, dtype=backend.scalar)
+    on_backend = (None if begins is None else xp.asarray(begins, dtype=backend.index), xp.asarray(index, backend.index))
+    arrays = {slot: xp.asarray(part, dtype=backend.scalar) for slot, part in split(values, sizes).items()}
+    backend.run(gather.plan_sum(*on_backend, sizes, backend), {**arrays, Slot.RESULT: result})
+    return backend.to_host(result)
+
+
+@pytest.mark.parametrize("ntargets", [1, 255, 1024, 2500])
+def test_sums_in_their_order(backend, ntargets):
+    counts = np.random.default_rng(ntargets).integers(0, 6, ntargets)
+    begins, index, values = sums(counts, SIZES)
+    assert run(backend, begins, index, values, SIZES).tobytes() == expected(begins, index, values).tobytes()
+
+
+@pytest.mark.parametrize("sizes", [SIZES, (0, 70, 1), (300, 0, 0), (0, 0, 5)])
+def test_one_entry_each(backend, sizes):
+    begins, index, values = sums(np.ones(1500, dtype=int), sizes)
+    assert run(backend, None, index, values, sizes).tobytes() == values[index].tobytes()
+    assert run(backend, begins, index, values, sizes).tobytes() == values[index].tobytes()
+
+
+def test_one_long_sum_and_a_negative_zero(backend):
+    begins, index, values = sums([3000, 1], SIZES)
+    values[index[-1]] = -0.0
+    result = run(backend, begins, index, values, SIZES)
+    assert result.tobytes() == expected(begins, index, values).tobytes()
+    assert np.signbit(result[1])
+
+
+def test_nothing_to_sum_takes_no_launch():
+    backend, none = HostBackend(SCALAR, INDEX), np.zeros(0, dtype=INDEX)
+    assert gather.plan_sum(None, none, (0, 0, 0), backend) == []
+    assert gather.plan_sum(np.zeros(1, dtype=INDEX), none, (5, 0, 0), backend) == []
+
+
+@pytest.mark.parametrize(
+    ("begins", "index", "text"),
+    [
+        ([0, 2, 1, 3], [0, 1, 2], "must rise from 0 to 3"),
+        ([0, 2], [0, 1, 2], "must rise from 0 to 3"),
+        ([1, 3], [0, 1, 2], "must rise from 0 to 3"),
+        ([0, 3], [0, 9, 2], "entries 0 to 9 of 9 are to be summed"),
+        (None, [0, -1, 2], "entries -1 to 2 of 9 are to be summed"),
+    ],
+)
+def test_sums_of_what_is_not_there_are_refused(begins, index, text):
+    begins = None if begins is None else np.array(begins, dtype=INDEX)
+    with pytest.raises(errors.PatternError, match=text):
+        gather.plan_sum(begins, np.array(index, dtype=INDEX), (4, 5, 0), HostBackend(SCALAR, INDEX))
+
+
+class AnsweredSum(Answer):
+    """The plan of sums of entries."""
+
+    def __init__(self, begins, index, sizes, **fields):
+        self.arrays = begins, index
+        request = abi.SumRequestStruct(
+            ntargets=index.size if begins is None else begins.size - 1,
+            nterms=index.size,
+            begins=None if begins is None else begins.ctypes.data,
+            index=index.ctypes.data,
+            sizes=(ctypes.c_int64 * 3)(*sizes),
+            backend=abi.BACKENDS.index("host"),
+            index_bytes=INDEX.itemsize,
+            scalar_bytes=SCALAR.itemsize,
+        )
+        super().__init__("plan_sum", request, abi.SumAnswerStruct(), fields)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_plan_of_an_answer_sums_and_keeps_what_it_reads(single):
+    before = planner.owned_tokens()
+    begins, index, values = sums(np.ones(90, dtype=int) if single else np.arange(90) % 4, SIZES)
+    exact = expected(begins, index, values)
+    with AnsweredSum(None if single else begins, index, SIZES) as a:
+        assert a.error == (0, "") and planner.owned_tokens() == before + 1
+        begins[:], index[:] = -1, -1  # the library frees them
+        result = np.full(exact.size, np.nan, dtype=SCALAR)
+        a.launch(a.answer.sum, {**split(values, SIZES), Slot.RESULT: result})
+        assert result.tobytes() == exact.tobytes()
+    assert planner.owned_tokens() == before
+
+
+def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
+    begins, index, _ = sums([1, 2], SIZES)
+    with AnsweredSum(begins, index, (1, 0, 0)) as a:
+        assert a.answer.token == 0 and a.answer.error == errors.PatternError.petsc_code
+        assert a.error[1].startswith("2 sums of 3 entries on host: entries ") and "\n" not in a.error[1]
+
+
+def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
+    plan, calls = gather.plan_sum, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise MemoryError("first try")
+        return plan(*arguments)
+
+    monkeypatch.setattr(gather, "plan_sum", failing)
+    begins, index, _ = sums([1, 2], SIZES)
+    with AnsweredSum(begins, index, SIZES) as a:
+        assert a.error == (0, "") and len(calls) == 2
