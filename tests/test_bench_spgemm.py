@@ -233,6 +233,22 @@ def test_every_contender_of_the_host_is_right(kind):
         assert ("numeric_seconds" in entry) == (contender.name != "SciPy")
 
 
+def test_petscs_type_is_not_asked_for_a_product_that_cusparse_cannot_make(monkeypatch):
+    class NoResources:
+        def cold(self):
+            raise RuntimeError("insufficient resources")
+
+        def close(self):
+            closed.append(True)
+
+    closed = []
+    monkeypatch.setattr(contenders.CupySpgemm, "prepare", lambda self, task, place: NoResources())
+    monkeypatch.setattr(contenders, "PetscRun", lambda task, types: pytest.fail("asked"))
+    entry = spgemm.measure_contender(contenders.AijcusparseSpgemm("aijcusparse", "cuda"), small_case("square"), None)
+    assert "cuSPARSE fails (insufficient resources)" in entry["skipped"]
+    assert closed == [True]
+
+
 class Failing(contenders.SpgemmContender):
     """Raises the error of the class."""
 

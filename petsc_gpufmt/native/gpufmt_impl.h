@@ -197,6 +197,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, Pet
 /* seqaij.c, mpiaij.c, product.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtParentOps(Mat, struct _MatOps *seq, struct _MatOps *mpi);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParentOpsReset(void);
+GPUFMT_HIDDEN GpufmtBlock   *GpufmtSeqBlock(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtVecTypeOn(Mat, PetscBool);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCheckScalars(Mat, MatType);

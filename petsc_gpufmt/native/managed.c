@@ -278,7 +278,7 @@ PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *m, uint64_t *digest)
 /* the managed arrays of a matrix; NULL if it has none, or has been given others by a new preallocation */
 PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
 {
-  GpufmtBlock    *block = GpufmtFormatFind(((PetscObject)A)->type_name) ? (GpufmtBlock *)A->spptr : NULL;
+  GpufmtBlock    *block = GpufmtSeqBlock(A);
   const PetscInt *rowptr;
 
   PetscFunctionBegin;

@@ -191,6 +191,12 @@ static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* What belongs to a sequential matrix of ours, else NULL. Asked at each MatSetValues(), so no names are compared. */
+GpufmtBlock *GpufmtSeqBlock(Mat A)
+{
+  return A->ops->destroy == MatDestroy_SeqAIJGpufmt ? (GpufmtBlock *)A->spptr : NULL;
+}
+
 /* MAT_INITIAL and MAT_REUSE as every converter needs them; *done: nothing is left to do in place */
 PetscErrorCode GpufmtConvertPrepare(Mat A, MatReuse reuse, Mat *B, PetscBool *done)
 {
