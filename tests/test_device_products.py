@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from chains import Exact, operands_of
+from petsc_products import METHODS, VIA, multiply, other_values, petsc_matrix, symbolic_phases
 from test_device import copied_bytes, petsc  # noqa: F401
-from test_products import METHODS, VIA, multiply, other_values, petsc_matrix, symbolic_phases
 
 from petsc_gpufmt import native_library, planner
 from petsc_gpufmt.plan import Product

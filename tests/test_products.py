@@ -9,6 +9,15 @@ import pytest
 from builders import CsrMatrix, from_row_lengths
 from chains import Exact, operands_of
 from petsc4py import PETSc
+from petsc_products import (
+    VIA,
+    gamg_iterations,
+    multiply,
+    other_values,
+    petsc_matrix,
+    stencil_csr,
+    symbolic_phases,
+)
 
 import petsc_gpufmt  # noqa: F401
 from petsc_gpufmt import errors, planner
@@ -17,22 +26,6 @@ from petsc_gpufmt.registry import FORMATS
 from petsc_gpufmt.spgemm import chain
 
 WRONG_STATE = 73
-METHODS = {
-    Product.AB: "matMult",
-    Product.ATB: "transposeMatMult",
-    Product.ABT: "matTransposeMult",
-    Product.PTAP: "ptap",
-    Product.RART: "rart",
-    Product.ABC: "matMatMult",
-}
-VIA = {
-    Product.AB: "matmatmult_via",
-    Product.ATB: "mattransposematmult_via",
-    Product.ABT: "matmattransmult_via",
-    Product.PTAP: "matptap_via",
-    Product.RART: "matrart_via",
-    Product.ABC: "matmatmatmult_via",
-}
 PARENT_ALGORITHMS = {
     Product.AB: ["sorted", "scalable", "heap", "default"],
     Product.ATB: ["outerproduct", "at*b", "default"],
@@ -52,24 +45,6 @@ def rmerge(options):
     return options
 
 
-def petsc_matrix(given: CsrMatrix, mat_type="aijpjds"):
-    csr = (given.rowptr.astype(PETSc.IntType), given.colidx.astype(PETSc.IntType), given.values)
-    A = PETSc.Mat().createAIJ((given.nrows, given.ncols), csr=csr, comm=PETSc.COMM_SELF)
-    if mat_type != "aij":
-        A.convert(mat_type)
-    return A
-
-
-def multiply(product, matrices, result=None):
-    method = getattr(matrices[0], METHODS[product])
-    return method(*matrices[1:]) if result is None else method(*matrices[1:], result=result)
-
-
-def symbolic_phases():
-    """How many symbolic phases of ours there have been."""
-    return PETSc.Log.Event("GpufmtSymbolic").getPerfInfo()["count"]
-
-
 @pytest.fixture(autouse=True, scope="module")
 def logging():
     PETSc.Log.begin()
@@ -77,18 +52,6 @@ def logging():
 
 def check(product, operands, C):
     Exact.of(product, operands).check(*C.getValuesCSR())
-
-
-def other_values(matrices, operands, seed):
-    """Give matrices new values in the same pattern; the operands with these."""
-    rng = np.random.default_rng(seed)
-    changed = []
-    for A, m in zip(matrices, operands, strict=True):
-        values = rng.standard_normal(m.values.size)
-        A.setValuesCSR(m.rowptr.astype(PETSc.IntType), m.colidx.astype(PETSc.IntType), values)
-        A.assemble()
-        changed.append(CsrMatrix(m.nrows, m.ncols, m.rowptr, m.colidx, values))
-    return changed
 
 
 def values_of(A):
@@ -397,24 +360,6 @@ def test_flops_are_two_a_term(rmerge):
     assert PETSc.Log.getFlops() - before == 2 * terms
 
 
-def gamg_iterations(A):
-    """Krylov iterations of three solves, the last two with other values and the same aggregates."""
-    ksp = PETSc.KSP().create(PETSc.COMM_SELF)
-    ksp.setOperators(A)
-    ksp.setType("cg")
-    ksp.getPC().setType("gamg")
-    ksp.setFromOptions()
-    x, b = A.createVecs()
-    b.set(1.0)
-    counts = []
-    for shift in (0.0, 0.01, 0.02):
-        A.shift(shift)
-        ksp.solve(b, x)
-        counts.append(ksp.getIterationNumber())
-    ksp.destroy()
-    return counts
-
-
 def test_multigrid_takes_as_many_iterations_as_with_aij(options):
     """GAMG merges and replaces matrices that our products have made, and reuses them."""
     options["pc_gamg_reuse_interpolation"] = True
@@ -426,18 +371,6 @@ def test_multigrid_takes_as_many_iterations_as_with_aij(options):
     with_ours = gamg_iterations(petsc_matrix(grid))
     assert symbolic_phases() > before
     assert with_ours == with_aij
-
-
-def stencil_csr(n):
-    """The 7-point Laplacian on n^3 points."""
-    points = np.arange(n**3).reshape(n, n, n)
-    off = [(np.delete(points, -1, a).ravel(), np.delete(points, 0, a).ravel()) for a in range(3)]
-    rows = np.concatenate([points.ravel(), *(np.concatenate(pair) for pair in off)])
-    columns = np.concatenate([points.ravel(), *(np.concatenate(pair[::-1]) for pair in off)])
-    order = np.lexsort((columns, rows))
-    rowptr = np.concatenate([[0], np.cumsum(np.bincount(rows))])
-    values = np.where(rows == columns, 6.0, -1.0)[order]
-    return CsrMatrix(n**3, n**3, rowptr, columns[order], values)
 
 
 def test_the_end_of_a_long_pattern_is_looked_at_too(rmerge):

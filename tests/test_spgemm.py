@@ -196,7 +196,7 @@ def rows_of_lengths(lengths, backend, total_terms=1):
 
 
 @pytest.mark.parametrize("few_rows", [0, census.FEW_ROWS])
-@pytest.mark.parametrize("nrows", [1, 31, 32, 300, 512, 513, 2048, 2049, 70_077])
+@pytest.mark.parametrize("nrows", [1, 31, 32, 300, 512, 513, 2048, 2049, pytest.param(70_077, marks=pytest.mark.slow)])
 def test_the_row_pointer_of_any_number_of_rows(place, monkeypatch, nrows, few_rows):
     monkeypatch.setattr(census, "FEW_ROWS", few_rows)
     lengths = np.random.default_rng(96).integers(0, 700, nrows)

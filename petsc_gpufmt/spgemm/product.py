@@ -1,4 +1,4 @@
-"""One sparse product C = A B: an accumulator for each row of C, the pattern of C, the launches that fill its values."""
+"""One sparse product C = A B: what finds its pattern, the pattern, and the launches that fill its values."""
 
 from __future__ import annotations
 

@@ -1,0 +1,89 @@
+"""Sparse products through petsc4py: matrices, the call for each product, and solves with GAMG."""
+
+from __future__ import annotations
+
+import numpy as np
+from builders import CsrMatrix
+from petsc4py import PETSc
+
+import petsc_gpufmt  # noqa: F401
+from petsc_gpufmt.plan import Product
+
+METHODS = {
+    Product.AB: "matMult",
+    Product.ATB: "transposeMatMult",
+    Product.ABT: "matTransposeMult",
+    Product.PTAP: "ptap",
+    Product.RART: "rart",
+    Product.ABC: "matMatMult",
+}
+VIA = {
+    Product.AB: "matmatmult_via",
+    Product.ATB: "mattransposematmult_via",
+    Product.ABT: "matmattransmult_via",
+    Product.PTAP: "matptap_via",
+    Product.RART: "matrart_via",
+    Product.ABC: "matmatmatmult_via",
+}
+
+
+def petsc_matrix(given: CsrMatrix, mat_type="aijpjds"):
+    csr = (given.rowptr.astype(PETSc.IntType), given.colidx.astype(PETSc.IntType), given.values)
+    A = PETSc.Mat().createAIJ((given.nrows, given.ncols), csr=csr, comm=PETSc.COMM_SELF)
+    if mat_type != "aij":
+        A.convert(mat_type)
+    return A
+
+
+def stencil_csr(n):
+    """The 7-point Laplacian on n^3 points."""
+    points = np.arange(n**3).reshape(n, n, n)
+    off = [(np.delete(points, -1, a).ravel(), np.delete(points, 0, a).ravel()) for a in range(3)]
+    rows = np.concatenate([points.ravel(), *(np.concatenate(pair) for pair in off)])
+    columns = np.concatenate([points.ravel(), *(np.concatenate(pair[::-1]) for pair in off)])
+    order = np.lexsort((columns, rows))
+    rowptr = np.concatenate([[0], np.cumsum(np.bincount(rows))])
+    values = np.where(rows == columns, 6.0, -1.0)[order]
+    return CsrMatrix(n**3, n**3, rowptr, columns[order], values)
+
+
+def multiply(product, matrices, result=None):
+    method = getattr(matrices[0], METHODS[product])
+    return method(*matrices[1:]) if result is None else method(*matrices[1:], result=result)
+
+
+def other_values(matrices, operands, seed):
+    """Give matrices new values in the same pattern; the operands with these."""
+    rng = np.random.default_rng(seed)
+    changed = []
+    for A, m in zip(matrices, operands, strict=True):
+        values = rng.standard_normal(m.values.size)
+        A.setValuesCSR(m.rowptr.astype(PETSc.IntType), m.colidx.astype(PETSc.IntType), values)
+        A.assemble()
+        changed.append(CsrMatrix(m.nrows, m.ncols, m.rowptr, m.colidx, values))
+    return changed
+
+
+def symbolic_phases():
+    """How many symbolic phases of ours there have been."""
+    return PETSc.Log.Event("GpufmtSymbolic").getPerfInfo()["count"]
+
+
+def gamg_iterations(A, at_end=None):
+    """Krylov iterations of three solves, the last two with other values; calls `at_end` while all exists."""
+    ksp = PETSc.KSP().create(PETSc.COMM_SELF)
+    ksp.setOperators(A)
+    ksp.setType("cg")
+    ksp.getPC().setType("gamg")
+    ksp.setFromOptions()
+    x, b = A.createVecs()
+    b.set(1.0)
+    counts = []
+    for shift in (0.0, 0.01, 0.02):
+        A.shift(shift)
+        ksp.solve(b, x)
+        counts.append(ksp.getIterationNumber())
+    if at_end:
+        at_end()
+    ksp.destroy()
+    return counts
