@@ -87,7 +87,10 @@ def test_default_options(format_name, backend, shape_name):
     check_format(format_name, [{}], backend, shape_name, transposes=shape_name in TELLING_SHAPES)
 
 
-@pytest.mark.parametrize("shape_name", TELLING_SHAPES)
+@pytest.mark.parametrize(
+    "shape_name",
+    [name if name != "rows_to_split" else pytest.param(name, marks=pytest.mark.slow) for name in TELLING_SHAPES],
+)
 @everywhere(EMULATION)
 @EVERY_FORMAT
 def test_default_options_in_emulation(format_name, backend, shape_name):

@@ -19,6 +19,7 @@ from sparse_products import sorted_rows
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.compile import device_flags, instance_name, kernel_directory
+from petsc_gpufmt.gather import plan_sum
 from petsc_gpufmt.plan import Launch, Operation, Product, Slot
 from petsc_gpufmt.registry import FORMATS, find_format
 from petsc_gpufmt.spgemm.chain import plan_product
@@ -79,12 +80,6 @@ class RecordingBackend(EmulatedBackend):
 
 
 @cache
-def some_matrices() -> list[CsrMatrix]:
-    """One long row for many threads; in the transpose, short rows for a thread each."""
-    return [uniform(1, 64, 64, seed=60)]
-
-
-@cache
 def all_matrices() -> list[CsrMatrix]:
     """What makes formats choose different instances: row lengths, spans of columns, patterns, blocks."""
     rows = [uniform(1, int(length), int(length), seed=60) for length in 2 ** np.arange(11)]
@@ -118,22 +113,44 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
-    for matrix in (*matrices(), rows_of_two_sizes()):
-        for backend.resident_threads in (FEW_THREADS, MANY_THREADS):
-            multiply(matrix, backend)
+    return names_of_instances(backend)
+
+
+@cache
+def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
+    """Those that products ask for, on a small device and on a large one, and the sums of parallel ones."""
+    backend = RecordingBackend(scalar, index, folder)
+    for backend.resident_threads in (FEW_THREADS, MANY_THREADS):
+        for matrix in (*all_matrices(), rows_of_two_sizes()):
+            multiply_with_transpose(matrix, backend)
+        multiply(uniform(3, 2, 2, seed=64), sorted_rows(uniform(2, 3000, 600, seed=65)), backend)  # rows in parts
+    index_of_both = np.arange(2, dtype=index)
+    for begins in (None, np.array([0, 2], dtype=index)):
+        plan_sum(begins, index_of_both, (1, 1, 0), backend)
+    return names_of_instances(backend)
+
+
+def names_of_instances(backend: RecordingBackend) -> dict[str, list[str]]:
+    """What was asked of a backend, by file."""
     names: dict[str, list[str]] = {}
     for stem, kernel, template_arguments in sorted(set(backend.instances)):
         names.setdefault(stem, []).append(instance_name(kernel, template_arguments))
     return names
 
 
-def multiply(matrix: CsrMatrix, backend: Backend) -> None:
-    """Plan the products of a matrix with its transpose in both orders, in every way, unless they are large."""
+def multiply_with_transpose(matrix: CsrMatrix, backend: Backend) -> None:
+    """Plan the products of a matrix with its transpose in both orders, unless they are large."""
     for A in (sorted_rows(matrix), sorted_rows(matrix.transposed())):
-        left, right = (m.pattern(np, backend.index) for m in (A, sorted_rows(A.transposed())))
-        if np.diff(right.rowptr)[left.colidx].sum() <= LARGEST_PRODUCT:
-            for options in PRODUCT_OPTIONS:
-                plan_product(Product.AB, (left, right), backend, options)
+        right = sorted_rows(A.transposed())
+        if np.diff(right.rowptr)[A.colidx].sum() <= LARGEST_PRODUCT:
+            multiply(A, right, backend)
+
+
+def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
+    """Plan A B in every way."""
+    patterns = [matrix.pattern(np, backend.index) for matrix in (A, B)]
+    for options in PRODUCT_OPTIONS:
+        plan_product(Product.AB, patterns, backend, options)
 
 
 def default_options(format_name: str) -> list[dict[str, int]]:
@@ -141,10 +158,11 @@ def default_options(format_name: str) -> list[dict[str, int]]:
 
 
 def instances_for_every_choice(scalar: Any, index: Any, folder: Path, option_sets: Any) -> dict[str, list[str]]:
-    """Those of all matrices, large ones with default options only."""
+    """Those of products, and of formats of all matrices, large ones with default options only."""
     tables = (
         instances(scalar, index, folder, all_matrices, option_sets),
         instances(scalar, index, folder, large_matrices, default_options),
+        product_instances(scalar, index, folder),
     )
     stems = sorted(set().union(*tables))
     return {stem: sorted({name for table in tables for name in table.get(stem, [])}) for stem in stems}
@@ -188,14 +206,8 @@ def check_instances(names: dict[str, list[str]], scalar: Any, index: Any, archit
 
 
 @pytest.mark.slow
-def test_kernels_compile_within_their_registers(emulation_folder):
-    names = instances(np.float64, np.int32, emulation_folder, some_matrices, default_options)
-    check_instances(names, np.float64, np.int32, "sm_90")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_kernels_with_all_options_compile_within_their_registers(emulation_folder, architecture):
+def test_kernels_compile_within_their_registers(emulation_folder, architecture):
     names = instances_for_every_choice(np.float64, np.int32, emulation_folder, ALL_OPTION_SETS.get)
     check_instances(names, np.float64, np.int32, architecture)
 

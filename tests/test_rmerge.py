@@ -158,9 +158,7 @@ def test_rows_with_most_levels_come_first(host):
     assert merging(*long_and_short_rows(), host).splitting.rows.tolist() == [4, 10, 2, 6]
 
 
-@pytest.mark.parametrize(
-    "buffer", [3000, pytest.param(600, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("buffer", [pytest.param(buffer, marks=pytest.mark.slow) for buffer in (3000, 600, 1)])
 def test_intermediates_beyond_the_buffer_are_made_in_ranges_of_columns(place, buffer):
     A, B = long_and_short_rows()
     whole = ComputedProduct(A, B, place, {"accumulator": "merge"})
