@@ -103,5 +103,7 @@ PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *v)
 /* the copy of a matrix's values on the device: kept with a matrix of ours, so that all products and refreshes share it, else with the product */
 GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat A, GpufmtDeviceValues *own)
 {
-  return GpufmtFormatFind(((PetscObject)A)->type_name) && A->spptr ? &((GpufmtBlock *)A->spptr)->values : own;
+  GpufmtBlock *block = GpufmtSeqBlock(A);
+
+  return block ? &block->values : own;
 }

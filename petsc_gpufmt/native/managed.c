@@ -365,7 +365,7 @@ PetscErrorCode GpufmtManagedReplace(Mat A)
   PetscBool        wanted = PETSC_FALSE;
 
   PetscFunctionBegin;
-  PetscCheck(A->assembled && GpufmtFormatFind(((PetscObject)A)->type_name) && A->spptr, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Managed arrays are for assembled sequential matrices of the types of this package, not for type %s", ((PetscObject)A)->type_name);
+  PetscCheck(A->assembled && GpufmtSeqBlock(A), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Managed arrays are for assembled sequential matrices of the types of this package, not for type %s", ((PetscObject)A)->type_name);
   PetscCall(GpufmtManagedWanted(A, GpufmtDeviceUsable(), &wanted));
   PetscCall(GpufmtManagedOf(A, &m));
   if (m || !wanted) PetscFunctionReturn(PETSC_SUCCESS);

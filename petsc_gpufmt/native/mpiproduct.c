@@ -300,7 +300,7 @@ static PetscErrorCode BlocksManage(Mat C, const MPIProduct *product)
   PetscCall(GpufmtManagedWanted(C, (PetscBool)(product->backend == GPUFMT_BACKEND_CUDA), &wanted));
   PetscCall(GpufmtParentOps(NULL, &seq, NULL));
   for (int k = 0; k < 2 && wanted; k++) {
-    if (!GpufmtFormatFind(((PetscObject)blocks[k])->type_name)) continue;
+    if (!GpufmtSeqBlock(blocks[k])) continue;
     PetscCall(GpufmtManagedReplace(blocks[k]));
     PetscCall((*seq.setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
   }

@@ -60,7 +60,7 @@ static PetscErrorCode IsDiagonalBlock(Mat diag, Mat offdiag, PetscBool *is)
 
   PetscFunctionBegin;
   PetscCall(MatGetLocalSize(offdiag, NULL, &noff));
-  *is = (PetscBool)(!noff && GpufmtFormatFind(((PetscObject)diag)->type_name));
+  *is = (PetscBool)(!noff && GpufmtSeqBlock(diag));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
