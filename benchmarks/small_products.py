@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 from petsc4py import PETSc
 
+from petsc_gpufmt import transpose
 from petsc_gpufmt.bench.mult import SEED, Reference
 from petsc_gpufmt.bench.places import available_places, device_reason, random_vector
 from petsc_gpufmt.csr import CsrPattern
@@ -55,7 +56,7 @@ def plan_products(cls, options, pattern, transposed, matrix, place, rng):
     """Errors over bounds of all plans of one format, for the matrix or for its transpose."""
     backend, xp = place.backend, place.backend.xp
     expected = matrix.T.tocsr() if transposed else matrix
-    pattern = pattern.transposed(xp) if transposed else pattern
+    pattern = transpose.transposed(pattern, backend) if transposed else pattern
     stored = cls.build(pattern, backend, {**cls.default_options, **options})
     backend.run(stored.plan(Operation.REFRESH), {Slot.VALUES: xp.asarray(matrix.data)})
     x, y = (random_vector(size, backend.scalar, rng) for size in (expected.shape[1], expected.shape[0]))

@@ -45,36 +45,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 6) spgemm_count_terms(index_t n
   seen.add_to<NWARPS>(control, parts);
 }
 
-constexpr int SCAN_THREADS = 256;
-
-// What a tile tells those after it, in one word: the sum of its lengths, or of all up to it
-constexpr count_t TILE_SUM = count_t(1) << 62, SUM_SO_FAR = count_t(2) << 62, SUM_BITS = TILE_SUM - 1;
-
-// The sum of all tiles before `tile`. A warp calls it; it waits for blocks that have begun before, no others.
-__device__ __forceinline__ count_t sum_before(const volatile count_t *states, offset_t tile)
-{
-  const int lane = threadIdx.x % WARP;
-  count_t   sum  = 0;
-
-  for (offset_t last = tile - 1; last >= 0; last -= WARP) {
-    count_t  state;
-    unsigned complete;
-
-    do state = last - lane >= 0 ? states[last - lane] : SUM_SO_FAR;
-    while (__any_sync(FULL_WARP, state == 0));
-    complete = __ballot_sync(FULL_WARP, state >= SUM_SO_FAR);
-    if (complete && lane > __ffs(complete) - 1) state = 0; // these are part of a sum so far
-    state &= SUM_BITS;
-#pragma unroll
-    for (int half = WARP / 2; half > 0; half /= 2) state += __shfl_xor_sync(FULL_WARP, state, half);
-    sum += state;
-    if (complete) break;
-  }
-  return sum;
-}
-
-// rowptr [nrows + 1] of rows of `lengths`, in one pass: a block waits for the sum of the tiles before its own (Merrill and Garland 2016,
-// decoupled look-back); it adds up ITEMS times 32 rows a warp. Adds to `control` the number of entries, and the rows by length; a zero for each tile follows it.
+// rowptr [nrows + 1] of rows of `lengths`, in one pass (scan.cuh): a block adds up ITEMS times 32 rows a warp. Adds to `control` the
+// number of entries, and the rows by length; a zero for each tile follows it.
 template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nrows, const offset_t *__restrict__ lengths, const offset_t *__restrict__ terms, const index_t *__restrict__ A_rowptr, int largest, int nbins, index_t *__restrict__ rowptr, Control *control)
 {
@@ -100,13 +72,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nr
     longest = max(longest, sums[i]);
     count_rows<1>(census[warp], valid, bin_of(length, largest, nbins), valid ? terms[row] : 0, entries);
     if (length > largest) atomicAdd(&control->parts[bin_of(entries, LONGEST_FACTOR, BINS)], (count_t)((length + largest - 1) / largest));
-#pragma unroll
-    for (int distance = 1; distance < WARP; distance *= 2) {
-      const count_t lower = __shfl_up_sync(FULL_WARP, sums[i], distance);
-
-      if (lane >= distance) sums[i] += lower;
-    }
-    sums[i] += so_far;
+    sums[i] = so_far + sum_up_to_lane(sums[i]);
     so_far = __shfl_sync(FULL_WARP, sums[i], WARP - 1);
   }
   if (lane == 0) warp_sums[warp] = so_far;
@@ -118,12 +84,10 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nr
     count_t sum = 0;
 
     for (int w = 0; w < NWARPS; w++) sum += warp_sums[w];
-    if (lane == 0) atomicExch(states + tile, (tile ? TILE_SUM : SUM_SO_FAR) | sum);
-    const count_t sum_of_others = sum_before(states, tile);
+    const count_t sum_of_others = sum_before_and_with(states, tile, sum);
 
     if (lane == 0) {
       before = sum_of_others;
-      if (tile) atomicExch(states + tile, SUM_SO_FAR | (sum_of_others + sum));
       if (tile == 0) rowptr[0] = 0;
       if ((tile + 1) * TILE >= nrows) control->nnz = sum_of_others + sum;
     }

@@ -1,12 +1,8 @@
 // What kernels of sparse products C = A B count, and how (petsc_gpufmt/spgemm/census.py has the same fields).
 #pragma once
-#include "common.cuh"
+#include "scan.cuh"
 
-constexpr int      WARP      = 32;
-constexpr unsigned FULL_WARP = 0xffffffff;
-constexpr int      BINS      = 16; // at most
-
-typedef unsigned long long count_t;
+constexpr int BINS = 16; // at most
 
 struct Census {    // of the rows of a bin
   count_t rows;

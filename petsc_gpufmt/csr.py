@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import PatternError
+from petsc_gpufmt.plan import Launch
+
+CHECK_THREADS, CHECKS_A_THREAD = 256, 4
 
 
 @dataclass(frozen=True)
@@ -33,29 +39,32 @@ class CsrPattern:
     def nnz(self) -> int:
         return int(self.colidx.size)
 
-    def validate(self) -> None:
-        """Raise PatternError if the row pointer decreases or a column lies outside the matrix."""
-        if self.rowptr.size != self.nrows + 1 or int(self.rowptr[0]) != 0 or int(self.rowptr[-1]) != self.nnz:
+    def validate(self, backend: Backend) -> None:
+        """Raise PatternError if the row pointer decreases or a column lies outside the matrix. Waits for the device."""
+        fits = self.rowptr.size == self.nrows + 1
+        ends, decreases, outside = self._faults(backend) if fits else [1, 0, 0]
+        if ends:
             raise PatternError(
                 f"row pointer of a {self.nrows} x {self.ncols} matrix "
                 f"must run from 0 to {self.nnz} in {self.nrows + 1} entries"
             )
-        if bool((self.rowptr[1:] < self.rowptr[:-1]).any()):
+        if decreases:
             raise PatternError("row pointer decreases: assemble the matrix before multiplying")
-        if self.nnz and (int(self.colidx.min()) < 0 or int(self.colidx.max()) >= self.ncols):
+        if outside:
             raise PatternError(
                 f"column indices lie in [{int(self.colidx.min())}, {int(self.colidx.max())}], the "
                 f"matrix has {self.ncols} columns"
             )
 
-    def transposed(self, xp: Any) -> CsrPattern:
-        """Pattern of the transpose, its ``source`` pointing back into the values of this one. `xp` is numpy or cupy."""
-        index = self.colidx.dtype
-        entries = xp.arange(self.nnz, dtype=xp.int64)
-        rows = xp.searchsorted(self.rowptr[1:], entries, side="right").astype(index)
-        order = xp.argsort(self.colidx, kind="stable").astype(index)
-        rowptr = xp.zeros(self.ncols + 1, dtype=index)
-        if self.nnz:
-            rowptr[1:] = xp.cumsum(xp.bincount(self.colidx, minlength=self.ncols))
-        source = order if self.source is None else self.source[order]
-        return CsrPattern(self.ncols, self.nrows, rowptr, rows[order], source, self.col_block, self.row_block)
+    def _faults(self, backend: Backend) -> list[int]:
+        """Whether the row pointer does not run from 0 to nnz, decreases, and whether a column lies outside."""
+        faults = backend.xp.empty(3, dtype=np.int32)
+        backend.clear(faults)
+        blocks = max(1, -(-max(self.nrows, self.nnz) // (CHECK_THREADS * CHECKS_A_THREAD)))
+        if backend.resident_threads:
+            blocks = min(blocks, max(1, backend.resident_threads // CHECK_THREADS))
+        sizes = (backend.index.type(n) for n in (self.nrows, self.ncols, self.nnz))
+        function = backend.function("pattern", "pattern_check", (CHECK_THREADS,))
+        arguments = (*sizes, self.rowptr, self.colidx, faults)
+        backend.run([Launch(function, (blocks, 1, 1), (CHECK_THREADS, 1, 1), arguments)])
+        return backend.first(faults, 3)  # waits for the device

@@ -21,6 +21,7 @@ from petsc_gpufmt.plan import Operation, Product, address
 from petsc_gpufmt.registry import find_format
 from petsc_gpufmt.spgemm import chain
 from petsc_gpufmt.stream import borrowed_stream
+from petsc_gpufmt.transpose import transposed
 
 _tokens = itertools.count(1)
 _owned: dict[int, list[Any]] = {}
@@ -161,7 +162,7 @@ def _answer(request: Any, answer: Any) -> None:
         blocks = {"row_block": request.row_block, "col_block": request.col_block}
         csr = _pattern(request, backend, keep_columns=False, **blocks)
         if request.transposed:
-            csr = csr.transposed(backend.xp)
+            csr = transposed(csr, backend)
         stored = cls.rebuild(csr, backend, options) if request.products else cls.build(csr, backend, options)
         kept: list[Any] = [stored]
         for operation in Operation:
@@ -239,7 +240,7 @@ def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **bloc
     colidx = _view(matrix.colidx, matrix.nnz, backend.index)
     rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)
     csr = CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
-    csr.validate()
+    csr.validate(backend)
     return csr
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from builders import CsrMatrix, poisoned
 
+from petsc_gpufmt import transpose
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.formats.base import Format
 from petsc_gpufmt.plan import Launch, Operation, Slot
@@ -26,9 +27,9 @@ class StoredMatrix:
         self.backend, self.transposed = backend, transposed
         backend.xp = poisoned(backend.xp)
         pattern = given.pattern(backend.xp, backend.index)
-        pattern.validate()
+        pattern.validate(backend)
         if transposed:
-            pattern = pattern.transposed(backend.xp)
+            pattern = transpose.transposed(pattern, backend)
         self.format = cls.build(pattern, backend, {**cls.default_options, **options})
         self.given = given
         self.refresh(given.values)

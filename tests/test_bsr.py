@@ -10,7 +10,7 @@ from format_checks import check
 from option_sets import ALL_OPTION_SETS, option_id
 from stored_matrix import StoredMatrix, assert_same_bits
 
-from petsc_gpufmt import native_library
+from petsc_gpufmt import native_library, transpose
 from petsc_gpufmt.backend import HostBackend
 from petsc_gpufmt.errors import IndexOverflowError, OptionError
 from petsc_gpufmt.formats import bsr_layout
@@ -129,7 +129,7 @@ def test_rectangular_blocks(request, place, row_block, col_block):
 
     assert (stored.row_block, stored.col_block, stored.padding) == (row_block, col_block, 0)
     transposed = Bsr.build(
-        replace(matrix.pattern(np, here.index), row_block=row_block, col_block=col_block).transposed(np),
+        transpose.transposed(replace(matrix.pattern(np, here.index), row_block=row_block, col_block=col_block), here),
         here,
         Bsr.default_options,
     )
@@ -235,9 +235,9 @@ def test_entries_in_order_are_taken_as_they_are(backend):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_entries_out_of_order_are_sorted_with_their_values(transposed):
-    pattern = shape("duplicate_columns").pattern(np, np.int64)
-    pattern = pattern.transposed(np) if transposed else pattern
+def test_entries_out_of_order_are_sorted_with_their_values(backend, transposed):
+    pattern = shape("duplicate_columns").pattern(np, backend.index)
+    pattern = transpose.transposed(pattern, backend) if transposed else pattern
     values = np.arange(pattern.nnz) if pattern.source is None else pattern.source
     entries = distinct_entries(pattern, np)
 

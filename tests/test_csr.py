@@ -1,26 +1,34 @@
-"""The CSR pattern: what is refused, and its transpose."""
+"""What is refused as a CSR pattern, on the host and by the device kernel."""
 
 import numpy as np
 import pytest
-from builders import SHAPES, shape
+from builders import EVERY_SHAPE_MOST_SLOW, shape
+from emulation.backend import EmulatedBackend
 
+from petsc_gpufmt import native_library
+from petsc_gpufmt.backend import CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import PatternError
 
+SCALAR, INDEX = native_library.petsc_types()
+
+
+@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request):
+    if request.param == "host":
+        return HostBackend(SCALAR, INDEX)
+    if request.param == "cuda":
+        return CudaBackend(SCALAR, INDEX, device=0)
+    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"), resident_threads=512)
+
 
 def pattern(rowptr, colidx, nrows=2, ncols=3):
-    return CsrPattern(nrows, ncols, np.array(rowptr, dtype=np.int32), np.array(colidx, dtype=np.int32))
+    return CsrPattern(nrows, ncols, np.array(rowptr, dtype=INDEX), np.array(colidx, dtype=INDEX))
 
 
-def triplets(csr: CsrPattern, values):
-    """(nnz, 3) row, column and value of each entry, sorted."""
-    rows = np.repeat(np.arange(csr.nrows), np.diff(csr.rowptr))
-    entries = np.arange(csr.nnz) if csr.source is None else csr.source
-    return sorted_rows(np.stack([rows, csr.colidx, values[entries]], axis=1))
-
-
-def sorted_rows(array):
-    return array[np.lexsort(array.T)]
+def validate(csr, backend):
+    rowptr, colidx = (backend.xp.asarray(a) for a in (csr.rowptr, csr.colidx))
+    CsrPattern(csr.nrows, csr.ncols, rowptr, colidx).validate(backend)
 
 
 @pytest.mark.parametrize(
@@ -34,37 +42,30 @@ def sorted_rows(array):
         (pattern([0, 1, 2], [-1, 2]), r"column indices lie in \[-1, 2\]"),
     ],
 )
-def test_an_invalid_pattern_is_refused(csr, message):
+def test_an_invalid_pattern_is_refused(backend, csr, message):
     with pytest.raises(PatternError, match=message):
-        csr.validate()
+        validate(csr, backend)
 
 
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("shape_name", SHAPES)
-def test_transpose(shape_name, index):
-    matrix = shape(shape_name)
-    csr = matrix.pattern(np, index)
-
-    transposed = csr.transposed(np)
-
-    transposed.validate()
-    assert {a.dtype for a in (transposed.rowptr, transposed.colidx, transposed.source)} == {np.dtype(index)}
-    assert np.array_equal(triplets(transposed, matrix.values), sorted_rows(triplets(csr, matrix.values)[:, [1, 0, 2]]))
+@EVERY_SHAPE_MOST_SLOW
+def test_what_is_a_pattern_is_taken(backend, shape_name):
+    validate(shape(shape_name).pattern(np, INDEX), backend)
 
 
-def test_transposing_twice_finds_the_values_of_the_first_pattern():
-    matrix = shape("unsorted_columns")
-    csr = matrix.pattern(np, np.int32)
+@pytest.mark.parametrize(("fault", "message"), [("row", "row pointer decreases"), ("column", r"lie in \[0, 9\]")])
+@pytest.mark.parametrize("place", [0, 2999, 4998])
+def test_one_fault_anywhere_is_found(backend, fault, message, place):
+    rowptr, colidx = np.arange(5001), np.zeros(5000, dtype=INDEX)
+    if fault == "row":
+        rowptr[1 + place] = 5000 if place < 2999 else 0
+    else:
+        colidx[place + 1] = 9
 
-    twice = csr.transposed(np).transposed(np)
-
-    assert sorted(twice.source) == list(range(csr.nnz))
-    assert np.array_equal(triplets(twice, matrix.values), triplets(csr, matrix.values))
+    with pytest.raises(PatternError, match=message):
+        validate(pattern(rowptr, colidx, 5000, 9), backend)
 
 
-def test_entries_of_a_transposed_row_keep_the_order_of_the_rows_they_came_from():
-    transposed = pattern([0, 3, 6], [2, 0, 2, 2, 1, 0]).transposed(np)
-
-    assert transposed.rowptr.tolist() == [0, 2, 3, 6]
-    assert transposed.colidx.tolist() == [0, 1, 1, 0, 0, 1]
-    assert transposed.source.tolist() == [1, 5, 4, 0, 2, 3]
+def test_a_matrix_without_rows_or_columns_is_taken(backend):
+    validate(pattern([0], [], 0, 0), backend)
+    validate(pattern([0], [], 0, 5), backend)
+    validate(pattern([0] * 6, [], 5, 0), backend)

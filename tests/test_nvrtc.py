@@ -24,6 +24,7 @@ from petsc_gpufmt.plan import Launch, Operation, Product, Slot
 from petsc_gpufmt.registry import FORMATS, find_format
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
+from petsc_gpufmt.transpose import PIECE, transposed
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="no NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc")
 
@@ -48,6 +49,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "spgemm_hash": 48,
     "spgemm_hash_symbolic": 56,
     "spgemm_hash_values": 64,
+    "transpose": 56,
 }
 
 
@@ -109,7 +111,7 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
         for options in option_sets(format_name):
             for matrix in matrices():
                 csr = matrix.pattern(np, backend.index)
-                for pattern in (csr, csr.transposed(np)):
+                for pattern in (csr, transposed(csr, backend)):
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
@@ -127,6 +129,9 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     index_of_both = np.arange(2, dtype=index)
     for begins in (None, np.array([0, 2], dtype=index)):
         plan_sum(begins, index_of_both, (1, 1, 0), backend)
+    csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
+    csr.validate(backend)
+    transposed(csr, backend)
     return names_of_instances(backend)
 
 

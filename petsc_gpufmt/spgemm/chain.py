@@ -13,9 +13,7 @@ from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD
 from petsc_gpufmt.plan import Launch, Product, Slot, address
 from petsc_gpufmt.spgemm.census import require_memory
 from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, count, default_option
-
-# Bytes an entry that sorting a pattern by column takes: keys and order of the sort, twice, and the row of each entry.
-TRANSPOSE_BYTES = 40
+from petsc_gpufmt.transpose import bytes_to_transpose, transposed
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,9 @@ class Chain:
     def transposed(self, factor: Factor) -> Factor:
         """The transpose, its values gathered into a buffer."""
         backend, pattern = self.backend, factor.pattern
-        self._take(pattern.nnz * (TRANSPOSE_BYTES + backend.scalar.itemsize), f"the transpose of {factor.name}")
-        transpose = pattern.transposed(backend.xp)
+        nbytes = bytes_to_transpose(pattern, backend) + pattern.nnz * backend.scalar.itemsize
+        self._take(nbytes, f"the transpose of {factor.name}")
+        transpose = transposed(pattern, backend)
         values = backend.xp.empty(pattern.nnz, dtype=backend.scalar)
         if pattern.nnz:
             function = backend.function("csr", "csr_fill_values", (FILL_THREADS, VALUES_A_THREAD))

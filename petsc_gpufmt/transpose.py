@@ -1,0 +1,75 @@
+"""The pattern of a transpose: entries are counted by column, brought to their columns, and put in order there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.plan import Launch
+
+BLOCK_THREADS, BATCH = 256, 4  # of kernels over entries; BATCH as in kernels/transpose.cu
+SCAN_THREADS, COUNTS_A_THREAD = 256, 4  # of the prefix sum; SCAN_THREADS as in kernels/scan.cuh
+# A block sorts columns of about SORT_THREADS * ENTRIES_A_THREAD entries, those longer than PIECE are merged from pieces
+SORT_THREADS, ENTRIES_A_THREAD, PIECE = 512, 4, 512
+CONTROL = np.dtype(np.uint64)
+TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/transpose.cu
+
+
+def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
+    """Pattern of the transpose, its ``source`` pointing back into the values of `csr`.
+
+    The entries of each row have the order of the rows of `csr` that they came from, and within these that of `csr`.
+    Waits once for the device, which takes at most `bytes_to_transpose`.
+    """
+    xp, integer, nnz, ncols = backend.xp, backend.index.type, csr.nnz, csr.ncols
+    rowptr = xp.empty(ncols + 1, dtype=backend.index)
+    colidx, source = xp.empty(nnz, dtype=backend.index), xp.empty(nnz, dtype=backend.index)
+    backend.clear(rowptr)
+    result = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, csr.col_block, csr.row_block)
+    if not nnz:
+        return result
+    ntiles = _tiles(ncols)
+    entries, control = backend.empty((2 * nnz, backend.index), (TICKET_AND_LONGEST + ntiles, CONTROL))
+    backend.clear(control)
+    slots = colidx  # until the entries are in their columns
+    outputs = (csr.source, colidx, source)
+
+    def launch(kernel: str, template: tuple[int, ...], nblocks: int, nthreads: int, *arguments: object) -> Launch:
+        function = backend.function("transpose", kernel, template)
+        return Launch(function, (nblocks, 1, 1), (nthreads, 1, 1), arguments)
+
+    def over_entries(kernel: str, *arguments: object) -> Launch:
+        nblocks = -(-nnz // (BLOCK_THREADS * BATCH))
+        return launch(kernel, (BLOCK_THREADS,), nblocks, BLOCK_THREADS, integer(nnz), *arguments)
+
+    sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
+    windows = -(-nnz // (SORT_THREADS * ENTRIES_A_THREAD - PIECE + 1))
+    sorted_by = (integer(nnz), integer(ncols), rowptr, entries, *outputs, control)
+    counts = (np.int64(ncols + 1), rowptr, control)
+    backend.run(
+        [
+            over_entries("transpose_count", csr.colidx, rowptr, slots),
+            launch("transpose_row_pointer", (COUNTS_A_THREAD,), ntiles, SCAN_THREADS, *counts),
+            over_entries("transpose_scatter", integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, entries),
+            launch("transpose_sort", sort, windows, SORT_THREADS, *sorted_by),
+        ]
+    )
+    _, longest = backend.first(control, TICKET_AND_LONGEST)  # waits for the device
+    width, merged = PIECE, xp.empty(2 * nnz if longest > 2 * PIECE else 0, dtype=backend.index)
+    while width < longest:
+        pieces = (integer(ncols), rowptr, np.int64(width), entries, merged)
+        backend.run([over_entries("transpose_merge", *pieces, *outputs)])
+        entries, merged, width = merged, entries, 2 * width
+    return result
+
+
+def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
+    """Bytes that `transposed` takes, its result included: two arrays of entries besides, if a column is long."""
+    words = 6 * csr.nnz + csr.ncols + 1
+    return words * backend.index.itemsize + (TICKET_AND_LONGEST + _tiles(csr.ncols)) * CONTROL.itemsize
+
+
+def _tiles(ncols: int) -> int:
+    """Blocks of the prefix sum over columns, and the end of the last."""
+    return -(-(ncols + 1) // (SCAN_THREADS * COUNTS_A_THREAD))
