@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 BACKENDS = ("host", "cuda")
 
 
@@ -132,9 +132,34 @@ class SumAnswerStruct(c.Structure):
     ]
 
 
+class UpdateRequestStruct(c.Structure):
+    _fields_ = [
+        ("update", c.c_int32),
+        ("target", OperandStruct),
+        ("added", OperandStruct),
+        ("columns", c.c_void_p),
+        ("backend", c.c_int32),
+        ("device", c.c_int32),
+        ("index_bytes", c.c_int32),
+        ("scalar_bytes", c.c_int32),
+        ("stream", c.c_void_p),
+    ]
+
+
+class UpdateAnswerStruct(c.Structure):
+    _fields_ = [
+        ("token", c.c_int64),
+        ("update", PlanStruct),
+        ("applies", c.c_int32),
+        ("error", c.c_int32),
+        ("message", c.c_char * 1024),
+    ]
+
+
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.POINTER(RequestStruct), c.POINTER(AnswerStruct))
 PLAN_PRODUCT_FUNCTION = c.CFUNCTYPE(None, c.POINTER(ProductRequestStruct), c.POINTER(ProductAnswerStruct))
 PLAN_SUM_FUNCTION = c.CFUNCTYPE(None, c.POINTER(SumRequestStruct), c.POINTER(SumAnswerStruct))
+PLAN_UPDATE_FUNCTION = c.CFUNCTYPE(None, c.POINTER(UpdateRequestStruct), c.POINTER(UpdateAnswerStruct))
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
 
@@ -145,6 +170,7 @@ class PlannerStruct(c.Structure):
         ("plan", PLAN_FUNCTION),
         ("plan_product", PLAN_PRODUCT_FUNCTION),
         ("plan_sum", PLAN_SUM_FUNCTION),
+        ("plan_update", PLAN_UPDATE_FUNCTION),
         ("release", RELEASE_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),
     ]

@@ -14,7 +14,7 @@ class Slot(enum.IntEnum):
     """An argument that is only known at replay.
 
     X, Y, Z are the vectors of z = y + A x, VALUES the CSR values of A; A_VALUES, B_VALUES and C_VALUES those of the
-    operands of a sparse product, and RESULT those of the matrix that it makes.
+    operands of a sparse product, and RESULT those of the matrix that it makes. ALPHA is a scalar, passed by value.
     """
 
     X = 0
@@ -25,6 +25,7 @@ class Slot(enum.IntEnum):
     B_VALUES = 5
     C_VALUES = 6
     RESULT = 7
+    ALPHA = 8
 
 
 class Operation(enum.IntEnum):
@@ -55,6 +56,20 @@ class Product(enum.IntEnum):
     def letters(self) -> str:
         """The operands by their letters in the formula, in their order."""
         return {Product.PTAP: "AP", Product.RART: "AR", Product.ABC: "ABC"}.get(self, "AB")
+
+
+class Update(enum.IntEnum):
+    """What changes the values of a matrix in place.
+
+    By a scalar, by a scalar for each row or column, or by adding a multiple of a matrix of the same pattern, or of one
+    whose entries are some of those of the first.
+    """
+
+    SCALE = 0
+    SCALE_ROWS = 1
+    SCALE_COLUMNS = 2
+    ADD = 3
+    ADD_SUBSET = 4
 
 
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import abi, gather, native_library
+from petsc_gpufmt import abi, gather, native_library, update
 from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.formats.base import parse_options
-from petsc_gpufmt.plan import Operation, Product, address
+from petsc_gpufmt.plan import Launch, Operation, Product, Update, address
 from petsc_gpufmt.registry import find_format
 from petsc_gpufmt.spgemm import chain
 from petsc_gpufmt.stream import borrowed_stream
@@ -41,6 +41,7 @@ def install() -> None:
         abi.PLAN_FUNCTION(_plan),
         abi.PLAN_PRODUCT_FUNCTION(_plan_product),
         abi.PLAN_SUM_FUNCTION(_plan_sum),
+        abi.PLAN_UPDATE_FUNCTION(_plan_update),
         abi.RELEASE_FUNCTION(_release),
         abi.FREE_POOL_FUNCTION(_free_pool),
     )
@@ -95,6 +96,16 @@ def _plan_sum(request: Any, answer: Any) -> None:
         _answer_sum(request, answer)
 
     _guarded(request, answer, _what_sum, plan, plan)
+
+
+def _plan_update(request: Any, answer: Any) -> None:
+    """Callback of the library: plan of a change of the values of a matrix."""
+    request, answer = request.contents, answer.contents
+
+    def plan() -> None:
+        _answer_update(request, answer)
+
+    _guarded(request, answer, _what_update, plan, plan)
 
 
 def _guarded(
@@ -154,6 +165,12 @@ def _what_sum(request: Any) -> str:
     return f"{request.ntargets} sums of {request.nterms} entries on {abi.BACKENDS[request.backend]}"
 
 
+def _what_update(request: Any) -> str:
+    o = request.target
+    matrix = f"a {o.nrows} x {o.ncols} block with {o.nnz} nonzeros"
+    return f"update {Update(request.update).name.lower()} of {matrix} on {abi.BACKENDS[request.backend]}"
+
+
 def _answer(request: Any, answer: Any) -> None:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
@@ -205,6 +222,36 @@ def _answer_sum(request: Any, answer: Any) -> None:
         kept = abi.export_plan(gather.plan_sum(begins, index, tuple(request.sizes), backend), answer.sum)
     answer.token = next(_tokens)
     _owned[answer.token] = kept
+
+
+def _answer_update(request: Any, answer: Any) -> None:
+    with _place(request) as backend:
+        launches = _update_launches(request, backend)
+        kept = abi.export_plan(launches or [], answer.update)
+    answer.applies = launches is not None
+    answer.token = next(_tokens)
+    _owned[answer.token] = kept
+
+
+def _update_launches(request: Any, backend: Backend) -> list[Launch] | None:
+    """Only the arrays that an update needs come to the backend, and only those that its launches read stay there."""
+    kind, target = Update(request.update), request.target
+    if kind in (Update.SCALE, Update.ADD):
+        return (update.plan_scale if kind is Update.SCALE else update.plan_add)(target.nnz, backend)
+    if kind is Update.SCALE_ROWS:
+        return update.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
+    if kind is Update.SCALE_COLUMNS:
+        return update.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
+    patterns = (
+        (_indices(o.rowptr, o.nrows + 1, backend, keep=False), _indices(o.colidx, o.nnz, backend, keep=False))
+        for o in (target, request.added)
+    )
+    columns = _indices(request.columns, request.added.ncols, backend, keep=False) if request.columns else None
+    return update.plan_add_subset(*patterns, columns, backend)
+
+
+def _indices(pointer: int | None, size: int, backend: Backend, *, keep: bool = True) -> Any:
+    return backend.adopt(_view(pointer, size, backend.index), keep=keep)
 
 
 def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:

@@ -4,7 +4,7 @@ import ctypes
 
 from petsc_gpufmt import planner
 from petsc_gpufmt.backend import HOST_FUNCTION
-from petsc_gpufmt.plan import Slot
+from petsc_gpufmt.plan import Slot, argument_word
 
 
 class Answer:
@@ -36,5 +36,5 @@ class Answer:
         for launch in plan.launches[: plan.nlaunches]:
             for i in range(launch.nargs):
                 if launch.slots[i] >= 0:
-                    launch.words[i] = arrays[Slot(launch.slots[i])].ctypes.data
+                    launch.words[i] = argument_word(arrays[Slot(launch.slots[i])])
             HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)

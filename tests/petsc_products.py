@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 from builders import CsrMatrix
 from petsc4py import PETSc
 
-import petsc_gpufmt  # noqa: F401
+from petsc_gpufmt import native_library
 from petsc_gpufmt.plan import Product
 
 METHODS = {
@@ -62,6 +64,17 @@ def other_values(matrices, operands, seed):
         A.assemble()
         changed.append(CsrMatrix(m.nrows, m.ncols, m.rowptr, m.colidx, values))
     return changed
+
+
+def scale_on_the_host(A, factor):
+    """Multiply the values through PETSc's getter, as functions of PETSc and applications do."""
+    library, handle, array = native_library.load(), ctypes.c_void_p(A.handle), ctypes.c_void_p()
+    nnz = int(A.getInfo()["nz_used"])
+    assert library.MatSeqAIJGetArray(handle, ctypes.byref(array)) == 0
+    memory = (ctypes.c_char * (nnz * np.dtype(PETSc.ScalarType).itemsize)).from_address(array.value)
+    values = np.frombuffer(memory, PETSc.ScalarType)
+    values *= factor
+    assert library.MatSeqAIJRestoreArray(handle, ctypes.byref(array)) == 0
 
 
 def symbolic_phases():

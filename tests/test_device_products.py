@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from builders import CsrMatrix
 from chains import Exact, operands_of
-from petsc_products import METHODS, VIA, multiply, other_values, petsc_matrix, symbolic_phases
+from petsc_products import METHODS, VIA, multiply, other_values, petsc_matrix, scale_on_the_host, symbolic_phases
 from test_device import copied_bytes, petsc  # noqa: F401
 
 from petsc_gpufmt import native_library, planner
@@ -79,7 +80,7 @@ def test_a_result_is_an_operand_without_a_copy_of_its_values(petsc):  # noqa: F8
 def test_a_result_that_was_changed_on_the_host_is_sent(petsc):  # noqa: F811
     A, P = operands_of(Product.PTAP, **SIZES)
     C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
-    C.scale(3.0)
+    scale_on_the_host(C, 3.0)
     square = multiply(Product.AB, [C, C])
     np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
 
@@ -142,9 +143,47 @@ def test_values_that_the_host_changed_after_a_refresh_and_before_the_next(petsc)
     x, z = C.createVecs()
     x.set(1.0)
     for _ in range(3):
-        C.scale(2.0)
+        scale_on_the_host(C, 2.0)
         C.mult(x, z)
         np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
+
+
+def test_results_are_scaled_and_added_to_on_the_device(petsc):  # noqa: F811
+    C, other = (multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)]) for _ in range(2))
+    host = petsc_matrix(CsrMatrix(*C.size, *C.getValuesCSR()), "aij")
+    part = host.copy()
+    part.filter(np.abs(host.getValuesCSR()[2]).mean())
+    ours = part.copy().convert("pjds")
+    left, right = C.createVecs()[::-1]
+    for v in (left, right):
+        v.setRandom()
+        v.shift(1.0)
+    host_left, host_right = (petsc.Vec().createWithArray(v.getArray().copy(), comm=v.comm) for v in (left, right))
+
+    def change(A, added, same, left, right):
+        A.scale(0.5)
+        A.diagonalScale(left, None)
+        A.diagonalScale(left, right)
+        A.aypx(-0.7, added, structure=petsc.Mat.Structure.SUBSET)
+        A.axpy(0.3, same, structure=petsc.Mat.Structure.SAME)
+
+    same = petsc_matrix(CsrMatrix(*other.size, *other.getValuesCSR()), "aij")
+    for k in range(3):
+        copied = copied_bytes(petsc, "ctog"), copied_bytes(petsc, "gtoc")
+        change(C, ours, other, left, right)
+        if k:
+            assert copied == (copied_bytes(petsc, "ctog"), copied_bytes(petsc, "gtoc"))
+        change(host, part, same, host_left, host_right)
+        np.testing.assert_allclose(C.getValuesCSR()[2], host.getValuesCSR()[2], rtol=1e-9, atol=1e-9)
+
+
+def test_a_result_bound_to_the_cpu_is_scaled_by_petsc(petsc):  # noqa: F811
+    C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
+    values, before = C.getValuesCSR()[2].copy(), planner.owned_tokens()
+    C.bindToCPU(True)
+    C.scale(3.0)
+    assert planner.owned_tokens() == before
+    np.testing.assert_array_equal(C.getValuesCSR()[2], 3.0 * values)
 
 
 def test_results_have_managed_arrays_that_go_with_them(petsc):  # noqa: F811

@@ -17,6 +17,7 @@ from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS
 from sparse_products import sorted_rows
 
+from petsc_gpufmt import update
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.compile import device_flags, instance_name, kernel_directory
 from petsc_gpufmt.gather import plan_sum
@@ -132,6 +133,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
     csr.validate(backend)
     transposed(csr, backend)
+    plan_updates(rows_of_two_sizes(), backend)
     return names_of_instances(backend)
 
 
@@ -156,6 +158,16 @@ def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
     patterns = [matrix.pattern(np, backend.index) for matrix in (A, B)]
     for options in PRODUCT_OPTIONS:
         plan_product(Product.AB, patterns, backend, options)
+
+
+def plan_updates(matrix: CsrMatrix, backend: Backend) -> None:
+    """Plan every change of the values of a matrix."""
+    csr = sorted_rows(matrix).pattern(np, backend.index)
+    update.plan_scale(csr.colidx.size, backend)
+    update.plan_scale_rows(csr.colidx.size, csr.rowptr, backend)
+    update.plan_scale_columns(csr.colidx, backend)
+    update.plan_add(csr.colidx.size, backend)
+    assert update.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 
 
 def default_options(format_name: str) -> list[dict[str, int]]:

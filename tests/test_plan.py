@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from petsc_gpufmt import abi
-from petsc_gpufmt.plan import Launch, Operation, Product, Slot, address, argument_word
+from petsc_gpufmt.plan import Launch, Operation, Product, Slot, Update, address, argument_word
 
 HEADER = Path(abi.__file__).parent / "native" / "gpufmt_plan.h"
 STRUCTURES = {
@@ -22,6 +22,8 @@ STRUCTURES = {
     "GpufmtProductAnswer": abi.ProductAnswerStruct,
     "GpufmtSumRequest": abi.SumRequestStruct,
     "GpufmtSumAnswer": abi.SumAnswerStruct,
+    "GpufmtUpdateRequest": abi.UpdateRequestStruct,
+    "GpufmtUpdateAnswer": abi.UpdateAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
@@ -62,10 +64,12 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_SLOTS": len(Slot),
         "GPUFMT_NUM_PLANS": len(Operation),
         "GPUFMT_NUM_PRODUCTS": len(Product),
+        "GPUFMT_NUM_UPDATES": len(Update),
         **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
         **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
         **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
         **{f"GPUFMT_PRODUCT_{product.name}": int(product) for product in Product},
+        **{f"GPUFMT_UPDATE_{update.name}": int(update) for update in Update},
     }
 
     assert dict(zip(expected, header_values(expected), strict=True)) == expected

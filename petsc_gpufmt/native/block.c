@@ -43,6 +43,7 @@ PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
   for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
     for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
+  PetscCall(GpufmtUpdatesDrop(block, PETSC_TRUE));
   PetscCall(GpufmtDeviceValuesDestroy(&block->values));
   PetscCall(GpufmtManagedRelease(&block->managed));
   if (block->previous) block->previous->next = block->next;
@@ -53,16 +54,18 @@ PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* drops every store: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
+/* drops every store and update: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
 PetscErrorCode GpufmtBlocksForget(PetscBool release)
 {
   PetscFunctionBegin;
-  for (GpufmtBlock *block = blocks; block; block = block->next)
+  for (GpufmtBlock *block = blocks; block; block = block->next) {
     for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
       for (int t = 0; t < 2; t++) {
         if (release) PetscCall(StoreDrop(&block->stores[b][t]));
         else block->stores[b][t].valid = block->stores[b][t].fresh = PETSC_FALSE;
       }
+    PetscCall(GpufmtUpdatesDrop(block, release));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -35,6 +35,18 @@ typedef struct {
   PetscObjectState state;
 } GpufmtDeviceValues;
 
+/* a plan that changes the values of a matrix in place */
+typedef struct {
+  PetscBool        valid;
+  PetscBool        applies; /* else the pattern that is to be added is not a part of the matrix's */
+  int              backend;
+  int64_t          token;
+  GpufmtPlan       plan;
+  PetscObjectState pattern_state;
+  PetscObjectId    added_id;            /* of the matrix that is added */
+  PetscObjectState added_pattern_state; /* likewise */
+} GpufmtUpdate;
+
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
 typedef struct _GpufmtBlock {
   const GpufmtFormat  *format;
@@ -44,6 +56,7 @@ typedef struct _GpufmtBlock {
   void                *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t               scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtDeviceValues   values;  /* of a matrix that sparse products read or make */
+  GpufmtUpdate         updates[GPUFMT_NUM_UPDATES];
   GpufmtManaged       *managed; /* the arrays of a result of these; else they are PETSc's own */
   struct _GpufmtBlock *previous, *next; /* all blocks alive, so that a planner that ends can be forgotten everywhere */
 } GpufmtBlock;
@@ -190,6 +203,17 @@ GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec
 
 /* diagonal.c */
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
+
+/* update.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtUpdatesDrop(GpufmtBlock *, PetscBool release);
+GPUFMT_HIDDEN PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure, const PetscInt columns[], const GpufmtUpdate **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar, Mat X, MatStructure, const GpufmtUpdate *);
+GPUFMT_HIDDEN PetscErrorCode MatScale_SeqAIJGpufmt(Mat, PetscScalar);
+GPUFMT_HIDDEN PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
+
+/* mpiadd.c */
+GPUFMT_HIDDEN PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
 
 /* view.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);

@@ -3,19 +3,23 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 4
+#define GPUFMT_ABI_VERSION 5
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
-   of the operands of a sparse product, and of its result */
-enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_SLOT_A_VALUES, GPUFMT_SLOT_B_VALUES, GPUFMT_SLOT_C_VALUES, GPUFMT_SLOT_RESULT, GPUFMT_NUM_SLOTS };
+   of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word */
+enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_SLOT_A_VALUES, GPUFMT_SLOT_B_VALUES, GPUFMT_SLOT_C_VALUES, GPUFMT_SLOT_RESULT, GPUFMT_SLOT_ALPHA, GPUFMT_NUM_SLOTS };
 
 /* z = A x, z = y + A x, values into the format, z = diagonal of A */
 enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_NUM_PLANS };
 
 /* sparse products, with the operands in PETSc's order: A B, A^T B, A B^T, B^T A B, B A B^T, A B C */
 enum { GPUFMT_PRODUCT_AB, GPUFMT_PRODUCT_ATB, GPUFMT_PRODUCT_ABT, GPUFMT_PRODUCT_PTAP, GPUFMT_PRODUCT_RART, GPUFMT_PRODUCT_ABC, GPUFMT_NUM_PRODUCTS };
+
+/* changes of the values of a matrix in place: by a scalar, by one for each row, by one for each column; a multiple of another matrix is added,
+   of the same pattern or of some entries of it */
+enum { GPUFMT_UPDATE_SCALE, GPUFMT_UPDATE_SCALE_ROWS, GPUFMT_UPDATE_SCALE_COLUMNS, GPUFMT_UPDATE_ADD, GPUFMT_UPDATE_ADD_SUBSET, GPUFMT_NUM_UPDATES };
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -110,12 +114,32 @@ typedef struct {
   char       message[1024];
 } GpufmtSumAnswer;
 
-/* The planner: callbacks into Python. None of them raises; `plan`, `plan_product` and `plan_sum` report by answer->error. */
+typedef struct {
+  int32_t       update; /* GPUFMT_UPDATE_... */
+  GpufmtOperand target; /* whose values change */
+  GpufmtOperand added;  /* for GPUFMT_UPDATE_ADD_SUBSET */
+  const void   *columns; /* host: [added.ncols] the number of each of its columns in `target`, -1: none; NULL: the same */
+  int32_t       backend;
+  int32_t       device; /* CUDA device ordinal */
+  int32_t       index_bytes, scalar_bytes;
+  void         *stream;
+} GpufmtUpdateRequest;
+
+typedef struct {
+  int64_t    token;   /* owner of all that is pointed to here; 0: none */
+  GpufmtPlan update;  /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
+  int32_t    applies; /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
+  int32_t    error;   /* a PETSc error code, 0: success */
+  char       message[1024];
+} GpufmtUpdateAnswer;
+
+/* The planner: callbacks into Python. None of them raises; those that plan report by answer->error. */
 typedef struct {
   int32_t abi_version;
   void (*plan)(const GpufmtRequest *, GpufmtAnswer *);
   void (*plan_product)(const GpufmtProductRequest *, GpufmtProductAnswer *);
   void (*plan_sum)(const GpufmtSumRequest *, GpufmtSumAnswer *);
+  void (*plan_update)(const GpufmtUpdateRequest *, GpufmtUpdateAnswer *);
   void (*release)(int64_t token);
   void (*free_pool)(void); /* returns cached device memory to the driver */
 } GpufmtPlanner;

@@ -182,6 +182,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->shift                 = MatShift_MPIAIJGpufmt;
   B->ops->zerorows              = MatZeroRows_MPIAIJGpufmt;
   B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
+  B->ops->axpy                  = MatAXPY_MPIAIJGpufmt;
   B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
   PetscCall(ParentOps(&parent));
   parent_setvalues = parent.setvalues;
@@ -219,6 +220,7 @@ static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReu
   B->ops->shift                 = parent.shift;
   B->ops->zerorows              = parent.zerorows;
   B->ops->zerorowscolumns       = parent.zerorowscolumns;
+  B->ops->axpy                  = parent.axpy;
   B->ops->productsetfromoptions = parent.productsetfromoptions;
   if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = parent.setvalues;
   PetscCall(Compose(B, format, PETSC_FALSE));

@@ -241,6 +241,9 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->shift            = MatShift_SeqAIJGpufmt;
   B->ops->zerorows         = MatZeroRows_SeqAIJGpufmt;
   B->ops->zerorowscolumns  = MatZeroRowsColumns_SeqAIJGpufmt;
+  B->ops->scale            = MatScale_SeqAIJGpufmt;
+  B->ops->diagonalscale    = MatDiagonalScale_SeqAIJGpufmt;
+  B->ops->axpy             = MatAXPY_SeqAIJGpufmt;
   if (B->ops->setvalues == seq_parent.setvalues) B->ops->setvalues = MatSetValues_SeqAIJGpufmt; /* else it collects first values, or takes whole rows */
 
   B->ops->productsetfromoptions = MatProductSetFromOptions_SeqAIJGpufmt;
@@ -283,6 +286,9 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->shift            = seq_parent.shift;
   B->ops->zerorows         = seq_parent.zerorows;
   B->ops->zerorowscolumns  = seq_parent.zerorowscolumns;
+  B->ops->scale            = seq_parent.scale;
+  B->ops->diagonalscale    = seq_parent.diagonalscale;
+  B->ops->axpy             = seq_parent.axpy;
   if (B->ops->setvalues == MatSetValues_SeqAIJGpufmt) B->ops->setvalues = seq_parent.setvalues;
 
   B->ops->productsetfromoptions = seq_parent.productsetfromoptions;

@@ -61,6 +61,62 @@ def add_other_pattern(A):
     A.axpy(2.0, other, structure=PETSc.Mat.Structure.DIFFERENT_NONZERO_PATTERN)
 
 
+def scale_rows_and_columns(A):
+    left, right = A.createVecLeft(), A.createVecRight()
+    for v in (left, right):
+        v.setArray(1.0 + np.cos(np.arange(*v.getOwnershipRange())) ** 2)
+    A.diagonalScale(left, None)
+    A.diagonalScale(left, right)
+
+
+def entries_of(A, every):
+    """A matrix with every so many of the entries of A, and other values: some ghost columns have none."""
+    entries = to_dense(A)
+    places = np.zeros((A.getLocalSize()[0], COUNT))
+    rows, columns = np.nonzero(entries)
+    kept = columns % every == rows % 2
+    places[rows[kept], columns[kept]] = np.cos(1.0 + rows[kept] + columns[kept])
+    return places
+
+
+def add_some_entries(A):
+    """The second time, where every rank knows the places; then others."""
+    for every in (2, 2, 3):
+        other = matrix_of_rows(entries_of(A, every), A.getType())
+        A.axpy(2.0, other, structure=PETSc.Mat.Structure.SUBSET_NONZERO_PATTERN)
+        A.aypx(0.5, other, structure=PETSc.Mat.Structure.SUBSET_NONZERO_PATTERN)
+
+
+def add_the_same_entries(A):
+    A.axpy(2.0, A.duplicate(copy=True), structure=PETSc.Mat.Structure.SAME_NONZERO_PATTERN)
+
+
+def allow_new_nonzeros(A):
+    """Our results do, and have ordinary arrays once they are told to."""
+    if A.getType() in ("seqaij", "mpiaij"):
+        A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+
+
+def add_a_new_entry_on_one_rank(A):
+    allow_new_nonzeros(A)
+    rows = entries_of(A, 2)
+    if A.getOwnershipRange()[1] == COUNT:
+        rows[-1] = 5.0
+    A.axpy(2.0, matrix_of_rows(rows, A.getType()), structure=PETSc.Mat.Structure.SUBSET_NONZERO_PATTERN)
+
+
+def add_a_new_column_on_one_rank(A):
+    """To a row that has other ghost columns."""
+    allow_new_nonzeros(A)
+    rows = np.zeros((A.getLocalSize()[0], COUNT))
+    if COMM.rank == COMM.size // 2:
+        rows[0, COUNT - 1] = 5.0
+    A.axpy(2.0, matrix_of_rows(rows, A.getType()), structure=PETSc.Mat.Structure.SUBSET_NONZERO_PATTERN)
+
+
+STAY_MANAGED = (scale, scale_rows_and_columns, add_some_entries, add_the_same_entries)
+
+
 def convert(A):
     A.convert("aij")
     new_nonzeros(A)
@@ -71,8 +127,12 @@ def matrix(dense):
     first.setSizes((COUNT, COUNT))
     first.setUp()
     begin, end = first.getOwnershipRange()
-    A = PETSc.Mat().createAIJ(((end - begin, COUNT), (end - begin, COUNT)), csr=csr(dense[begin:end]), comm=COMM)
-    A.convert(TYPE)
+    return matrix_of_rows(dense[begin:end], TYPE)
+
+
+def matrix_of_rows(dense, mat_type):
+    A = PETSc.Mat().createAIJ(((len(dense), COUNT), (len(dense), COUNT)), csr=csr(dense), comm=COMM)
+    A.convert(mat_type)
     return A
 
 
@@ -80,21 +140,29 @@ def to_dense(A):
     return A.convert("dense", PETSc.Mat()).getDenseArray().copy()
 
 
+WRITERS = (
+    *(on_the_diagonal, new_nonzeros, from_the_other_ranks, zero_rows, zero_rows_and_columns, shift, scale),
+    *(add_other_pattern, convert, *STAY_MANAGED[1:], add_a_new_entry_on_one_rank),
+)
+
+
 def main():
     options = PETSc.Options()
     options["matmatmult_via"] = "rmerge"
     LIBRARY.GpufmtManagedSimulate(1)  # changes nothing where there is a device
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
-    for write in (
-        *(on_the_diagonal, new_nonzeros, from_the_other_ranks, zero_rows, zero_rows_and_columns, shift, scale),
-        *(add_other_pattern, convert),
-    ):
-        C = factor.matMult(factor)
+    band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
+    runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]
+    for given, write in runs:
+        C = given.matMult(given)
         assert LIBRARY.GpufmtManagedCount() > 0
         same = C.convert("aij", PETSc.Mat())
+        before = LIBRARY.GpufmtManagedCount()
         for _ in range(2):
             write(C)
             write(same)
+        gc.collect()
+        assert write not in STAY_MANAGED or LIBRARY.GpufmtManagedCount() == before, write.__name__
         np.testing.assert_allclose(to_dense(C), to_dense(same), err_msg=write.__name__)
         x, z = C.createVecs()
         x.set(1.0)
@@ -102,6 +170,7 @@ def main():
         np.testing.assert_allclose(z.getArray(), to_dense(same).sum(axis=1), atol=1e-9)
         C.destroy()
     factor.destroy()
+    band.destroy()
     gc.collect()
     assert LIBRARY.GpufmtManagedCount() == 0
 

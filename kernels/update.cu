@@ -1,0 +1,123 @@
+// Values of a matrix scaled and added to in place (petsc_gpufmt/update.py). A thread does BATCH entries, BLOCK_THREADS apart, of a tile of
+// BATCH BLOCK_THREADS, so that neither long nor empty rows leave threads idle.
+#include "common.cuh"
+
+static constexpr int BATCH = 4;
+
+// The first entry that this thread does; the others follow BLOCK_THREADS apart.
+template <int BLOCK_THREADS>
+__device__ __forceinline__ offset_t first_entry()
+{
+  return (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
+}
+
+// The row of an entry, which is one of [low, high].
+__device__ __forceinline__ index_t row_of(const index_t *__restrict__ rowptr, index_t low, index_t high, offset_t entry)
+{
+  while (low < high) {
+    const index_t middle = low + (high - low + 1) / 2;
+
+    if (__ldg(rowptr + middle) <= entry) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+// values[e] *= alpha. Bytes an entry: 2 sizeof(scalar_t).
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) update_scale(index_t nnz, scalar_t alpha, scalar_t *values)
+{
+  const offset_t first = first_entry<BLOCK_THREADS>();
+  scalar_t       value[BATCH];
+
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) value[k] = first + k * BLOCK_THREADS < nnz ? values[first + k * BLOCK_THREADS] : scalar_t(0);
+#pragma unroll
+  for (int k = 0; k < BATCH; k++)
+    if (first + k * BLOCK_THREADS < nnz) values[first + k * BLOCK_THREADS] = alpha * value[k];
+}
+
+// values[e] *= factors[row of e]; the rows of the entries of tile t are in [tile_rows[t], tile_rows[t + 1]]. Bytes an entry: 2 sizeof(scalar_t),
+// and 2 index_t and a scalar_t for each row.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) update_scale_rows(index_t nnz, const index_t *__restrict__ tile_rows, const index_t *__restrict__ rowptr, const scalar_t *__restrict__ factors, scalar_t *values)
+{
+  const offset_t first = first_entry<BLOCK_THREADS>();
+  const index_t  low = __ldg(tile_rows + blockIdx.x), high = __ldg(tile_rows + blockIdx.x + 1);
+  scalar_t       value[BATCH];
+
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) value[k] = first + k * BLOCK_THREADS < nnz ? values[first + k * BLOCK_THREADS] : scalar_t(0);
+#pragma unroll
+  for (int k = 0; k < BATCH; k++)
+    if (first + k * BLOCK_THREADS < nnz) values[first + k * BLOCK_THREADS] = value[k] * __ldg(factors + row_of(rowptr, low, high, first + k * BLOCK_THREADS));
+}
+
+// values[e] *= factors[column of e]. Bytes an entry: 3 sizeof(scalar_t) + sizeof(index_t).
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) update_scale_columns(index_t nnz, const index_t *__restrict__ colidx, const scalar_t *__restrict__ factors, scalar_t *values)
+{
+  const offset_t first = first_entry<BLOCK_THREADS>();
+  scalar_t       value[BATCH], factor[BATCH];
+
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) {
+    const offset_t e = first + k * BLOCK_THREADS;
+
+    value[k]  = e < nnz ? values[e] : scalar_t(0);
+    factor[k] = e < nnz ? __ldg(factors + load_once(colidx + e)) : scalar_t(0);
+  }
+#pragma unroll
+  for (int k = 0; k < BATCH; k++)
+    if (first + k * BLOCK_THREADS < nnz) values[first + k * BLOCK_THREADS] = value[k] * factor[k];
+}
+
+// values[index[e]] += alpha x[e], no two entries in the same place; index null: values[e]. Bytes an entry: 3 sizeof(scalar_t), + sizeof(index_t).
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) update_add(index_t nnz, const index_t *__restrict__ index, scalar_t alpha, const scalar_t *__restrict__ x, scalar_t *values)
+{
+  const offset_t first = first_entry<BLOCK_THREADS>();
+  offset_t       place[BATCH];
+  scalar_t       value[BATCH], term[BATCH];
+
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) {
+    const offset_t e = first + k * BLOCK_THREADS;
+
+    place[k] = e < nnz && index ? (offset_t)load_once(index + e) : e;
+    term[k]  = e < nnz ? load_once(x + e) : scalar_t(0);
+  }
+#pragma unroll
+  for (int k = 0; k < BATCH; k++) value[k] = first + k * BLOCK_THREADS < nnz ? values[place[k]] : scalar_t(0);
+#pragma unroll
+  for (int k = 0; k < BATCH; k++)
+    if (first + k * BLOCK_THREADS < nnz) values[place[k]] = value[k] + alpha * term[k];
+}
+
+// index[e] = the place in another matrix, whose rows are sorted, of entry e. Column c is columns[c] there (null: c). *missing becomes 1 if
+// there is no such place, or the columns of a row do not ascend: two entries might then have the same place.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  update_locate(index_t nnz, const index_t *__restrict__ tile_rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const index_t *__restrict__ columns, const index_t *__restrict__ target_rowptr, const index_t *__restrict__ target_colidx, index_t *index, index_t *missing)
+{
+  const offset_t first     = first_entry<BLOCK_THREADS>();
+  const index_t  first_row = __ldg(tile_rows + blockIdx.x), last_row = __ldg(tile_rows + blockIdx.x + 1);
+
+  for (int k = 0; k < BATCH; k++) {
+    const offset_t e = first + k * BLOCK_THREADS;
+
+    if (e >= nnz) return;
+    const index_t row = row_of(rowptr, first_row, last_row, e), own = __ldg(colidx + e), column = columns ? __ldg(columns + own) : own;
+    const index_t end = __ldg(target_rowptr + row + 1);
+    index_t       low = __ldg(target_rowptr + row), high = end;
+
+    while (low < high) { // the first column that is not smaller
+      const index_t middle = low + (high - low) / 2;
+
+      if (__ldg(target_colidx + middle) < column) low = middle + 1;
+      else high = middle;
+    }
+    index[e] = low;
+    if (low == end || __ldg(target_colidx + low) != column || (e > __ldg(rowptr + row) && __ldg(colidx + e - 1) >= own)) *missing = 1;
+  }
+}

@@ -1,0 +1,69 @@
+/* Adding to a parallel matrix a multiple of another that has some of its nonzeros: the blocks are added, where they are. PETSc's function does
+   so for equal patterns alone, and inserts row after row on the host else. */
+#include "gpufmt_impl.h"
+
+/* the number in Y's off-diagonal block of each column of X's, -1: none; both are numbered in the order of the parallel matrix */
+static PetscErrorCode GhostColumns(PetscInt ny, const PetscInt y[], PetscInt nx, const PetscInt x[], PetscInt **out)
+{
+  PetscInt *columns;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(nx, &columns));
+  for (PetscInt i = 0, j = 0; i < nx; i++) {
+    while (j < ny && y[j] < x[i]) j++;
+    columns[i] = j < ny && y[j] == x[i] ? j : -1;
+  }
+  *out = columns;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode BlockPlans(Mat Y, Mat X, Mat y[2], Mat x[2], const GpufmtUpdate *updates[2])
+{
+  const PetscInt *y_ghosts, *x_ghosts;
+  PetscInt       *columns = NULL;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(Y, &y[0], &y[1], &y_ghosts));
+  PetscCall(MatMPIAIJGetSeqAIJ(X, &x[0], &x[1], &x_ghosts));
+  PetscCall(GpufmtAddPlan(y[0], x[0], SUBSET_NONZERO_PATTERN, NULL, &updates[0]));
+  if (!updates[0]) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GhostColumns(y[1]->cmap->n, y_ghosts, x[1]->cmap->n, x_ghosts, &columns));
+  PetscCall(GpufmtAddPlan(y[1], x[1], SUBSET_NONZERO_PATTERN, columns, &updates[1]));
+  PetscCall(PetscFree(columns));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* nothing is added unless all ranks can, as PETSc's function, which then does it, is collective */
+static PetscErrorCode AddSubset(Mat Y, PetscScalar a, Mat X, PetscBool *added)
+{
+  const GpufmtUpdate *updates[2] = {NULL, NULL};
+  Mat                 y[2], x[2];
+  PetscErrorCode      ierr;
+  int                 worst[2]; /* error, whether PETSc has to add */
+
+  PetscFunctionBegin;
+  ierr     = BlockPlans(Y, X, y, x, updates);
+  worst[0] = (int)ierr;
+  worst[1] = !updates[0] || !updates[1];
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)Y)));
+  PetscCall(ierr);
+  PetscCheck(!worst[0], PETSC_COMM_SELF, (PetscErrorCode)worst[0], "MatAXPY() failed on another rank, which says why");
+  *added = (PetscBool)!worst[1];
+  if (!*added) PetscFunctionReturn(PETSC_SUCCESS);
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtAddRun(y[k], a, x[k], SUBSET_NONZERO_PATTERN, updates[k]));
+  PetscCall(PetscObjectStateIncrease((PetscObject)Y));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
+{
+  struct _MatOps parent;
+  PetscBool      added = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  if (structure == SUBSET_NONZERO_PATTERN) PetscCall(AddSubset(Y, a, X, &added));
+  if (added) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtParentOps(NULL, NULL, &parent));
+  PetscCall((*parent.axpy)(Y, a, X, structure));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

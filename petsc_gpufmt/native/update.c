@@ -1,0 +1,285 @@
+/* Scaling and adding where the values of a matrix are in managed memory: plans are replayed there, where PETSc's loops would bring all pages to
+   the host. Other matrices are left to PETSc: ordinary arrays would have to come back afterwards, which takes longer than the loop. */
+#include "gpufmt_impl.h"
+
+static PetscErrorCode UpdateDrop(GpufmtUpdate *update, PetscBool release)
+{
+  const int64_t token = update->valid ? update->token : 0;
+
+  PetscFunctionBegin;
+  update->valid = PETSC_FALSE;
+  if (token && release) PetscCall(GpufmtPlannerRelease(token));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* `release`: unless Python has freed them itself */
+PetscErrorCode GpufmtUpdatesDrop(GpufmtBlock *block, PetscBool release)
+{
+  PetscFunctionBegin;
+  for (int kind = 0; kind < GPUFMT_NUM_UPDATES; kind++) PetscCall(UpdateDrop(&block->updates[kind], release));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscBool BoundToCPU(Mat A)
+{
+#if PetscDefined(HAVE_DEVICE)
+  return A->boundtocpu;
+#else
+  return PETSC_FALSE;
+#endif
+}
+
+/* Where the values of A are to be changed; `ours` is false if PETSc's functions are to do it. Where ordinary memory takes the place of managed
+   one, the same happens on the host. */
+static PetscErrorCode Place(Mat A, int *backend, PetscBool *ours)
+{
+  GpufmtManaged *managed;
+
+  PetscFunctionBegin;
+  *backend = GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  PetscCall(GpufmtManagedOf(A, &managed));
+  *ours = (PetscBool)(managed && (*backend == GPUFMT_BACKEND_HOST || !BoundToCPU(A)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscLogDouble Entries(Mat A)
+{
+  const PetscInt *rowptr;
+
+  if (MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL)) return 0.0;
+  return (PetscLogDouble)rowptr[A->rmap->n];
+}
+
+static PetscErrorCode Describe(Mat A, GpufmtOperand *operand)
+{
+  const PetscInt *rowptr, *colidx;
+
+  PetscFunctionBegin;
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
+  operand->nrows  = A->rmap->n;
+  operand->ncols  = A->cmap->n;
+  operand->nnz    = rowptr[A->rmap->n];
+  operand->rowptr = rowptr;
+  operand->colidx = colidx;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode UpdatePlan(Mat A, int kind, Mat added, const PetscInt columns[], GpufmtUpdate *update)
+{
+  const GpufmtPlanner *planner;
+  GpufmtUpdateRequest  request = {0};
+  GpufmtUpdateAnswer   answer  = {0};
+  int                  device  = 0;
+
+  PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0));
+  PetscCall(GpufmtPlannerGet(&planner));
+  if (update->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
+  request.update = kind;
+  PetscCall(Describe(A, &request.target));
+  if (added) PetscCall(Describe(added, &request.added));
+  request.columns      = columns;
+  request.backend      = update->backend;
+  request.device       = device;
+  request.index_bytes  = sizeof(PetscInt);
+  request.scalar_bytes = sizeof(PetscScalar);
+  planner->plan_update(&request, &answer);
+  PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
+  PetscCheck(!answer.error, PETSC_COMM_SELF, (PetscErrorCode)answer.error, "%s", answer.message);
+  update->token   = answer.token;
+  update->plan    = answer.update;
+  update->applies = (PetscBool)answer.applies;
+  update->valid   = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the plan of an update, kept with A while its pattern and that of `added` (or NULL) stay as they are */
+static PetscErrorCode UpdateGet(Mat A, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtUpdate **out)
+{
+  GpufmtUpdate    *update = &((GpufmtBlock *)A->spptr)->updates[kind];
+  PetscObjectState pattern, added_pattern = 0;
+  PetscObjectId    added_id = 0;
+
+  PetscFunctionBegin;
+  *out = update;
+  PetscCall(MatGetNonzeroState(A, &pattern));
+  if (added) {
+    PetscCall(PetscObjectGetId((PetscObject)added, &added_id));
+    PetscCall(MatGetNonzeroState(added, &added_pattern));
+  }
+  if (update->valid && update->pattern_state == pattern && update->added_id == added_id && update->added_pattern_state == added_pattern) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(UpdateDrop(update, PETSC_TRUE));
+  update->backend             = backend;
+  update->pattern_state       = pattern;
+  update->added_id            = added_id;
+  update->added_pattern_state = added_pattern;
+  PetscCall(GpufmtFirstPlanBegin(backend));
+  PetscCall(GpufmtFirstPlanEnd(backend, UpdatePlan(A, kind, added, columns, update)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The array is taken and given back for the state of A, as PETSc's functions raise it. */
+static PetscErrorCode UpdateRun(Mat A, const GpufmtUpdate *update, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
+{
+  GpufmtDeviceValues *values    = &((GpufmtBlock *)A->spptr)->values;
+  const PetscBool     on_device = (PetscBool)(update->backend == GPUFMT_BACKEND_CUDA);
+  PetscScalar        *array;
+  void               *stream = NULL;
+
+  PetscFunctionBegin;
+  if (on_device) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceValuesUpdate(values, A, (PetscCount)Entries(A), stream));
+  }
+  PetscCall(MatSeqAIJGetArray(A, &array));
+  slots[GPUFMT_SLOT_RESULT] = array;
+  PetscCall(GpufmtReplay(&update->plan, update->backend, slots, stream));
+  if (on_device) {
+    PetscCall(PetscLogGpuFlops(flops));
+    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
+  } else PetscCall(PetscLogFlops(flops));
+  PetscCall(MatSeqAIJRestoreArray(A, &array));
+  if (on_device) PetscCall(PetscObjectStateGet((PetscObject)A, &values->state));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* a scalar as the word of an argument; the types of this package are for real numbers of at most 8 bytes */
+static void *ScalarWord(PetscScalar alpha)
+{
+  const PetscReal real = PetscRealPart(alpha);
+  void           *word = NULL;
+
+  memcpy(&word, &real, PetscMin(sizeof(real), sizeof(word)));
+  return word;
+}
+
+PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
+{
+  void               *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  const GpufmtUpdate *update;
+  struct _MatOps      parent;
+  PetscBool           ours = PETSC_FALSE;
+  int                 backend;
+
+  PetscFunctionBegin;
+  PetscCall(Place(A, &backend, &ours));
+  if (!ours) {
+    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
+    PetscCall((*parent.scale)(A, alpha));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(UpdateGet(A, backend, GPUFMT_UPDATE_SCALE, NULL, NULL, &update));
+  slots[GPUFMT_SLOT_ALPHA] = ScalarWord(alpha);
+  PetscCall(UpdateRun(A, update, slots, Entries(A)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* multiplies each row, or each column, by its entry of `factors`, which may live on the host or on the device, and belong to a parallel vector */
+static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
+{
+  GpufmtBlock        *block                   = (GpufmtBlock *)A->spptr;
+  void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  const PetscInt      n                       = kind == GPUFMT_UPDATE_SCALE_ROWS ? A->rmap->n : A->cmap->n;
+  const GpufmtUpdate *update;
+  const PetscScalar  *array;
+  PetscMemType        memtype = PETSC_MEMTYPE_HOST;
+  PetscErrorCode      ierr;
+
+  PetscFunctionBegin;
+  PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ, "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_UPDATE_SCALE_ROWS ? "Left" : "Right", factors->map->n, n, kind == GPUFMT_UPDATE_SCALE_ROWS ? "rows" : "columns");
+  PetscCall(UpdateGet(A, backend, kind, NULL, NULL, &update));
+  if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecGetArrayRead(factors, &array));
+  else PetscCall(VecGetArrayReadAndMemType(factors, &array, &memtype));
+  slots[GPUFMT_SLOT_X] = (void *)array;
+  if (backend == GPUFMT_BACKEND_CUDA && PetscMemTypeHost(memtype)) {
+    const size_t bytes = (size_t)n * sizeof(PetscScalar);
+
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceReserve(bytes, &block->scratch[GPUFMT_SLOT_X], &block->scratch_bytes[GPUFMT_SLOT_X]));
+    PetscCall(GpufmtDeviceUpload(block->scratch[GPUFMT_SLOT_X], array, bytes, stream));
+    slots[GPUFMT_SLOT_X] = block->scratch[GPUFMT_SLOT_X];
+  }
+  ierr = UpdateRun(A, update, slots, Entries(A)); /* a failure leaves the vector usable */
+  if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecRestoreArrayRead(factors, &array));
+  else PetscCall(VecRestoreArrayReadAndMemType(factors, &array));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat A, Vec left, Vec right)
+{
+  struct _MatOps parent;
+  PetscBool      ours = PETSC_FALSE;
+  int            backend;
+
+  PetscFunctionBegin;
+  PetscCall(Place(A, &backend, &ours));
+  if (!ours) {
+    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
+    PetscCall((*parent.diagonalscale)(A, left, right));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  if (left) PetscCall(ScaleBy(A, backend, GPUFMT_UPDATE_SCALE_ROWS, left));
+  if (right) PetscCall(ScaleBy(A, backend, GPUFMT_UPDATE_SCALE_COLUMNS, right));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The plan of Y += a X with sequential matrices, NULL if PETSc is to do it; `columns`: the number of each column of X in Y, -1: none, NULL: the
+   same. Nothing is changed. */
+PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscInt columns[], const GpufmtUpdate **out)
+{
+  const GpufmtUpdate *update;
+  PetscBool           ours = PETSC_FALSE;
+  int                 backend;
+
+  PetscFunctionBegin;
+  *out = NULL;
+  PetscCall(Place(Y, &backend, &ours));
+  if (!ours || !GpufmtSeqBlock(X) || structure == DIFFERENT_NONZERO_PATTERN || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
+  if (structure == SAME_NONZERO_PATTERN) PetscCheck(Entries(X) == Entries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG, "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", Entries(X), Entries(Y));
+  if (structure == UNKNOWN_NONZERO_PATTERN ? Entries(X) != Entries(Y) : Entries(X) > Entries(Y)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (structure == SAME_NONZERO_PATTERN) PetscCall(UpdateGet(Y, backend, GPUFMT_UPDATE_ADD, NULL, NULL, &update));
+  else PetscCall(UpdateGet(Y, backend, GPUFMT_UPDATE_ADD_SUBSET, X, columns, &update));
+  if (update->applies) *out = update;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* PETSc counts the additions of MatSetValues() alone where it makes Y by that */
+PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure, const GpufmtUpdate *update)
+{
+  const PetscLogDouble added                   = Entries(X), flops = structure == SUBSET_NONZERO_PATTERN ? added : 2.0 * added;
+  void                *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  const PetscScalar   *array;
+
+  PetscFunctionBegin;
+  slots[GPUFMT_SLOT_ALPHA] = ScalarWord(a);
+  if (update->backend == GPUFMT_BACKEND_CUDA) {
+    GpufmtDeviceValues *values = &((GpufmtBlock *)X->spptr)->values;
+
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceValuesUpdate(values, X, (PetscCount)added, stream));
+    slots[GPUFMT_SLOT_A_VALUES] = values->array;
+    PetscCall(UpdateRun(Y, update, slots, flops));
+  } else {
+    PetscCall(MatSeqAIJGetArrayRead(X, &array));
+    slots[GPUFMT_SLOT_A_VALUES] = (void *)array;
+    PetscCall(UpdateRun(Y, update, slots, flops));
+    PetscCall(MatSeqAIJRestoreArrayRead(X, &array));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
+{
+  const GpufmtUpdate *update;
+  struct _MatOps      parent;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtAddPlan(Y, X, structure, NULL, &update));
+  if (update) PetscCall(GpufmtAddRun(Y, a, X, structure, update));
+  else {
+    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
+    PetscCall((*parent.axpy)(Y, a, X, structure));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

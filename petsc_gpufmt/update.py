@@ -1,0 +1,74 @@
+"""Values of a matrix scaled and added to in place, on the backend: MatScale, MatDiagonalScale and MatAXPY."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.plan import Launch, Slot
+
+BLOCK_THREADS = 256
+TILE = 4 * BLOCK_THREADS  # entries of a block; BATCH in kernels/update.cu
+
+
+def plan_scale(nnz: int, backend: Backend) -> list[Launch]:
+    """Launches for RESULT[e] *= ALPHA, for all `nnz` entries."""
+    return _launch("update_scale", nnz, (Slot.ALPHA, Slot.RESULT), backend)
+
+
+def plan_scale_rows(nnz: int, rowptr: Any, backend: Backend) -> list[Launch]:
+    """Launches for RESULT[e] *= X[row of e], with `rowptr` (nrows + 1,) of the backend's index type."""
+    if not nnz:
+        return []
+    return _launch("update_scale_rows", nnz, (_tile_rows(rowptr, nnz, backend), rowptr, Slot.X, Slot.RESULT), backend)
+
+
+def plan_scale_columns(colidx: Any, backend: Backend) -> list[Launch]:
+    """Launches for RESULT[e] *= X[colidx[e]], with `colidx` (nnz,) of the backend's index type."""
+    return _launch("update_scale_columns", colidx.size, (colidx, Slot.X, Slot.RESULT), backend)
+
+
+def plan_add(nnz: int, backend: Backend) -> list[Launch]:
+    """Launches for RESULT[e] += ALPHA A_VALUES[e]: matrices of one pattern."""
+    return _launch("update_add", nnz, (None, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
+
+
+def plan_add_subset(
+    target: tuple[Any, Any], added: tuple[Any, Any], columns: Any, backend: Backend
+) -> list[Launch] | None:
+    """Launches for RESULT += ALPHA A_VALUES, where the entries of one matrix are some of those of another.
+
+    None if they are not, or if a row of either is not sorted: nothing is known about what a row has twice.
+
+    Parameters
+    ----------
+    target, added : (rowptr, colidx) of RESULT and of A_VALUES, arrays of the backend's index type
+    columns : array of the backend's index type, or None
+        The number in `target` of each column of `added`, -1 where it has none; None: the same number.
+    """
+    rowptr, colidx = added
+    nnz = colidx.size
+    if not nnz:
+        return []
+    index, missing = backend.empty((nnz, backend.index), (1, backend.index))
+    backend.clear(missing)
+    arguments = (_tile_rows(rowptr, nnz, backend), rowptr, colidx, columns, *target, index, missing)
+    backend.run(_launch("update_locate", nnz, arguments, backend))
+    if backend.first(missing, 1)[0]:
+        return None
+    return _launch("update_add", nnz, (index, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
+
+
+def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[Launch]:
+    if not nnz:
+        return []
+    function = backend.function("update", kernel, (BLOCK_THREADS,))
+    grid, block = (-(-nnz // TILE), 1, 1), (BLOCK_THREADS, 1, 1)
+    return [Launch(function, grid, block, (backend.index.type(nnz), *arguments))]
+
+
+def _tile_rows(rowptr: Any, nnz: int, backend: Backend) -> Any:
+    """The row of the first entry of each tile, and that of the last entry of all."""
+    xp = backend.xp
+    firsts = xp.minimum(xp.arange(-(-nnz // TILE) + 1) * TILE, nnz - 1).astype(backend.index)
+    return (xp.searchsorted(rowptr, firsts, side="right") - 1).astype(backend.index)

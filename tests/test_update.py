@@ -1,0 +1,225 @@
+"""Values scaled and added to in place: on the host, as device kernels, and as the planner answers the library."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from answers import Answer
+from builders import from_row_lengths
+from emulation.backend import EmulatedBackend
+
+from petsc_gpufmt import abi, errors, native_library, planner, update
+from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt.plan import Slot, Update
+
+SCALAR, INDEX = native_library.petsc_types()
+TILE = update.TILE
+# of rows: none, many empty ones before, between and after others, one longer than tiles, all in the first tile
+ROW_LENGTHS = {
+    "nothing": [],
+    "empty rows": [0, 0],
+    "one": [1],
+    "long": [3, 2 * TILE + 5, 0, 7],
+    "gaps": [0] * 1500 + [5, 0, 9] + [0] * 700 + [1] * TILE + [0] * 3,
+    "short": [2, 0, 5] * 700,
+}
+EVERY_MATRIX = pytest.mark.parametrize("lengths", ROW_LENGTHS.values(), ids=ROW_LENGTHS)
+
+
+@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request):
+    if request.param == "host":
+        return HostBackend(SCALAR, INDEX)
+    if request.param == "cuda":
+        return CudaBackend(SCALAR, INDEX, device=0)
+    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"))
+
+
+class Matrix:
+    """Arrays of a random matrix, its rows sorted."""
+
+    def __init__(self, lengths, ncols=3 * TILE):
+        m = from_row_lengths(np.array(lengths, dtype=int), ncols, seed=70)
+        order = np.lexsort((m.colidx, m.rows))
+        self.nrows, self.ncols, self.rows = m.nrows, m.ncols, m.rows
+        self.rowptr, self.colidx = m.rowptr.astype(INDEX), m.colidx[order].astype(INDEX)
+        self.values = np.random.default_rng(71).uniform(-1, 1, self.colidx.size).astype(SCALAR)
+
+    def part(self, seed=72):
+        """Places of some of the entries, and (rowptr, colidx) of a matrix of these."""
+        places = np.flatnonzero(np.random.default_rng(seed).random(self.colidx.size) < 0.4)
+        lengths = np.bincount(self.rows[places], minlength=self.nrows)
+        return places, (np.concatenate(([0], np.cumsum(lengths))).astype(INDEX), self.colidx[places])
+
+
+def run(backend, launches, values, **slots):
+    """The values after `launches`, with slots by name."""
+    xp = backend.xp
+    result = xp.array(values)
+    arrays = {name: xp.asarray(a, dtype=SCALAR) for name, a in slots.items() if name != "ALPHA"}
+    if "ALPHA" in slots:
+        arrays["ALPHA"] = SCALAR.type(slots["ALPHA"])
+    backend.run(launches, {**{Slot[name]: a for name, a in arrays.items()}, Slot.RESULT: result})
+    return backend.to_host(result)
+
+
+@EVERY_MATRIX
+def test_scaling(backend, lengths):
+    m = Matrix(lengths)
+    random = np.random.default_rng(73)
+    rows, columns = (random.uniform(-1, 1, n).astype(SCALAR) for n in (m.nrows, m.ncols))
+    arrays = [backend.xp.asarray(a) for a in (m.rowptr, m.colidx)]
+    nnz = m.colidx.size
+    alpha = SCALAR.type(-0.7)
+    scaled = run(backend, update.plan_scale(nnz, backend), m.values, ALPHA=alpha)
+    assert scaled.tobytes() == (m.values * alpha).tobytes()
+    scaled = run(backend, update.plan_scale_rows(nnz, arrays[0], backend), m.values, X=rows)
+    assert scaled.tobytes() == (m.values * rows[m.rows]).tobytes()
+    scaled = run(backend, update.plan_scale_columns(arrays[1], backend), m.values, X=columns)
+    assert scaled.tobytes() == (m.values * columns[m.colidx]).tobytes()
+
+
+@EVERY_MATRIX
+def test_adding_the_same_pattern(backend, lengths):
+    m = Matrix(lengths)
+    other = np.cos(np.arange(m.values.size)).astype(SCALAR)
+    total = run(backend, update.plan_add(other.size, backend), m.values, ALPHA=-0.7, A_VALUES=other)
+    np.testing.assert_allclose(total, m.values - SCALAR.type(0.7) * other, rtol=0, atol=4 * np.finfo(SCALAR).eps)
+
+
+def add_subset(backend, m, added, columns=None):
+    on_backend = [[backend.xp.asarray(a) for a in pattern] for pattern in ((m.rowptr, m.colidx), added)]
+    columns = None if columns is None else backend.xp.asarray(columns.astype(INDEX))
+    return update.plan_add_subset(*on_backend, columns, backend)
+
+
+@EVERY_MATRIX
+@pytest.mark.parametrize("renumbered", [False, True])
+def test_adding_some_entries(backend, lengths, renumbered):
+    m = Matrix(lengths)
+    places, (rowptr, colidx) = m.part()
+    columns = None
+    if renumbered:
+        columns, colidx = np.unique(colidx, return_inverse=True)
+        colidx = colidx.astype(INDEX)
+    other = np.cos(np.arange(places.size)).astype(SCALAR)
+    launches = add_subset(backend, m, (rowptr, colidx), columns)
+    expected = m.values.copy()
+    expected[places] += other
+    assert run(backend, launches, m.values, ALPHA=1.0, A_VALUES=other).tobytes() == expected.tobytes()
+
+
+def broken(m, how):
+    """Some entries of `m`, and columns by number, that are not an addition to it."""
+    places, (rowptr, colidx) = m.part()
+    row = int(np.flatnonzero(np.diff(rowptr) > 1)[-1])
+    first, columns = rowptr[row], np.arange(m.ncols)
+    if how == "another column":
+        own = m.colidx[m.rowptr[row] : m.rowptr[row + 1]]
+        colidx[first] = np.setdiff1d(np.arange(own.max() + 1), own)[0]
+        colidx[first : rowptr[row + 1]].sort()
+    elif how == "twice":
+        colidx[first + 1] = colidx[first]
+    elif how == "not sorted":
+        colidx[[first, first + 1]] = colidx[[first + 1, first]]
+    else:
+        columns[colidx[first]] = -1
+    return (rowptr, colidx), columns
+
+
+@pytest.mark.parametrize("how", ["another column", "twice", "not sorted", "no such column"])
+@pytest.mark.parametrize("lengths", [ROW_LENGTHS["long"], ROW_LENGTHS["short"]])
+def test_what_is_not_a_part_of_the_pattern_has_no_plan(backend, lengths, how):
+    m = Matrix(lengths)
+    added, columns = broken(m, how)
+    assert add_subset(backend, m, added, columns) is None
+
+
+def test_rows_of_the_target_that_are_not_sorted_have_no_plan(backend):
+    m = Matrix([5, 40, 3])
+    added = m.rowptr, m.colidx.copy()
+    m.colidx[5:45] = m.colidx[5:45][::-1]
+    assert add_subset(backend, m, added) is None
+
+
+class AnsweredUpdate(Answer):
+    """The plan of an update of `m`; `added` is (rowptr, colidx)."""
+
+    def __init__(self, kind, m, added=None, columns=None, **fields):
+        self.arrays = m, added, columns
+        request = abi.UpdateRequestStruct(
+            update=kind,
+            target=self.operand(m.nrows, m.ncols, m.rowptr, m.colidx),
+            backend=abi.BACKENDS.index("host"),
+            index_bytes=INDEX.itemsize,
+            scalar_bytes=SCALAR.itemsize,
+        )
+        if added:
+            request.added = self.operand(m.nrows, m.ncols if columns is None else columns.size, *added)
+        if columns is not None:
+            request.columns = columns.ctypes.data
+        super().__init__("plan_update", request, abi.UpdateAnswerStruct(), fields)
+
+    @staticmethod
+    def operand(nrows, ncols, rowptr, colidx):
+        return abi.OperandStruct(nrows, ncols, colidx.size, rowptr.ctypes.data, colidx.ctypes.data)
+
+
+@pytest.mark.parametrize("kind", Update)
+def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
+    m = Matrix(ROW_LENGTHS["short"])
+    before = planner.owned_tokens()
+    factors = np.linspace(1, 2, 2 * m.ncols).astype(SCALAR)
+    places, added = m.part() if kind is Update.ADD_SUBSET else (slice(None), None)
+    expected = m.values.copy()
+    if kind in (Update.ADD, Update.ADD_SUBSET):
+        expected[places] += 2 * factors[: expected[places].size]
+    else:
+        expected *= {Update.SCALE: 2, Update.SCALE_ROWS: factors[m.rows], Update.SCALE_COLUMNS: factors[m.colidx]}[kind]
+    with AnsweredUpdate(kind, m, added) as a:
+        assert a.error == (0, "") and a.answer.applies and planner.owned_tokens() == before + 1
+        m.rowptr[:], m.colidx[:] = -1, -1
+        slots = {Slot.ALPHA: SCALAR.type(2), Slot.X: factors, Slot.A_VALUES: factors, Slot.RESULT: m.values}
+        a.launch(a.answer.update, slots)
+        np.testing.assert_allclose(m.values, expected, rtol=4 * np.finfo(SCALAR).eps)
+    assert planner.owned_tokens() == before
+
+
+def test_columns_by_number_come_with_a_request():
+    m = Matrix([5, 40, 3])
+    for columns, applies in ((np.arange(m.ncols), 1), (np.arange(m.ncols) - 1, 0)):
+        with AnsweredUpdate(Update.ADD_SUBSET, m, (m.rowptr.copy(), m.colidx.copy()), columns.astype(INDEX)) as a:
+            assert a.error == (0, "") and a.answer.applies == applies
+
+
+def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(monkeypatch):
+    def failing(*_):
+        raise errors.UnsupportedError("not on this\ndevice".replace("\n", " "))
+
+    monkeypatch.setattr(update, "plan_scale", failing)
+    with AnsweredUpdate(Update.SCALE, Matrix([2, 3])) as a:
+        assert a.answer.token == 0 and a.answer.error == errors.UnsupportedError.petsc_code
+        assert a.error[1] == f"update scale of a 2 x {3 * TILE} block with 5 nonzeros on host: not on this device"
+
+
+def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
+    plan, calls = update.plan_add, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise MemoryError("first try")
+        return plan(*arguments)
+
+    monkeypatch.setattr(update, "plan_add", failing)
+    with AnsweredUpdate(Update.ADD, Matrix([2, 3])) as a:
+        assert a.error == (0, "") and len(calls) == 2
+
+
+def test_a_scalar_is_passed_by_value():
+    word = ctypes.c_uint64.from_buffer_copy(np.array([2.5], SCALAR).tobytes().ljust(8, b"\0")).value
+    m = Matrix([2, 3])
+    with AnsweredUpdate(Update.SCALE, m) as a:
+        launch = a.answer.update.launches[0]
+        a.launch(a.answer.update, {Slot.ALPHA: SCALAR.type(2.5), Slot.RESULT: m.values})
+        assert launch.words[list(launch.slots[: launch.nargs]).index(Slot.ALPHA)] == word
