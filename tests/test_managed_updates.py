@@ -143,6 +143,15 @@ def test_adding_what_is_in_the_pattern(structure, mat_type, method):
     assert managed_matrices() == 1
 
 
+def test_patterns_that_are_the_same_after_all_need_no_new_matrix():
+    C = product(longest=20)[2]
+    other, same = part_of(C, "pjds", 1), ordinary(C)
+    C.axpy(2.0, other, structure=Structure.DIFFERENT)
+    same.axpy(2.0, ordinary(other), structure=Structure.SAME)
+    check(C, same)
+    assert managed_matrices() == 1
+
+
 def test_adding_a_result_to_another_one():
     C, other = product(longest=20)[2], product(longest=20)[2]
     same = ordinary(C)

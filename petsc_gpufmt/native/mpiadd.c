@@ -1,5 +1,5 @@
-/* Adding to a parallel matrix a multiple of another that has some of its nonzeros: the blocks are added, where they are. PETSc's function does
-   so for equal patterns alone, and inserts row after row on the host else. */
+/* Adding to a parallel matrix a multiple of another that has its nonzeros, or some of them: the blocks are added, where they are. PETSc's
+   function does so for patterns that it is told to be the same, and inserts row after row on the host else. */
 #include "gpufmt_impl.h"
 
 /* the number in Y's off-diagonal block of each column of X's, -1: none; both are numbered in the order of the parallel matrix */
@@ -55,14 +55,50 @@ static PetscErrorCode AddSubset(Mat Y, PetscScalar a, Mat X, PetscBool *added)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether two sequential matrices of the same size have the same pattern */
+static PetscErrorCode SameLocally(Mat y, Mat x, PetscBool *same)
+{
+  const PetscInt *y_rows, *y_columns, *x_rows, *x_columns;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPatternGet(y, &y_rows, &y_columns));
+  PetscCall(GpufmtPatternGet(x, &x_rows, &x_columns));
+  PetscCall(PetscArraycmp(y_rows, x_rows, y->rmap->n + 1, same));
+  if (*same) PetscCall(PetscArraycmp(y_columns, x_columns, y_rows[y->rmap->n], same));
+  PetscCall(GpufmtPatternRestore(x, &x_rows, &x_columns));
+  PetscCall(GpufmtPatternRestore(y, &y_rows, &y_columns));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SameEverywhere(Mat Y, Mat X, PetscBool *out)
+{
+  const PetscInt *y_ghosts, *x_ghosts;
+  Mat             y[2], x[2];
+  PetscBool       same;
+  int             all;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(Y, &y[0], &y[1], &y_ghosts));
+  PetscCall(MatMPIAIJGetSeqAIJ(X, &x[0], &x[1], &x_ghosts));
+  same = (PetscBool)(y[1]->cmap->n == x[1]->cmap->n);
+  if (same) PetscCall(PetscArraycmp(y_ghosts, x_ghosts, y[1]->cmap->n, &same));
+  for (int k = 0; k < 2 && same; k++) PetscCall(SameLocally(y[k], x[k], &same));
+  all = same;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, PetscObjectComm((PetscObject)Y)));
+  *out = (PetscBool)all;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
 {
   struct _MatOps parent;
-  PetscBool      added = PETSC_FALSE;
+  PetscBool      added = PETSC_FALSE, same = PETSC_FALSE;
 
   PetscFunctionBegin;
   if (structure == SUBSET_NONZERO_PATTERN) PetscCall(AddSubset(Y, a, X, &added));
   if (added) PetscFunctionReturn(PETSC_SUCCESS);
+  if (structure == DIFFERENT_NONZERO_PATTERN || structure == UNKNOWN_NONZERO_PATTERN) PetscCall(SameEverywhere(Y, X, &same));
+  if (same) structure = SAME_NONZERO_PATTERN;
   PetscCall(GpufmtParentOps(NULL, NULL, &parent));
   PetscCall((*parent.axpy)(Y, a, X, structure));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -235,7 +235,7 @@ PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscIn
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(Place(Y, &backend, &ours));
-  if (!ours || !GpufmtSeqBlock(X) || structure == DIFFERENT_NONZERO_PATTERN || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!ours || !GpufmtSeqBlock(X) || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == SAME_NONZERO_PATTERN) PetscCheck(Entries(X) == Entries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG, "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", Entries(X), Entries(Y));
   if (structure == UNKNOWN_NONZERO_PATTERN ? Entries(X) != Entries(Y) : Entries(X) > Entries(Y)) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == SAME_NONZERO_PATTERN) PetscCall(UpdateGet(Y, backend, GPUFMT_UPDATE_ADD, NULL, NULL, &update));
@@ -275,6 +275,7 @@ PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure st
   struct _MatOps      parent;
 
   PetscFunctionBegin;
+  if (structure == DIFFERENT_NONZERO_PATTERN) structure = UNKNOWN_NONZERO_PATTERN; /* if they are the same, no new matrix is made */
   PetscCall(GpufmtAddPlan(Y, X, structure, NULL, &update));
   if (update) PetscCall(GpufmtAddRun(Y, a, X, structure, update));
   else {

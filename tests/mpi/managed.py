@@ -91,6 +91,11 @@ def add_the_same_entries(A):
     A.axpy(2.0, A.duplicate(copy=True), structure=PETSc.Mat.Structure.SAME_NONZERO_PATTERN)
 
 
+def add_the_same_entries_unannounced(A):
+    for structure in (PETSc.Mat.Structure.DIFFERENT_NONZERO_PATTERN, PETSc.Mat.Structure.UNKNOWN_NONZERO_PATTERN):
+        A.axpy(2.0, A.duplicate(copy=True), structure=structure)
+
+
 def allow_new_nonzeros(A):
     """Our results do, and have ordinary arrays once they are told to."""
     if A.getType() in ("seqaij", "mpiaij"):
@@ -114,7 +119,9 @@ def add_a_new_column_on_one_rank(A):
     A.axpy(2.0, matrix_of_rows(rows, A.getType()), structure=PETSc.Mat.Structure.SUBSET_NONZERO_PATTERN)
 
 
-STAY_MANAGED = (scale, scale_rows_and_columns, add_some_entries, add_the_same_entries)
+STAY_MANAGED = (
+    *(scale, scale_rows_and_columns, add_some_entries, add_the_same_entries, add_the_same_entries_unannounced),
+)
 
 
 def convert(A):
