@@ -8,13 +8,14 @@ constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index
 template <int CAPACITY, int SPLIT>
 constexpr int BLOCKS_AT_ONCE = SPLIT ? 10 : CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 10 : 12;
 
-// What is taken of rows of B: the columns [first, last].
+// What is taken of rows of B: the columns [first, last]; all of them without `columns`.
 struct ColumnRange {
   const index_t *__restrict__ columns;
   index_t first, last;
 
   __device__ __forceinline__ void narrow(Factor &factor) const
   {
+    if (!columns) return;
     factor.begin = partition_point(factor.begin, factor.end, [&](index_t p) { return __ldg(columns + p) < first; });
     factor.end   = partition_point(factor.begin, factor.end, [&](index_t p) { return __ldg(columns + p) <= last; });
   }
@@ -88,9 +89,10 @@ struct Units {
 // have different columns within a group; groups add in turn. So each sum has its terms in an order that depends on the patterns alone.
 //
 // SPLIT: rows of C are long where rows of A are, and all wait for the longest. Each warp takes its share of A's row, in the order of the
-// row, for sums of its own, which are added up in the order of the warps.
+// row, for sums of its own, which are added up in the order of the warps. So are rows of many terms where there are few rows.
 //
-//   units      rows_of_units [nunits] row of C (null: unit u is row u); parts_of_units [nunits] which CAPACITY entries of it (SPLIT)
+//   units      rows_of_units [nunits] row of C (null: unit u is row u); parts_of_units [nunits] which CAPACITY entries of it (SPLIT; null:
+//              all rows have at most CAPACITY)
 //   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons in shared memory, one sum there
 //   global     each entry of A once (SPLIT: once a unit), columns and values of C once
 //
@@ -117,7 +119,7 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
     left   = __ldg(A_rowptr + row + 1) - A_begin;
     length = __ldg(C_rowptr + row + 1) - C_begin;
     if constexpr (SPLIT) {
-      const index_t before = __ldg(parts_of_units + unit) * CAPACITY;
+      const index_t before = parts_of_units ? __ldg(parts_of_units + unit) * CAPACITY : 0;
 
       C_begin += before;
       length -= before;
@@ -144,7 +146,7 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
     int count;
 
     if constexpr (SPLIT) {
-      const ColumnRange range{B_columns, columns[0], columns[length > 0 ? length - 1 : 0]};
+      const ColumnRange range{parts_of_units ? B_columns : nullptr, columns[0], columns[length > 0 ? length - 1 : 0]};
 
       count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, range);
     } else count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, WholeRows{});

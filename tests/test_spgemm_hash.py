@@ -256,6 +256,20 @@ def test_rows_of_several_lengths_share_a_launch_in_a_small_product(emulation_fol
     assert kernels[512] == [kernels[0][0], ("spgemm_hash_values_together", (32,), 1 + 3 + 3)]
 
 
+@pytest.mark.parametrize(
+    ("entries", "resident_threads", "shared"), [(400, 512, True), (400, 256, False), (100, 512, False)]
+)
+def test_few_rows_of_many_terms_are_shared_by_the_warps_of_a_block(entries, resident_threads, shared, emulation_folder):
+    """As on the coarse levels of a multigrid method."""
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=resident_threads)
+    left = from_row_lengths(np.array([0, entries, entries - 9, entries - 99]), 400, seed=71)
+
+    (units,) = Product(left, uniform(400, 60, 8, seed=72), device).check().accumulator.units
+
+    assert (units.template == (32, 8, 1, 500, 1)) == shared
+    assert units.own[0] == 3 or not shared
+
+
 def test_columns_in_runs_take_few_words(emulation):
     """27 rows of B with 27 columns each, 729 terms, are at most 27 x 18 words, and here 27 x 9 or so."""
     matrix = stencil(9, 9, 9)

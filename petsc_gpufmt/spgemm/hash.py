@@ -44,6 +44,8 @@ FULL_STEP = 0.9  # of the threads of a group have an entry of B, or it is halved
 FEW_THREADS = 1 / 2
 # Of the same: a product of no more of them has its bins in one launch, since one launch after the other takes its time
 MANY_THREADS = 8
+# Of the same: where so few threads give each row a block, and rows have many terms, the warps of the block share them
+SHARED_THREADS, SHARED_TERMS = 1, 1024
 # Then rows join larger ones if they are fewer than these of all: that may save sorting them
 FEW_TOGETHER = 1 / 8
 
@@ -102,7 +104,8 @@ class Units:
     Attributes
     ----------
     kernel, template : what is launched
-    own : its arguments before those that all have: counts; rows, None for all; which part of its row a unit is
+    own : its arguments before those that all have: counts; rows, None for all; which part of its row a unit is, None
+        for all of it
     """
 
     kernel: str
@@ -243,6 +246,8 @@ class HashAccumulator(Accumulator):
         self.numeric = self._bins(C.census, LENGTH_BINS, lambda bound: TEAMS[bound or LONGEST_UNSPLIT], sort, 1, few)
         divided = [self._units(rows, C) for rows in self.numeric if not rows.bound]
         whole = [rows for rows in self.numeric if rows.bound]
+        if self._are_few_with_many_terms(whole):
+            return [*divided, self._units_shared(whole)]
         if together and len(whole) > 1:
             return [*divided, self._units_together(whole)]
         return divided + [self._units(rows, C) for rows in whole]
@@ -259,10 +264,29 @@ class HashAccumulator(Accumulator):
         own = (np.int64(count), listed, parts)
         return Units("spgemm_hash_values", template, -(-count // units_a_block), own)
 
+    def _are_few_with_many_terms(self, bins: list[Bin]) -> bool:
+        """Whether a warp for each row would leave the device idle, as on coarse levels of multigrid methods."""
+        count = sum(b.count for b in bins)
+        few = 0 < count * VALUES_THREADS <= SHARED_THREADS * self.backend.resident_threads
+        return few and sum(b.work for b in bins) >= SHARED_TERMS * count
+
+    def _units_shared(self, bins: list[Bin]) -> Units:
+        """The rows of several bins, a block each."""
+        rows = self._joined_whole(bins)
+        group = rows.group(WARP)
+        template = (WARP, group, int(self.operands.longest_right <= group), LONGEST_UNSPLIT, 1)
+        return Units("spgemm_hash_values", template, rows.count, (np.int64(rows.count), rows.rows, None))
+
+    def _joined_whole(self, bins: list[Bin]) -> Bin:
+        """All bins of rows that are not divided, as one."""
+        if len(bins) == 1:
+            return bins[0]
+        return joined_bins(bins, self._ordered[0], sum(b.count for b in self.numeric if not b.bound))
+
     def _units_together(self, bins: list[Bin]) -> Units:
         """The rows of several bins."""
         counts = {capacity: sum(b.count for b in bins if b.bound == capacity) for capacity in TEAMS}
-        rows = joined_bins(bins, self._ordered[0], sum(b.count for b in self.numeric if not b.bound))
+        rows = self._joined_whole(bins)
         blocks = sum(-(-count * TEAMS[capacity] // VALUES_THREADS) for capacity, count in counts.items())
         own = (*map(np.int64, counts.values()), rows.rows)
         return Units("spgemm_hash_values_together", (rows.group(WARP),), blocks, own)
