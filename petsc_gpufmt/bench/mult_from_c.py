@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt import library_path
-from petsc_gpufmt.bench.contenders import SELLCUDA
+from petsc_gpufmt.bench.contenders import SELLCUDA, TIMED_AT_ONCE
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.mult import Reference
@@ -52,6 +52,8 @@ def measure_from_c(program: Path, file: Path, matrix: BenchMatrix, matrix_type: 
     options = ["-file", str(file)]
     if types := conversions(matrix_type):
         options += ["-types", ",".join(types)]
+    if matrix_type == "gpufmt":
+        options += [word for name, value in TIMED_AT_ONCE.items() for word in (f"-{name}", value)]
     output = run_program([str(program), "-dll_append", str(library_path()), *options], RUN_SECONDS)
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if len(lines) != 1:

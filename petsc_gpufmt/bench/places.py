@@ -13,7 +13,7 @@ from petsc_gpufmt import native_library
 from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.timing import DeviceTimer, HostTimer, Timer
-from petsc_gpufmt.stream import borrowed_stream
+from petsc_gpufmt.cupy_state import borrowed_stream
 
 COPY_BYTES = {"host": 1 << 27, "cuda": 1 << 30}
 

@@ -20,7 +20,11 @@ from petsc_gpufmt.product_timer import ProductTimer, is_limit
 from petsc_gpufmt.profile import Profile
 
 AUTOMATIC = "auto"
-TIMED_AFTER = 50
+# Products after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.
+TIMED_AFTER = -1
+FEWEST_PRODUCTS = 50
+# What timing takes on an H200: two or three stores, the loading of their kernels, and products.
+SECONDS_OF_TIMING = 0.05
 # Of the products of a candidate that are timed; three sequences are run.
 TIMED_PRODUCTS = 6
 # A runner-up that saves less than the noise of the measurement does not replace the first choice.
@@ -60,8 +64,11 @@ class Gpufmt(Format):
         Raises OptionError for a format that does not exist, and what the format raises.
         """
         timed_after = options["timed_after"]
-        if timed_after < 0:
-            raise OptionError(f"-mat_gpufmt_timed_after {timed_after}: choose a number of products, or 0 for no timing")
+        if timed_after < TIMED_AFTER:
+            raise OptionError(
+                f"-mat_gpufmt_timed_after {timed_after}: choose a number of products, 0 for no timing, "
+                "or -1 for as many as take as long as timing"
+            )
         if options["format"] != AUTOMATIC:
             chosen = store(options["format"], {}, csr, backend, options)
             return cls(chosen, f"{chosen.name}, as asked for")
@@ -69,6 +76,8 @@ class Gpufmt(Format):
         ranked = rank(profile, backend)
         best = ranked[0]
         chosen = store(best.name, best.options, csr, backend, options)
+        if timed_after == TIMED_AFTER:
+            timed_after = max(FEWEST_PRODUCTS, round(SECONDS_OF_TIMING / best.seconds))
         timed = csr.nnz and backend.model is not None and len(worth_timing(ranked)) > 1
         return cls(
             chosen,
