@@ -125,6 +125,7 @@ class CudaBackend(Backend):
         super().__init__(scalar, index)
         try:
             import cupy
+            import cupyx.scipy.special  # noqa: F401  as CuPy does when an array first meets a number, 0.3 s in a product then
         except ImportError as e:
             raise UnsupportedError(
                 f"storing a matrix on the GPU needs CuPy, and importing it failed ({e}): "

@@ -15,12 +15,12 @@ import numpy as np
 from petsc_gpufmt import abi, gather, native_library, update
 from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.cupy_state import borrowed_stream, simple_reductions
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.formats.base import parse_options
 from petsc_gpufmt.plan import Launch, Operation, Product, Update, address
 from petsc_gpufmt.registry import find_format
 from petsc_gpufmt.spgemm import chain
-from petsc_gpufmt.stream import borrowed_stream
 from petsc_gpufmt.transpose import transposed
 
 _tokens = itertools.count(1)
@@ -277,7 +277,11 @@ def _place(request: Any) -> Iterator[Backend]:
         return
     backend = CudaBackend(scalar, index, request.device)
     cuda = backend.xp.cuda
-    with cuda.Device(request.device), borrowed_stream(cuda, request.stream or 0, request.device):
+    with (
+        cuda.Device(request.device),
+        borrowed_stream(cuda, request.stream or 0, request.device),
+        simple_reductions(backend.xp),
+    ):
         yield backend
 
 
