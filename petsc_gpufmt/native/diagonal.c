@@ -1,10 +1,12 @@
-/* The diagonal, on the device where the vector is there. */
+/* The diagonal: on the device where the vector and the matrix are there. One that has only arrays on the host is not stored for its diagonal
+   alone. */
 #include "gpufmt_impl.h"
 
 PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 {
   GpufmtBlock   *block = (GpufmtBlock *)A->spptr;
   GpufmtStore   *store;
+  GpufmtManaged *managed;
   struct _MatOps parent;
   void          *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
   PetscScalar   *array;
@@ -16,6 +18,10 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 #if PetscDefined(HAVE_CUDA)
   if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable()) PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
 #endif
+  if (on_device && !block->stores[GPUFMT_BACKEND_CUDA][0].valid) { /* such as the graph in GAMG, which is never multiplied */
+    PetscCall(GpufmtManagedOf(A, &managed));
+    on_device = (PetscBool)(managed != NULL);
+  }
   if (!on_device) {
     PetscCall(GpufmtParentOps(NULL, &parent, NULL));
     PetscCall((*parent.getdiagonal)(A, v));
