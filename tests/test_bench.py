@@ -371,6 +371,7 @@ def test_block_sizes(tmp_path, capsys):
     assert "--block-size 0: give positive numbers" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_format_is_measured(tmp_path, monkeypatch):
     from petsc_gpufmt.registry import FORMATS
 

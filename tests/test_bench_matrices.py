@@ -66,6 +66,7 @@ def test_blocks_take_the_place_of_entries(block_size):
     np.testing.assert_array_equal(blocked.csr.indices, expected.indices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["27point:700", "27point:100x20"])
 def test_matrix_too_large_for_the_index_is_refused(spec):
     with pytest.raises(BenchError, match="too many for the int32"):

@@ -21,6 +21,7 @@ def test_options_line_names_the_library(capsys):
     assert Path(path).is_file()
 
 
+@pytest.mark.slow
 def test_options_line_gives_a_program_the_types():
     """A program that does not import the package gets the type from the printed line alone."""
     printed = run([sys.executable, "-m", "petsc_gpufmt", "options"])

@@ -137,6 +137,7 @@ def test_every_point_of_the_tuning_space_can_be_built(backend, cls):
     assert len({b.summary() for b in built}) == len(space) > 1
 
 
+@pytest.mark.slow
 @EVERY_CLASS
 def test_the_threads_of_a_launch_cover_all_rows_once(backend, cls):
     for options in ALL_OPTION_SETS[cls.name]:

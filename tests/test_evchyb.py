@@ -305,6 +305,7 @@ def test_wider_slices_and_longer_rows_have_more_threads_where_rows_are_few(warp_
     assert stored.summary().startswith("split length 128, sigma window 256, 1 to 16 warps a slice, ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threads", "entries"),
     [

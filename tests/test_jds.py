@@ -22,6 +22,7 @@ def backend():
     return HostBackend(*native_library.petsc_types())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ALL_OPTION_SETS["jds"], ids=option_id)
 @EVERY_SHAPE_MOST_SLOW
 def test_layout(backend, shape_name, options):

@@ -95,6 +95,7 @@ def run_product(rest="", options=(), before=""):
     return launch.run([sys.executable, "-c", before + PRODUCT.format(options=[*RMERGE, *options]) + rest])
 
 
+@pytest.mark.slow
 def test_info_tells_the_stages_and_the_memory_predicted():
     finished = run_product(options=["-info"])
     assert finished.status == 0, finished
@@ -106,6 +107,7 @@ def test_info_tells_the_stages_and_the_memory_predicted():
     assert found and int(found.group(1)) >= int(found.group(2)), finished
 
 
+@pytest.mark.slow
 def test_help_shows_the_options():
     finished = run_product(options=["-help"])
     for option in (*OPTION_NAMES.values(), "-mat_rmerge_host_values"):

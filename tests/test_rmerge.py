@@ -126,6 +126,7 @@ def test_rows_of_one_width_are_not_gathered(host):
     assert (left.width, left.rows) == (8, None)
 
 
+@pytest.mark.slow
 @EVERY_WIDTH
 def test_every_width_of_splitting(place, width):
     A, B = long_and_short_rows()

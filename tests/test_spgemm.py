@@ -297,6 +297,7 @@ def test_a_right_factor_whose_columns_fall_is_refused(host):
         SparseProduct.build(pattern(A, host), pattern(B, host), host)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", ACCUMULATORS)
 @pytest.mark.parametrize("columns", ACCUMULATORS)
 def test_one_accumulator_sums_what_another_has_found(place, columns, values, monkeypatch):

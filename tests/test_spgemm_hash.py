@@ -192,6 +192,7 @@ def test_every_length_of_a_row_of_the_result(emulation, right, length):
     assert product.bounds == [bound]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ncols", "row_length", "rows_of_a", "kernel", "template"),
     [
