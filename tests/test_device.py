@@ -200,6 +200,22 @@ def test_out_of_device_memory_is_one_clear_error_and_loses_nothing(petsc, pair):
     np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
 
 
+@contextlib.contextmanager
+def full_device(leave):
+    """All of the memory that is free is taken, but for about `leave` bytes."""
+    import cupy
+
+    runtime, taken = cupy.cuda.runtime, []
+    try:
+        while (free := runtime.memGetInfo()[0]) > 1.5 * leave:
+            with contextlib.suppress(runtime.CUDARuntimeError):  # another process was faster
+                taken.append(runtime.malloc(free - leave))
+        yield
+    finally:
+        for memory in taken:
+            runtime.free(memory)
+
+
 def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
     import cupy
 
@@ -213,24 +229,17 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
     A.mult(x, z)
     A.scale(3.0)
     cupy.get_default_memory_pool().free_all_blocks()
-    runtime = cupy.cuda.runtime
-    taken, failure = [], None
-    try:
-        for _ in range(50):  # other processes may give memory back to the device in the middle
-            while (free := runtime.memGetInfo()[0]) > 12 * megabyte:
-                with contextlib.suppress(runtime.CUDARuntimeError):
-                    taken.append(runtime.malloc(free - 8 * megabyte))
+    failure = None
+    for _ in range(20):  # another process may give memory back to the device in the middle
+        with full_device(leave=8 * megabyte):
             try:
                 A.mult(x, z)  # the refresh needs 16 MB
             except petsc.Error as e:
                 failure = e
                 break
-            A.scale(1.0)
-            time.sleep(0.1)
-        assert failure is not None and failure.ierr == 55  # PETSC_ERR_MEM
-    finally:
-        for memory in taken:
-            runtime.free(memory)
+        A.scale(1.0)
+        time.sleep(0.2)
+    assert failure is not None and failure.ierr == 55  # PETSC_ERR_MEM
     A.mult(x, z)
     assert z.norm(petsc.NormType.INFINITY) == 6.0
     for o in (A, x, z):
