@@ -207,9 +207,10 @@ def full_device(leave):
 
     runtime, taken = cupy.cuda.runtime, []
     try:
-        while (free := runtime.memGetInfo()[0]) > 1.5 * leave:
-            with contextlib.suppress(runtime.CUDARuntimeError):  # another process was faster
-                taken.append(runtime.malloc(free - leave))
+        for parts in (1, 2, 4, 8, 16, 32):  # what is free is not always in one piece
+            with contextlib.suppress(runtime.CUDARuntimeError):
+                while (free := runtime.memGetInfo()[0]) > 1.5 * leave:
+                    taken.append(runtime.malloc((free - leave) // parts))
         yield
     finally:
         for memory in taken:
