@@ -378,6 +378,9 @@ def test_folder_of_matrices(tmp_path, monkeypatch):
     assert status == 0
     assert [(case["matrix"]["name"], case["real"]) for case in run["cases"]] == [("7-point 3^3", False), ("a", True)]
     assert spgemm_tables.real_squares(run)["matrices"] == 1
+    named = ("--matrix", "7point:3", "--matrix", str(folder / "a.npz"), "--only", "square")
+    _, run = run_bench(tmp_path, *named, "--without", "hypre")
+    assert [(case["matrix"]["name"], case["real"]) for case in run["cases"]] == [("7-point 3^3", False), ("a", True)]
 
 
 def test_a_matrix_without_products_is_refused(tmp_path, capsys):

@@ -46,7 +46,7 @@ LEVEL_TERMS = 150_000_000
 class ProductCase:
     """What is measured together: one square, or the products of one pyramid.
 
-    `matrix` is the (finest) A; it is `real` if it comes from the folder with matrices of applications.
+    `matrix` is the (finest) A; it is `real` if it comes from a file: a matrix of an application.
     """
 
     kind: str

@@ -209,8 +209,8 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
         contenders = [contender for contender in chosen if contender.name not in arguments.without]
         recorder = Recorder("spgemm", arguments, copy_bytes_per_second=ceilings)
         if arguments.matrix:
-            matrices = (make_matrix(spec, *types) for spec in arguments.matrix)
-            cases = (case for matrix in matrices for case in make_cases(matrix, kinds, types[2], show))
+            named = ((make_matrix(spec, *types), Path(spec).is_file()) for spec in arguments.matrix)
+            cases = (case for matrix, real in named for case in make_cases(matrix, kinds, types[2], show, real))
         else:
             cases = default_cases(best_place(places), arguments.matrices, kinds, types, show)
         for case in cases:
