@@ -80,32 +80,26 @@ def _plan(request: Any, answer: Any) -> None:
 
 def _plan_product(request: Any, answer: Any) -> None:
     """Callback of the library: pattern and plan of a sparse product."""
-    request, answer = request.contents, answer.contents
-
-    def plan() -> None:
-        _answer_product(request, answer)
-
-    _guarded(request, answer, _what_product, plan, plan)
+    _plan_by(_answer_product, _what_product, request.contents, answer.contents)
 
 
 def _plan_sum(request: Any, answer: Any) -> None:
     """Callback of the library: plan of sums of entries."""
-    request, answer = request.contents, answer.contents
-
-    def plan() -> None:
-        _answer_sum(request, answer)
-
-    _guarded(request, answer, _what_sum, plan, plan)
+    _plan_by(_answer_sum, _what_sum, request.contents, answer.contents)
 
 
 def _plan_update(request: Any, answer: Any) -> None:
     """Callback of the library: plan of a change of the values of a matrix."""
-    request, answer = request.contents, answer.contents
+    _plan_by(_answer_update, _what_update, request.contents, answer.contents)
+
+
+def _plan_by(fill: Callable[[Any, Any], None], what: Callable[[Any], str], request: Any, answer: Any) -> None:
+    """Fill the answer, and once more in the same way if memory ran out."""
 
     def plan() -> None:
-        _answer_update(request, answer)
+        fill(request, answer)
 
-    _guarded(request, answer, _what_update, plan, plan)
+    _guarded(request, answer, what, plan, plan)
 
 
 def _guarded(

@@ -7,6 +7,20 @@ from petsc_gpufmt.backend import HOST_FUNCTION
 from petsc_gpufmt.plan import Slot, argument_word
 
 
+def failing(monkeypatch, module, name, *failures):
+    """`module.name` raises the given errors in its first calls; returns the list of calls."""
+    function, calls = getattr(module, name), []
+
+    def call(*arguments):
+        calls.append(arguments)
+        if len(calls) <= len(failures):
+            raise failures[len(calls) - 1]
+        return function(*arguments)
+
+    monkeypatch.setattr(module, name, call)
+    return calls
+
+
 class Answer:
     """One request and its answer; the token goes back at the end of the `with` block.
 

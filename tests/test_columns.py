@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from emulation.backend import EmulatedBackend
+from places import make_backend
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
 from petsc_gpufmt.formats.columns import (
     AUTOMATIC,
     FULL,
@@ -22,12 +20,8 @@ HEIGHTS = (8, 16, 32, 64, 128)
 
 @pytest.fixture(params=["host", "emulation", "emulation_int64", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request):
-    if request.param == "host":
-        return HostBackend(*native_library.petsc_types())
-    if request.param == "cuda":
-        return CudaBackend(np.float64, np.int32, device=0)
-    index = np.int64 if request.param == "emulation_int64" else np.int32
-    return EmulatedBackend(np.float64, index, request.getfixturevalue("emulation_folder"))
+    name, _, index = request.param.partition("_")
+    return make_backend(request, name, np.float64, index or np.int32)
 
 
 def compress(col, slice_offsets, height, backend, choice=SHORT_WHERE_IT_FITS):

@@ -3,23 +3,15 @@
 import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, shape
-from emulation.backend import EmulatedBackend
+from places import EVERY_PLACE, INDEX, make_backend
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import PatternError
 
-SCALAR, INDEX = native_library.petsc_types()
 
-
-@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=EVERY_PLACE)
 def backend(request):
-    if request.param == "host":
-        return HostBackend(SCALAR, INDEX)
-    if request.param == "cuda":
-        return CudaBackend(SCALAR, INDEX, device=0)
-    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"), resident_threads=512)
+    return make_backend(request, request.param, resident_threads=512)
 
 
 def pattern(rowptr, colidx, nrows=2, ncols=3):

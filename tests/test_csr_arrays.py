@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, shape, uniform
-from emulation.backend import EmulatedBackend
+from places import make_backend
 from stored_matrix import StoredMatrix, assert_product
 
 from petsc_gpufmt import native_library
@@ -25,9 +25,7 @@ def backend():
 
 @pytest.fixture(params=["host", "emulation"])
 def place(request):
-    if request.param == "host":
-        return HostBackend(*native_library.petsc_types())
-    return EmulatedBackend(np.float64, np.int32, request.getfixturevalue("emulation_folder"))
+    return make_backend(request, request.param, np.float64, np.int32)
 
 
 def rows_of_columns(*rows, ncols=100_000):

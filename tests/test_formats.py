@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, SHAPES, TELLING_SHAPES, CsrMatrix, from_row_lengths, shape
-from emulation.backend import EmulatedBackend
 from format_checks import check
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS, option_id
+from places import make_backend
 from stored_matrix import StoredMatrix, assert_product, assert_same_bits
 
 from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
 from petsc_gpufmt.errors import OptionError, UnsupportedError
 from petsc_gpufmt.formats.base import parse_options
 from petsc_gpufmt.plan import Operation, Slot
@@ -36,12 +35,7 @@ class Place:
         return f"{self.backend}{types}{'-shared_rows' if self.resident_threads else ''}"
 
     def make(self, request):
-        if self.backend == "host":
-            return HostBackend(*native_library.petsc_types())
-        if self.backend == "cuda":
-            return CudaBackend(self.scalar, self.index, device=0)
-        folder = request.getfixturevalue("emulation_folder")
-        return EmulatedBackend(self.scalar, self.index, folder, self.resident_threads)
+        return make_backend(request, self.backend, self.scalar, self.index, self.resident_threads)
 
 
 def place(*arguments, marks=()):

@@ -4,25 +4,20 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer
-from emulation.backend import EmulatedBackend
+from answers import Answer, failing
+from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import abi, errors, gather, native_library, planner
-from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt import abi, errors, gather, planner
+from petsc_gpufmt.backend import HostBackend
 from petsc_gpufmt.plan import Slot
 
-SCALAR, INDEX = native_library.petsc_types()
 SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
 SIZES = (300, 70, 1)
 
 
-@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=EVERY_PLACE)
 def backend(request):
-    if request.param == "host":
-        return HostBackend(SCALAR, INDEX)
-    if request.param == "cuda":
-        return CudaBackend(SCALAR, INDEX, device=0)
-    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"))
+    return make_backend(request, request.param)
 
 
 def sums(counts, sizes, seed=80):
@@ -142,15 +137,7 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
-    plan, calls = gather.plan_sum, []
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise MemoryError("first try")
-        return plan(*arguments)
-
-    monkeypatch.setattr(gather, "plan_sum", failing)
+    calls = failing(monkeypatch, gather, "plan_sum", MemoryError("first try"))
     begins, index, _ = sums([1, 2], SIZES)
     with AnsweredSum(begins, index, SIZES) as a:
         assert a.error == (0, "") and len(calls) == 2

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer
+from answers import Answer, failing
 from chains import Exact, operands_of
 
 from petsc_gpufmt import abi, errors, native_library, planner
@@ -134,22 +134,8 @@ def test_a_pattern_that_is_none_is_refused():
         assert "the matrix has 30 columns" in a.error[1]
 
 
-def failing_plan(monkeypatch, *failures):
-    """chain.plan_product raises the given errors in its first calls; returns the list of calls."""
-    plan, calls = chain.plan_product, []
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) <= len(failures):
-            raise failures[len(calls) - 1]
-        return plan(*arguments)
-
-    monkeypatch.setattr(chain, "plan_product", failing)
-    return calls
-
-
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
-    calls = failing_plan(monkeypatch, MemoryError("first try"))
+    calls = failing(monkeypatch, chain, "plan_product", MemoryError("first try"))
     with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:
         assert a.error == (0, "") and len(calls) == 2
         a.check()
@@ -157,7 +143,8 @@ def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
 
 def test_a_plan_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):
     before = planner.owned_tokens()
-    failing_plan(monkeypatch, MemoryError("first try"), errors.OutOfMemoryError("needs 9 GB on the device"))
+    failures = MemoryError("first try"), errors.OutOfMemoryError("needs 9 GB on the device")
+    failing(monkeypatch, chain, "plan_product", *failures)
     with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:
         assert a.answer.error == errors.OutOfMemoryError.petsc_code and a.answer.token == 0
         assert a.error[1].endswith("on host: needs 9 GB on the device")
@@ -165,7 +152,7 @@ def test_a_plan_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):
 
 
 def test_an_error_of_another_kind_is_named_by_its_class(monkeypatch):
-    failing_plan(monkeypatch, ZeroDivisionError("no rows"))
+    failing(monkeypatch, chain, "plan_product", ZeroDivisionError("no rows"))
     with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:
         assert a.answer.error == errors.GpufmtError.petsc_code
         assert a.error[1].endswith("ZeroDivisionError: no rows")

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, from_entries, poisoned, shape, stencil
 from emulation.backend import EmulatedBackend
+from places import INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.transpose import ENTRIES_A_THREAD, PIECE, SORT_THREADS, bytes_to_transpose, transposed
 
-SCALAR, INDEX = native_library.petsc_types()
 PLACES = [
     pytest.param(("host", INDEX), id="host"),
     pytest.param(("emulation", np.int32), id="emulation"),
@@ -25,12 +23,7 @@ PLACES = [
 @pytest.fixture(params=PLACES)
 def backend(request):
     name, index = request.param
-    if name == "host":
-        made = HostBackend(SCALAR, index)
-    elif name == "cuda":
-        made = CudaBackend(SCALAR, index, device=0)
-    else:
-        made = EmulatedBackend(SCALAR, index, request.getfixturevalue("emulation_folder"))
+    made = make_backend(request, name, index=index)
     made.xp = poisoned(made.xp)
     return made
 

@@ -4,15 +4,13 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer
+from answers import Answer, failing
 from builders import from_row_lengths
-from emulation.backend import EmulatedBackend
+from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import abi, errors, native_library, planner, update
-from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt import abi, errors, planner, update
 from petsc_gpufmt.plan import Slot, Update
 
-SCALAR, INDEX = native_library.petsc_types()
 TILE = update.TILE
 # of rows: none, many empty ones before, between and after others, one longer than tiles, all in the first tile
 ROW_LENGTHS = {
@@ -26,13 +24,9 @@ ROW_LENGTHS = {
 EVERY_MATRIX = pytest.mark.parametrize("lengths", ROW_LENGTHS.values(), ids=ROW_LENGTHS)
 
 
-@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=EVERY_PLACE)
 def backend(request):
-    if request.param == "host":
-        return HostBackend(SCALAR, INDEX)
-    if request.param == "cuda":
-        return CudaBackend(SCALAR, INDEX, device=0)
-    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"))
+    return make_backend(request, request.param)
 
 
 class Matrix:
@@ -193,25 +187,14 @@ def test_columns_by_number_come_with_a_request():
 
 
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(monkeypatch):
-    def failing(*_):
-        raise errors.UnsupportedError("not on this\ndevice".replace("\n", " "))
-
-    monkeypatch.setattr(update, "plan_scale", failing)
+    failing(monkeypatch, update, "plan_scale", errors.UnsupportedError("not on this device"))
     with AnsweredUpdate(Update.SCALE, Matrix([2, 3])) as a:
         assert a.answer.token == 0 and a.answer.error == errors.UnsupportedError.petsc_code
         assert a.error[1] == f"update scale of a 2 x {3 * TILE} block with 5 nonzeros on host: not on this device"
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
-    plan, calls = update.plan_add, []
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise MemoryError("first try")
-        return plan(*arguments)
-
-    monkeypatch.setattr(update, "plan_add", failing)
+    calls = failing(monkeypatch, update, "plan_add", MemoryError("first try"))
     with AnsweredUpdate(Update.ADD, Matrix([2, 3])) as a:
         assert a.error == (0, "") and len(calls) == 2
 

@@ -1,0 +1,23 @@
+"""Backends by name: where kernels run in a test."""
+
+from typing import Any
+
+import pytest
+from emulation.backend import EmulatedBackend
+
+from petsc_gpufmt import native_library
+from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
+
+SCALAR, INDEX = native_library.petsc_types()
+EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def make_backend(
+    request: pytest.FixtureRequest, place: str, scalar: Any = SCALAR, index: Any = INDEX, resident_threads: int = 0
+) -> Backend:
+    """The backend "host", which has PETSc's types alone, "cuda" or "emulation"; `resident_threads` is for the last."""
+    if place == "host":
+        return HostBackend(SCALAR, INDEX)
+    if place == "cuda":
+        return CudaBackend(scalar, index, device=0)
+    return EmulatedBackend(scalar, index, request.getfixturevalue("emulation_folder"), resident_threads)
