@@ -139,6 +139,9 @@ def _code_and_text(e: Exception) -> tuple[int, str]:
 
 
 def _out_of_memory(e: Exception) -> bool:
+    """Whether memory ran out, also where the driver says so: a kernel that is loaded needs some."""
+    if type(e).__name__ == "CUDADriverError":  # of CuPy
+        return "OUT_OF_MEMORY" in str(e)
     return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"
 
 

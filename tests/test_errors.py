@@ -118,6 +118,27 @@ def test_a_misspelt_option_is_listed_as_unused():
     assert "-mat_pjds_slice_hight" in left and "-mat_pjds_slice_height" not in left, finished
 
 
+def test_the_log_goes_on_after_a_first_plan_that_failed():
+    program = (
+        "import sys, petsc4py; petsc4py.init(sys.argv)\n"
+        "from petsc4py import PETSc\n"
+        "import petsc_gpufmt\n"
+        "options = PETSc.Options()\n"
+        "A = PETSc.Mat().createAIJ((4, 4), nnz=1); A.setType('pjds'); A.setUp(); A.assemble(); A.shift(1.0)\n"
+        "options['mat_pjds_slice_height'] = 'tall'\n"
+        "try:\n"
+        "    A.mult(*A.createVecs())\n"
+        "except PETSc.Error as e:\n"
+        "    print('refused', e.ierr)\n"
+        "options['mat_pjds_slice_height'] = 8\n"
+        "A.mult(*A.createVecs()); print('done')\n"
+    )
+
+    finished = launch.run([sys.executable, "-c", program, "-log_view"])
+
+    assert finished.status == 0 and f"refused {OUT_OF_RANGE}" in finished.output and "done" in finished.output, finished
+
+
 def test_an_unknown_type(matrix):
     with pytest.raises(PETSc.Error) as failure:
         PETSc.Mat().create().setType("pjsd")

@@ -197,6 +197,24 @@ def test_a_build_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
         assert a.error == (0, "") and a.answer.token and len(calls) == 2
 
 
+class CUDADriverError(RuntimeError):
+    """As CuPy's: the driver refused a call."""
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", errors.OutOfMemoryError.petsc_code),
+        ("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid", errors.GpufmtError.petsc_code),
+    ],
+)
+def test_a_driver_without_memory_for_a_kernel(monkeypatch, text, code):
+    failing_build(monkeypatch, CUDADriverError(text), CUDADriverError(text))
+
+    with Answered(shape("banded")) as a:
+        assert a.answer.error == code and text in a.error[1]
+
+
 def test_a_second_look_that_runs_out_of_memory_is_done_without(monkeypatch):
     def rebuild(cls, *arguments):
         raise MemoryError("a second copy")

@@ -80,7 +80,6 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   int                  device = 0;
 
   PetscFunctionBegin;
-  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0));
   PetscCall(GpufmtPlannerGet(&planner));
   PetscCall(StoreDrop(store));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
@@ -103,6 +102,7 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   request.col_block    = col_block;
   request.products     = store->products;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
+  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0)); /* as in ProductPlan() */
   planner->plan(&request, answer);
   PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
   PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);

@@ -22,6 +22,10 @@ static PetscBool      simulate = PETSC_FALSE; /* ordinary memory takes the place
 /* ---- memory ---- */
 
 #if PetscDefined(HAVE_CUDA)
+/* What must be free besides: where the driver finds nothing for a page, kernels that touch it end with an illegal address. 4 MB are too few on
+   an H200, 16 MB are enough. */
+#define SPARE_BYTES ((size_t)32 << 20)
+
 /* Values written on the host must be found by a copy on the device, and those written there by the host: drivers that are forwarded from
    elsewhere announce managed memory and have faults with it. */
 static PetscBool Works(int device, void *stream)
@@ -46,12 +50,13 @@ PetscBool GpufmtManagedUsable(void)
 {
   static PetscBool known = PETSC_FALSE, usable = PETSC_FALSE;
   int              device, concurrent          = 0;
+  size_t           available, total;
   void            *stream;
 
   if (simulate) return PETSC_TRUE;
   if (known || !GpufmtDeviceUsable()) return usable;
+  if (GpufmtDeviceGet(&device, &stream) || gpufmt_driver.MemGetInfo(&available, &total) || available < SPARE_BYTES) return PETSC_FALSE;
   known = PETSC_TRUE;
-  if (GpufmtDeviceGet(&device, &stream)) return PETSC_FALSE;
   if (gpufmt_driver.DeviceGetAttribute(&concurrent, CUDA_CONCURRENT_MANAGED_ACCESS, device) || !concurrent) return PETSC_FALSE;
   usable = Works(device, stream);
   return usable;
@@ -84,11 +89,12 @@ static PetscErrorCode Allocate(size_t bytes, void **array)
   }
   PetscCall(GpufmtDeviceGet(&device, &stream));
   CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
-  if (available < bytes) {
+  if (available < bytes + SPARE_BYTES) {
     GpufmtPlannerFreePool();
     CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
   }
-  PetscCheck(available >= bytes, PETSC_COMM_SELF, PETSC_ERR_MEM, "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host", bytes, available, total);
+  PetscCheck(available >= bytes + SPARE_BYTES, PETSC_COMM_SELF, PETSC_ERR_MEM, "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
+             bytes + SPARE_BYTES, available, total);
   CallDriver("cuMemAllocManaged", gpufmt_driver.MemAllocManaged(&p, bytes, CUDA_MEM_ATTACH_GLOBAL));
   *array = (void *)p;
   CallDriver("cuMemAdvise", gpufmt_driver.MemAdvise(p, bytes, CUDA_ADVISE_PREFERRED_LOCATION, device));

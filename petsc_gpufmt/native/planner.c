@@ -44,10 +44,14 @@ static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
 
 PetscErrorCode GpufmtFirstPlanBegin(int backend)
 {
+  PetscErrorCode ierr = PETSC_SUCCESS;
+
   PetscFunctionBegin;
   if (started[backend]) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscLogEventsPause());
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtUploadInitialize());
+  if (backend == GPUFMT_BACKEND_CUDA) ierr = GpufmtUploadInitialize();
+  if (ierr) PetscCall(PetscLogEventsResume());
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

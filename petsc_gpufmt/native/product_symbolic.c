@@ -52,7 +52,6 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   int                  device = 0;
 
   PetscFunctionBegin;
-  PetscCall(PetscLogEventBegin(GPUFMT_Symbolic, C, 0, 0, 0));
   PetscCall(GpufmtPlannerGet(&planner));
   PetscCall(GpufmtProductOptionsCollect(C, sizeof(options), options));
   if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
@@ -67,11 +66,12 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
     PetscCall(GpufmtPatternGet(operands[k], &rowptr[k], &colidx[k]));
     request.operands[k] = (GpufmtOperand){.nrows = operands[k]->rmap->n, .ncols = operands[k]->cmap->n, .nnz = rowptr[k][operands[k]->rmap->n], .rowptr = rowptr[k], .colidx = colidx[k]};
   }
+  PetscCall(PetscLogEventBegin(GPUFMT_Symbolic, C, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
   planner->plan_product(&request, answer);
+  PetscCall(PetscLogEventEnd(GPUFMT_Symbolic, C, 0, 0, 0));
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
   if (!answer->error)
     for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
-  PetscCall(PetscLogEventEnd(GPUFMT_Symbolic, C, 0, 0, 0));
   PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
   p->valid = PETSC_TRUE;
   PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n", p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed,

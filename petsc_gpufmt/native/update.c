@@ -72,7 +72,6 @@ static PetscErrorCode UpdatePlan(Mat A, int kind, Mat added, const PetscInt colu
   int                  device  = 0;
 
   PetscFunctionBegin;
-  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0));
   PetscCall(GpufmtPlannerGet(&planner));
   if (update->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
   request.update = kind;
@@ -83,6 +82,7 @@ static PetscErrorCode UpdatePlan(Mat A, int kind, Mat added, const PetscInt colu
   request.device       = device;
   request.index_bytes  = sizeof(PetscInt);
   request.scalar_bytes = sizeof(PetscScalar);
+  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0)); /* as in ProductPlan() */
   planner->plan_update(&request, &answer);
   PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
   PetscCheck(!answer.error, PETSC_COMM_SELF, (PetscErrorCode)answer.error, "%s", answer.message);

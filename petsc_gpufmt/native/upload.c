@@ -105,7 +105,10 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
 /* makes the pinned pieces; without them uploads are slower and nothing else */
 PetscErrorCode GpufmtUploadInitialize(void)
 {
+  void *stream;
+
   PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream)); /* pinning needs the context that this makes */
   if (!upload_pinned && gpufmt_driver.MemAllocHost(&upload_pinned, UPLOAD_THREADS * 2 * upload_piece)) upload_pinned = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
