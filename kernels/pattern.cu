@@ -1,23 +1,38 @@
 // Whether arrays are a CSR pattern (petsc_gpufmt/csr.py).
-#include "common.cuh"
+#include "scan.cuh"
 
-// Sets faults[0] unless the row pointer runs from 0 to nnz, faults[1] if it decreases, faults[2] if a column is not in the matrix; they are
-// zeros at first.
+// Sets found[0] unless the row pointer runs from 0 to nnz, found[1] if it decreases, found[2] if a column is not in the matrix, and found[3]
+// to the length of the longest row; they are zeros at first.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) pattern_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, int *__restrict__ faults)
+__global__ void __launch_bounds__(BLOCK_THREADS) pattern_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, count_t *__restrict__ found)
 {
-  const offset_t first = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, step = (offset_t)gridDim.x * BLOCK_THREADS;
-  bool           decreases = false, outside = false;
+  constexpr int       NWARPS = BLOCK_THREADS / WARP;
+  __shared__ offset_t longest_of_warps[NWARPS];
+  const offset_t      first = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, step = (offset_t)gridDim.x * BLOCK_THREADS;
+  bool                decreases = false, outside = false;
+  offset_t            longest = 0;
 
 #pragma unroll 4
-  for (offset_t row = first; row < nrows; row += step) decreases |= rowptr[row + 1] < rowptr[row];
+  for (offset_t row = first; row < nrows; row += step) {
+    const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
+
+    decreases |= rowptr[row + 1] < rowptr[row];
+    longest = max(longest, length);
+  }
 #pragma unroll 4
   for (offset_t k = first; k < nnz; k += step) {
     const index_t column = load_once(colidx + k);
 
     outside |= column < 0 || column >= ncols;
   }
-  if (first == 0 && (rowptr[0] != 0 || rowptr[nrows] != nnz)) faults[0] = 1;
-  if (decreases) faults[1] = 1; // all threads that write, write the same
-  if (outside) faults[2] = 1;
+  if (first == 0 && (rowptr[0] != 0 || rowptr[nrows] != nnz)) found[0] = 1;
+  if (decreases) found[1] = 1; // all threads that write, write the same
+  if (outside) found[2] = 1;
+#pragma unroll
+  for (int half = WARP / 2; half > 0; half /= 2) longest = max(longest, __shfl_xor_sync(FULL_WARP, longest, half));
+  if (threadIdx.x % WARP == 0) longest_of_warps[threadIdx.x / WARP] = longest;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int warp = 1; warp < NWARPS; warp++) longest = max(longest, longest_of_warps[warp]);
+  if (longest > 0) atomicMax(found + 3, (count_t)longest);
 }

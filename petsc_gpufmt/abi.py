@@ -178,10 +178,11 @@ class PlannerStruct(c.Structure):
 
 def export_launch(launch: Launch, struct: LaunchStruct) -> list[Any]:
     """Fill `struct` from `launch`; the objects returned must live as long as the struct is used."""
-    nargs = len(launch.arguments)
-    words = (c.c_uint64 * nargs)(*(argument_word(a) for a in launch.arguments))
-    slots = (c.c_int32 * nargs)(*(int(a) if isinstance(a, Slot) else -1 for a in launch.arguments))
-    params = (c.c_void_p * nargs)(*(c.addressof(words) + 8 * i for i in range(nargs)))
+    arguments, nargs = launch.arguments, len(launch.arguments)
+    words = (c.c_uint64 * nargs)(*map(argument_word, arguments))
+    slots = (c.c_int32 * nargs)(*[int(a) if type(a) is Slot else -1 for a in arguments])
+    first = c.addressof(words)
+    params = (c.c_void_p * nargs)(*range(first, first + 8 * nargs, 8))
     struct.function = launch.function
     struct.grid[:] = launch.grid
     struct.block[:] = launch.block

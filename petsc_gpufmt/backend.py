@@ -13,7 +13,7 @@ import numpy as np
 from petsc_gpufmt import native_library
 from petsc_gpufmt.compile import device_function
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.plan import Launch, Slot, argument_word
+from petsc_gpufmt.plan import WORD_OF, Launch, Slot, argument_word
 
 
 class Backend(ABC):
@@ -24,6 +24,7 @@ class Backend(ABC):
     name : "host", "cuda", ...
     xp : numpy or cupy
     scalar, index : NumPy dtypes of values and indices
+    largest_index : the largest number of the index dtype
     resident_threads : threads that run at once, the size of a launch that fills the device
     simd_width : rows that run in lockstep: the threads of a warp; on the host, the values of a cache line
     model : name of the GPU, such as "NVIDIA H200"; None where there is none
@@ -37,6 +38,7 @@ class Backend(ABC):
 
     def __init__(self, scalar: Any, index: Any):
         self.scalar, self.index = np.dtype(scalar), np.dtype(index)
+        self.largest_index = (1 << (8 * self.index.itemsize - 1)) - 1
 
     @abstractmethod
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
@@ -58,7 +60,7 @@ class Backend(ABC):
         """The first `count` entries of an integer array, at most MOST_FETCHED bytes; waits for the launches so far."""
         return self.to_host(array[:count]).tolist()
 
-    def empty(self, *arrays: tuple[int, Any]) -> list[Any]:
+    def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
         """Arrays of (size, dtype) each, not filled; on a device they share an allocation."""
         return [self.xp.empty(size, dtype=dtype) for size, dtype in arrays]
 
@@ -80,11 +82,11 @@ def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctype
 
     The addresses hold while the words live.
     """
-    filled = ((slots or {})[a] if isinstance(a, Slot) else a for a in launch.arguments)
-    block = ctypes.c_uint64 * len(launch.arguments)
-    words = block(*map(argument_word, filled))
+    arguments, slots = launch.arguments, slots or {}
+    block = ctypes.c_uint64 * len(arguments)
+    words = block(*[argument_word(slots[a] if type(a) is Slot else a) for a in arguments])
     first = ctypes.addressof(words)
-    return words, block(*range(first, first + ctypes.sizeof(words), 8))
+    return words, block(*range(first, first + 8 * len(arguments), 8))
 
 
 class HostBackend(Backend):
@@ -126,12 +128,13 @@ class CudaBackend(Backend):
         try:
             import cupy
             import cupyx.scipy.special  # noqa: F401  as CuPy does when an array first meets a number, 0.3 s in a product then
+            from cupy.cuda import driver
         except ImportError as e:
             raise UnsupportedError(
                 f"storing a matrix on the GPU needs CuPy, and importing it failed ({e}): "
                 "pip install petsc_gpufmt[cuda13] (or [cuda12]), or stay on the host with -device_enable none"
             ) from e
-        self.xp = cupy
+        self.xp, self._driver = cupy, driver
         self.device = device
         self.model, self.resident_threads = device_model(device)
         self._words = (ctypes.c_uint64 * MOST_ARGUMENTS)()  # of the launch that is being made
@@ -142,15 +145,15 @@ class CudaBackend(Backend):
         return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
 
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
-        from cupy.cuda import driver
-
-        stream, params = self.xp.cuda.get_current_stream().ptr, ctypes.addressof(self._params)
+        launch_kernel, words, params = self._driver.launchKernel, self._words, ctypes.addressof(self._params)
+        stream = self.xp.cuda.get_current_stream().ptr
         for launch in launches:
             arguments: Any = launch.arguments
             if slots:
-                arguments = [slots[a] if isinstance(a, Slot) else a for a in arguments]
-            self._words[: len(arguments)] = [argument_word(a) for a in arguments]
-            driver.launchKernel(launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, params, 0)
+                arguments = [slots[a] if type(a) is Slot else a for a in arguments]
+            words[: len(arguments)] = [WORD_OF[type(a)](a) for a in arguments]
+            (nx, ny, nz), (x, y, z) = launch.grid, launch.block
+            launch_kernel(launch.function, nx, ny, nz, x, y, z, launch.shared_bytes, stream, params, 0)
 
     def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
         adopted = self.xp.empty(array.shape, dtype=array.dtype)
@@ -173,15 +176,13 @@ class CudaBackend(Backend):
     def _pinned(self) -> Any:
         return self.xp.cuda.alloc_pinned_memory(MOST_FETCHED)
 
-    def empty(self, *arrays: tuple[int, Any]) -> list[Any]:
+    def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
         begins, total = [], 0
         for size, dtype in arrays:
             begins.append(total)
-            total += -(-size * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
-        memory = self.xp.cuda.alloc(total)
-        return [
-            self.xp.ndarray((size,), dtype, memory + begin) for (size, dtype), begin in zip(arrays, begins, strict=True)
-        ]
+            total += -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        memory, ndarray = self.xp.cuda.alloc(total), self.xp.ndarray
+        return [ndarray(size, dtype, memory + begin) for (size, dtype), begin in zip(arrays, begins, strict=True)]
 
     def clear(self, array: Any) -> None:
         array.data.memset_async(0, array.nbytes)

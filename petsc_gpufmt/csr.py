@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ class CsrPattern:
     source : (nnz,) integer array or None
         Where entry k finds its value in the array of values; None means at k.
     row_block, col_block : block sizes that the application has set for rows and columns (MatSetBlockSizes), 1 if none
+    longest : entries of the longest row, None if not known
     """
 
     nrows: int
@@ -34,15 +35,19 @@ class CsrPattern:
     source: Any = None
     row_block: int = 1
     col_block: int = 1
+    longest: int | None = None
 
     @property
     def nnz(self) -> int:
         return int(self.colidx.size)
 
-    def validate(self, backend: Backend) -> None:
-        """Raise PatternError if the row pointer decreases or a column lies outside the matrix. Waits for the device."""
+    def validated(self, backend: Backend) -> CsrPattern:
+        """The pattern with its longest row known. Waits for the device.
+
+        Raises PatternError if the row pointer decreases or a column lies outside the matrix.
+        """
         fits = self.rowptr.size == self.nrows + 1
-        ends, decreases, outside = self._faults(backend) if fits else [1, 0, 0]
+        ends, decreases, outside, longest = self._checked(backend) if fits else [1, 0, 0, 0]
         if ends:
             raise PatternError(
                 f"row pointer of a {self.nrows} x {self.ncols} matrix "
@@ -55,16 +60,16 @@ class CsrPattern:
                 f"column indices lie in [{int(self.colidx.min())}, {int(self.colidx.max())}], the "
                 f"matrix has {self.ncols} columns"
             )
+        return replace(self, longest=longest)
 
-    def _faults(self, backend: Backend) -> list[int]:
-        """Whether the row pointer does not run from 0 to nnz, decreases, and whether a column lies outside."""
-        faults = backend.xp.empty(3, dtype=np.int32)
-        backend.clear(faults)
+    def _checked(self, backend: Backend) -> list[int]:
+        """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; longest row."""
+        found = backend.xp.empty(4, dtype=np.int64)
+        backend.clear(found)
         blocks = max(1, -(-max(self.nrows, self.nnz) // (CHECK_THREADS * CHECKS_A_THREAD)))
         if backend.resident_threads:
             blocks = min(blocks, max(1, backend.resident_threads // CHECK_THREADS))
-        sizes = (backend.index.type(n) for n in (self.nrows, self.ncols, self.nnz))
         function = backend.function("pattern", "pattern_check", (CHECK_THREADS,))
-        arguments = (*sizes, self.rowptr, self.colidx, faults)
+        arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
         backend.run([Launch(function, (blocks, 1, 1), (CHECK_THREADS, 1, 1), arguments)])
-        return backend.first(faults, 3)  # waits for the device
+        return backend.first(found, 4)  # waits for the device

@@ -75,7 +75,7 @@ class Update(enum.IntEnum):
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Launch:
     """One kernel launch.
 
@@ -86,7 +86,8 @@ class Launch:
     grid, block : tuple of 3 int
         Blocks and threads a block; host functions read their slice height and the like from `block`.
     arguments : tuple
-        Arrays (passed as pointers), None (a null pointer), NumPy scalars of at most 8 bytes, or Slots.
+        Arrays (passed as pointers), None (a null pointer), NumPy scalars of at most 8 bytes, int for parameters of
+        any integer type (it must fit), or Slots.
     shared_bytes : int
     """
 
@@ -99,29 +100,43 @@ class Launch:
 
 def address(array: Any) -> int:
     """Address of the first entry of a NumPy or CuPy array; 0 for an empty one."""
-    if not array.size:
-        return 0
-    data = array.data
-    return data.ptr if hasattr(data, "ptr") else array.ctypes.data
+    return WORD_OF[type(array)](array)
 
 
 def argument_word(argument: Any) -> int:
     """The 8-byte word that passes one argument (little endian, as the kernel reads it); 0 for slots and None."""
-    kind = type(argument)
-    word_of = WORD_OF.get(kind)
-    if word_of is None:
-        word_of = WORD_OF[kind] = _scalar_word if issubclass(kind, np.generic) else address
-    return word_of(argument)
+    return WORD_OF[type(argument)](argument)
 
 
 def _scalar_word(argument: Any) -> int:
     return int.from_bytes(argument.tobytes().ljust(8, b"\0"), "little")
 
 
-WORD_OF: dict[type, Callable[[Any], int]] = {
-    type(None): lambda _: 0,
-    Slot: lambda _: 0,
-    np.int32: lambda number: int(number) & 0xFFFFFFFF,
-    np.int64: lambda number: int(number) & 0xFFFFFFFFFFFFFFFF,
-}
-"""How arguments of a type are passed; grows with the types that come, since a look-up costs least."""
+def _host_address(array: Any) -> int:
+    return array.ctypes.data if array.size else 0
+
+
+def _device_address(array: Any) -> int:
+    return array.data.ptr if array.size else 0
+
+
+class WordOfType(dict[type, Callable[[Any], int]]):
+    """How arguments of a type are passed; grows with the types that come, since a look-up costs least."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], int]:
+        if issubclass(kind, np.generic):
+            self[kind] = _scalar_word
+        else:
+            self[kind] = _host_address if issubclass(kind, np.ndarray) else _device_address
+        return self[kind]
+
+
+WORD_OF = WordOfType(
+    {
+        type(None): lambda _: 0,
+        Slot: lambda _: 0,
+        int: lambda number: number & 0xFFFFFFFFFFFFFFFF,
+        np.int32: lambda number: int(number) & 0xFFFFFFFF,
+        np.int64: lambda number: int(number) & 0xFFFFFFFFFFFFFFFF,
+    }
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +65,7 @@ def _shutdown() -> None:
     """Python ends before PETSc: let the library forget all plans, then free what they pointed to."""
     native_library.load().GpufmtForgetPlanner()
     _owned.clear()
+    _cuda_backend.cache_clear()
     _free_pool()
 
 
@@ -265,6 +267,12 @@ def _identity(operand: Any) -> tuple:
     return operand.rowptr, operand.colidx, operand.nrows, operand.ncols, operand.nnz
 
 
+@functools.cache
+def _cuda_backend(scalar: np.dtype, index: np.dtype, device: int) -> CudaBackend:
+    """Made once: its pinned memory and the like take as long as a few launches."""
+    return CudaBackend(scalar, index, device)
+
+
 @contextlib.contextmanager
 def _place(request: Any) -> Iterator[Backend]:
     """The backend of a request, with PETSc's device and stream current in CuPy."""
@@ -272,7 +280,7 @@ def _place(request: Any) -> Iterator[Backend]:
     if abi.BACKENDS[request.backend] == "host":
         yield HostBackend(scalar, index)
         return
-    backend = CudaBackend(scalar, index, request.device)
+    backend = _cuda_backend(scalar, index, request.device)
     cuda = backend.xp.cuda
     with (
         cuda.Device(request.device),
@@ -287,9 +295,7 @@ def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **bloc
     rowptr = _view(matrix.rowptr, matrix.nrows + 1, backend.index)
     colidx = _view(matrix.colidx, matrix.nnz, backend.index)
     rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)
-    csr = CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
-    csr.validate(backend)
-    return csr
+    return CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks).validated(backend)
 
 
 def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:

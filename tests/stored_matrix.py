@@ -27,7 +27,7 @@ class StoredMatrix:
         self.backend, self.transposed = backend, transposed
         backend.xp = poisoned(backend.xp)
         pattern = given.pattern(backend.xp, backend.index)
-        pattern.validate(backend)
+        pattern.validated(backend)
         if transposed:
             pattern = transpose.transposed(pattern, backend)
         self.format = cls.build(pattern, backend, {**cls.default_options, **options})

@@ -20,7 +20,7 @@ def pattern(rowptr, colidx, nrows=2, ncols=3):
 
 def validate(csr, backend):
     rowptr, colidx = (backend.xp.asarray(a) for a in (csr.rowptr, csr.colidx))
-    CsrPattern(csr.nrows, csr.ncols, rowptr, colidx).validate(backend)
+    return CsrPattern(csr.nrows, csr.ncols, rowptr, colidx).validated(backend)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,12 @@ def test_an_invalid_pattern_is_refused(backend, csr, message):
 
 
 @EVERY_SHAPE_MOST_SLOW
-def test_what_is_a_pattern_is_taken(backend, shape_name):
-    validate(shape(shape_name).pattern(np, INDEX), backend)
+def test_what_is_a_pattern_is_taken_and_its_longest_row_is_known(backend, shape_name):
+    matrix = shape(shape_name)
+
+    validated = validate(matrix.pattern(np, INDEX), backend)
+
+    assert validated.longest == np.diff(matrix.rowptr).max(initial=0) and validated.nnz == matrix.values.size
 
 
 @pytest.mark.parametrize(("fault", "message"), [("row", "row pointer decreases"), ("column", r"lie in \[0, 9\]")])
@@ -55,6 +59,15 @@ def test_one_fault_anywhere_is_found(backend, fault, message, place):
 
     with pytest.raises(PatternError, match=message):
         validate(pattern(rowptr, colidx, 5000, 9), backend)
+
+
+@pytest.mark.parametrize("place", [0, 2999, 4998])
+def test_the_longest_row_is_found_anywhere(backend, place):
+    lengths = np.ones(4999, dtype=INDEX)
+    lengths[place] = 7
+    rowptr = np.concatenate([[0], np.cumsum(lengths)])
+
+    assert validate(pattern(rowptr, np.zeros(rowptr[-1]), 4999, 9), backend).longest == 7
 
 
 def test_a_matrix_without_rows_or_columns_is_taken(backend):

@@ -93,6 +93,8 @@ def test_every_field_of_the_header_is_mirrored():
         (None, 0),
         (Slot.VALUES, 0),
         (np.zeros(0), 0),
+        (2**40 + 3, 2**40 + 3),
+        (-1, 0xFFFFFFFFFFFFFFFF),
         (np.int32(-1), 0xFFFFFFFF),
         (np.int64(-1), 0xFFFFFFFFFFFFFFFF),
         (np.int64(2**40 + 3), 2**40 + 3),

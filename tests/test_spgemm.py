@@ -283,6 +283,32 @@ def test_columns_are_merged_where_all_rows_are_short_and_hashed_elsewhere(
     assert (computed.plan.phases.symbolic.name, computed.plan.phases.numeric.name) == (found_by, "hash")
 
 
+@pytest.mark.parametrize("long_factor", ["left", "right"])
+def test_terms_are_not_counted_first_where_a_row_is_known_to_be_long(emulation_folder, long_factor):
+    """The mean rows are short."""
+    device = EmulatedBackend("float64", "int32", emulation_folder)
+    kernels = []
+    function = device.function
+    device.function = lambda stem, kernel, template: kernels.append(kernel) or function(stem, kernel, template)
+    one_long = from_row_lengths(np.array([2] * 29 + [9]), 30, seed=99)
+    factors = (one_long, uniform(30, 30, 2, seed=90)) if long_factor == "left" else (uniform(9, 30, 4, 92), one_long)
+
+    counts = []
+    for A, B in (factors, [pattern(m, device).validated(device) for m in factors]):
+        kernels.clear()
+        A, B = (m if isinstance(m, CsrPattern) else pattern(m, device) for m in (A, B))
+        counts.append(product.count(A, B, device, product.checked_options({})))
+        assert ("spgemm_count_terms" in kernels) == (A.longest is None)
+    assert counts[0].total_terms == counts[1].total_terms and counts[1].words is not None
+
+
+def test_the_longest_row_of_a_product_is_known(place):
+    A = from_row_lengths(np.array([3, 0, 12]), 40, 89)
+    C = ComputedProduct(A, chained(A), place).plan.pattern
+
+    assert C.longest == np.diff(place.to_host(C.rowptr)).max()
+
+
 def test_all_rows_are_hashed_on_the_host(host):
     A = uniform(20, 30, 3, seed=95)
     phases = ComputedProduct(A, chained(A), host).plan.phases
@@ -302,9 +328,7 @@ def test_a_right_factor_whose_columns_fall_is_refused(host):
 @pytest.mark.parametrize("columns", ACCUMULATORS)
 def test_one_accumulator_sums_what_another_has_found(place, columns, values, monkeypatch):
     def both(operands, backend, options):
-        return product.Phases(
-            *(product.accumulator_class(name)(operands, backend, options) for name in (columns, values))
-        )
+        return product.Phases(*(ACCUMULATORS[name](operands, backend, options) for name in (columns, values)))
 
     monkeypatch.setattr(product, "make_accumulators", both)
     A = from_row_lengths(np.random.default_rng(93).integers(0, 50, 40), 60, seed=94)

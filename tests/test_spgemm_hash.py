@@ -318,7 +318,7 @@ def test_long_rows_of_the_left_factor_go_first(emulation):
     ],
 )
 def test_a_group_has_as_many_threads_as_rows_of_b_have_entries(work, entries, team, threads):
-    assert Bin(None, 1, 16, work, entries).group(team) == threads
+    assert Bin(1, 16, work, entries).group(team) == threads
 
 
 def test_a_step_for_each_row_where_no_row_of_b_is_longer_than_a_group(emulation):

@@ -160,7 +160,7 @@ def test_earlier_results_do_not_count_during_the_search(backend, pattern):
 def test_matrices_are_made_from_their_names(backend, spec):
     csr = make_pattern(spec, backend)
 
-    csr.validate(backend)
+    csr.validated(backend)
     assert csr.nnz and csr.nrows == csr.ncols
     assert csr.row_block == csr.col_block == (2 if "x2" in spec else 1)
     assert csr.rowptr.dtype == csr.colidx.dtype == backend.index

@@ -3,13 +3,20 @@
 
 HOST_KERNEL(pattern_check)
 {
-  const index_t nrows = PARAM(index_t, 0), ncols = PARAM(index_t, 1), nnz = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 3), *colidx = PARAM(const index_t *, 4);
-  int *const    faults    = PARAM(int *, 5);
-  int           decreases = 0, outside = 0;
+  const index_t   nrows = PARAM(index_t, 0), ncols = PARAM(index_t, 1), nnz = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 3), *colidx = PARAM(const index_t *, 4);
+  offset_t *const found     = PARAM(offset_t *, 5);
+  int             decreases = 0, outside = 0;
+  offset_t        longest   = 0;
 
-  for (offset_t row = 0; row < nrows; row++) decreases |= rowptr[row + 1] < rowptr[row];
+  for (offset_t row = 0; row < nrows; row++) {
+    const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
+
+    decreases |= rowptr[row + 1] < rowptr[row];
+    if (length > longest) longest = length;
+  }
   for (offset_t k = 0; k < nnz; k++) outside |= colidx[k] < 0 || colidx[k] >= ncols;
-  faults[0] = rowptr[0] != 0 || rowptr[nrows] != nnz;
-  faults[1] = decreases;
-  faults[2] = outside;
+  found[0] = rowptr[0] != 0 || rowptr[nrows] != nnz;
+  found[1] = decreases;
+  found[2] = outside;
+  found[3] = longest;
 }

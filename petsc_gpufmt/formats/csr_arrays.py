@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -168,7 +169,4 @@ class CsrFormat(Format):
 
 def power_of_two(least: float, low: int, high: int) -> int:
     """The smallest power of two that is not below `least`, between the powers `low` and `high`."""
-    power = low
-    while power < min(least, high):
-        power *= 2
-    return power
+    return 1 << (math.ceil(max(low, min(least, high))) - 1).bit_length()

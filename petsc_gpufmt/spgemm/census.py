@@ -7,6 +7,7 @@ when the operands are counted, and when the lengths of C's rows are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,23 +39,22 @@ class Bins:
     largest: int
     count: int
 
-    @property
-    def arguments(self) -> tuple[np.int32, np.int32]:
+    @cached_property
+    def arguments(self) -> tuple[int, int]:
         """What kernels take."""
-        return np.int32(self.largest), np.int32(self.count + 2)
+        return self.largest, self.count + 2
 
-    def bound(self, number: int) -> int | None:
-        """The largest size in bin `number`; None if any is."""
-        if number == 0:
-            return None
-        return 0 if number == self.count + 1 else -(-self.largest // 2 ** (number - 1))
+    @cached_property
+    def bounds(self) -> tuple[int | None, ...]:
+        """The largest size in each bin; None if any is."""
+        return None, *(-(-self.largest // 2**halvings) for halvings in range(self.count)), 0
 
 
 # By words of B that meet a row of A, and by entries of a row of C
 WORD_BINS, LENGTH_BINS = Bins(6144, 9), Bins(500, 6)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Words:
     """The rows of a right factor as words of 32 columns.
 
@@ -105,10 +105,10 @@ class Operands:
     def nbytes(self) -> int:
         """Bytes of what is counted."""
         words = () if self.words is None else (self.words.words, self.words.ends, self.words.sizes)
-        return sum(int(a.nbytes) for a in (self.terms, self.control, *words) if a is not None)
+        return sum([a.nbytes for a in (self.terms, self.control, *words) if a is not None])
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ResultRows:
     """The rows of C.
 
@@ -135,11 +135,10 @@ def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     if not A.nnz or not B.nnz:
         return Operands(A, B, backend.xp.zeros(A.nrows, dtype=COUNT), None)
     require_memory((COUNTERS + tiles(A.nrows) + A.nrows) * COUNT.itemsize, backend, "the symbolic phase")
-    index = backend.index.type
     control, terms = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT))
     lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
     function = backend.function("spgemm", "spgemm_count_terms", (BLOCK_THREADS, lanes))
-    arguments = (index(A.nrows), A.rowptr, A.colidx, index(B.nrows), B.rowptr, B.colidx, terms, control)
+    arguments = (A.nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, terms, control)
     backend.clear(control)
     backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
     return Operands(A, B, terms, control, **_totals(backend.first(control, FALLS + 1)))  # waits for the device
@@ -151,17 +150,16 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     if not A.nnz or not B.nnz:
         return count_terms(A, B, backend)
     require_memory(bytes_to_count(A, B, backend), backend, "the symbolic phase")
-    index = backend.index.type
     control, terms, sizes = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT), (A.nrows, COUNT))
     words, ends = backend.empty((B.nnz, WORD), (B.nrows, backend.index))
     backend.clear(control)
     team = power_of_two(B.nnz / B.nrows, 2, WARP)
     function = backend.function("spgemm_hash", "spgemm_hash_words", (team,))
-    arguments: tuple = (index(B.nrows), B.rowptr, B.colidx, words, ends, control)
+    arguments: tuple = (B.nrows, B.rowptr, B.colidx, words, ends, control)
     divide = Launch(function, (-(-B.nrows * team // BLOCK_THREADS), 1, 1), (BLOCK_THREADS, 1, 1), arguments)
     team = power_of_two(A.nnz / A.nrows, 2, WARP)
     function = backend.function("spgemm_hash", "spgemm_hash_count_words", (team,))
-    arguments = (index(A.nrows), A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
+    arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
     backend.run([divide, _in_turns(function, A.nrows * team, arguments, backend)])
     counters = backend.first(control, BY_LENGTH)  # waits for the device
     words_of_b = Words(words, ends, sizes, control, _census(counters, BY_WORDS, WORD_BINS))
@@ -182,16 +180,16 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
     rowptr, control = backend.xp.empty(nrows + 1, dtype=backend.index), operands.control
     function = backend.function("spgemm", "spgemm_row_pointer", (rows_a_thread(nrows),))
     arguments = (
-        *(backend.index.type(nrows), lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
+        *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
         *(rowptr, control),
     )
     backend.run([Launch(function, (tiles(nrows), 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
     counters = backend.first(control, CURSORS)  # waits for the device
-    nnz, largest = counters[NNZ], np.iinfo(backend.index).max
-    if nnz > largest:
+    nnz = counters[NNZ]
+    if nnz > backend.largest_index:
         raise IndexOverflowError(
-            f"the result has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts {largest}: use more "
-            "ranks, or a PETSc configured with --with-64-bit-indices"
+            f"the result has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts "
+            f"{backend.largest_index}: use more ranks, or a PETSc configured with --with-64-bit-indices"
         )
     census = _census(counters, BY_LENGTH, LENGTH_BINS)
     return ResultRows(rowptr, nnz, counters[LONGEST], census, sum(counters[PARTS:CURSORS]), control)

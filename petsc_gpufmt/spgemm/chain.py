@@ -16,7 +16,7 @@ from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_opt
 from petsc_gpufmt.transpose import bytes_to_transpose, transposed
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Factor:
     """A matrix in a chain: its pattern, where its values are in a numeric phase (an array or a Slot), its name."""
 
@@ -45,7 +45,7 @@ class Chain:
         if pattern.nnz:
             function = backend.function("csr", "csr_fill_values", (FILL_THREADS, VALUES_A_THREAD))
             blocks = -(-pattern.nnz // (FILL_THREADS * VALUES_A_THREAD))
-            arguments = (backend.index.type(pattern.nnz), transpose.source, factor.values, values)
+            arguments = (pattern.nnz, transpose.source, factor.values, values)
             self.launches.append(Launch(function, (blocks, 1, 1), (FILL_THREADS, 1, 1), arguments))
         return Factor(transpose, values, f"{factor.name}^T")
 

@@ -12,9 +12,9 @@ warps of a block share each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ BLOCK_TEAM, WARP_WORK = 256, 768  # rows that more words meet are worth a block
 # Numeric phase: a team for each row of at most so many entries
 LONGEST_UNSPLIT = LENGTH_BINS.largest
 TEAMS = {500: 32, 250: 32, 125: 32, 63: 16, 32: 8, 16: 4}
+TEAM_OF_BIN = tuple(TEAMS.get(bound or 0, 0) for bound in LENGTH_BINS.bounds)  # 0 for rows that are cut, or empty
 VALUES_THREADS = 128
 FULL_STEP = 0.9  # of the threads of a group have an entry of B, or it is halved
 
@@ -50,36 +51,93 @@ SHARED_THREADS, SHARED_TERMS = 1, 1024
 FEW_TOGETHER = 1 / 8
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Bin:
-    """Rows of about one size.
+    """Rows of about one size, or of neighbouring bins.
 
     Attributes
     ----------
-    rows : (count,) index array, or None for all rows
     count : number of rows
     bound : sizes are not above it; None if unlimited
     work, entries : sums over the rows of their work and of the lengths of A's rows
+    begin : how many rows come before them in `order`
+    order : (nrows of C,) index array, all rows in the order in which they are taken; None if these are all in their own
     """
 
-    rows: Any
     count: int
     bound: int | None
     work: int
     entries: int
+    begin: int = 0
+    order: Any = None
+
+    @property
+    def rows(self) -> Any:
+        """(count,) index array, or None for all rows."""
+        return None if self.order is None else self.order[self.begin : self.begin + self.count]
 
     def group(self, team: int) -> int:
         """Threads of a team that share a row of B: as many as it has entries."""
         return power_of_two(FULL_STEP * self.work / max(1, self.entries), 1, team)
 
 
-def joined_bins(bins: list[Bin], ordered: Any, begin: int) -> Bin:
-    """Neighbouring bins as one, whose rows are from `begin` on in the order of rows."""
-    count, work, entries = (sum(sizes) for sizes in zip(*((b.count, b.work, b.entries) for b in bins), strict=True))
-    return Bin(ordered[begin : begin + count], count, max(b.bound or 0 for b in bins), work, entries)
+def joined(bins: list[Bin]) -> Bin:
+    """Neighbouring bins as one, the largest rows first."""
+    if len(bins) == 1:
+        return bins[0]
+    count = work = entries = 0
+    for b in bins:
+        count, work, entries = count + b.count, work + b.work, entries + b.entries
+    return Bin(count, bins[0].bound, work, entries, bins[0].begin, bins[0].order)
 
 
-@dataclass(frozen=True)
+class Shape(NamedTuple):
+    """How rows of a bin are made in the symbolic phase.
+
+    Attributes
+    ----------
+    kind : "table" or "bitmap"
+    team : threads a row
+    sizes : template arguments after the group
+    threads : a block
+    slots : of a table that may share a launch with others, else 0
+    """
+
+    kind: str
+    team: int
+    sizes: tuple[int, ...]
+    threads: int
+    slots: int
+
+
+def shape_for(bound: int | None, largest_table: int, nwords: int, in_ranges: int) -> Shape:
+    """For rows that at most `bound` words meet; see SHAPES."""
+    if bound is not None and bound <= largest_table:
+        slots = power_of_two(bound * 4 / 3, 32, 2048)
+        team, together = min(max(slots // 8, 8), WARP), slots if slots in TABLES_TOGETHER else 0
+        return Shape("table", team, (slots,), 64 if slots > 1024 else 128, together)
+    if bound is not None and bound <= WARP_WORK and nwords <= WARP_BITMAP:
+        return Shape("bitmap", WARP, (WARP_BITMAP, 0), 128, 0)
+    return Shape("bitmap", BLOCK_TEAM, (nwords, in_ranges), BLOCK_TEAM, 0)
+
+
+# Words of a row of C, up to which SHAPES are the same
+WORDS = (WARP_BITMAP // 4, *BLOCK_BITMAPS)
+# Bound of a bin -> Shape, for each of WORDS and for more. Which rows are given tables: finding the order in one costs
+# its square, a bitmap its length.
+SHAPES = tuple(
+    {bound: shape_for(bound, largest_table, nwords, in_ranges) for bound in WORD_BINS.bounds}
+    for largest_table, nwords, in_ranges in (
+        (SMALLEST_TABLE, BLOCK_BITMAPS[0], 0),
+        (SMALL_TABLE, BLOCK_BITMAPS[0], 0),
+        (LARGE_TABLE, BLOCK_BITMAPS[1], 0),
+        (LARGE_TABLE, BLOCK_BITMAPS[2], 0),
+        (LARGEST_TABLE, BLOCK_BITMAPS[2], 1),
+    )
+)
+
+
+@dataclass(slots=True)
 class Kernel:
     """What makes the rows of a bin in the symbolic phase, or those of several bins in one launch.
 
@@ -87,6 +145,7 @@ class Kernel:
     ----------
     kind : "table", "bitmap", or "tables" of several sizes
     counts : rows; for "tables", those for each of TABLES_TOGETHER
+    listed : rows of `rows`, on the backend
     """
 
     rows: Bin
@@ -95,9 +154,10 @@ class Kernel:
     threads: int
     blocks: int
     counts: tuple[int, ...]
+    listed: Any
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Units:
     """What a launch of the numeric phase takes: rows of C of one bin or, together, of several; or parts of rows.
 
@@ -136,6 +196,7 @@ class HashAccumulator(Accumulator):
                 f"{32 * LARGEST_WORD}: use -mat_rmerge_accumulator merge, or more ranks"
             )
         self.on_host = backend.name == "host"
+        self.shapes = SHAPES[bisect_left(WORDS, self.nwords)]
         self.symbolic: list[Kernel] = []
         self.numeric: list[Bin] = []
         self.units: list[Units] = []
@@ -150,13 +211,12 @@ class HashAccumulator(Accumulator):
             self.operands.words = count_words(A, B, backend).words
         words = self.operands.words
         if self.on_host:
-            bins = [Bin(None, A.nrows, None, 0, 0)]
+            bins = [Bin(A.nrows, None, 0, 0)]
         else:
+            teams = tuple(shape.team for shape in self.shapes.values())
             sort = (words.sizes, None, *WORD_BINS.arguments, words.control)
-            bins = self._bins(
-                words.census, WORD_BINS, lambda bound: self._kernel_for(bound)[1][0], sort, 0, self._few_threads
-            )
-        self.symbolic = self._together([self._symbolic_kernel(b) for b in bins])
+            bins = self._bins(words.census, WORD_BINS, teams, sort, 0, self._few_threads)
+        self.symbolic = self._symbolic_kernels(bins)
         backend.run([self._symbolic_launch("lengths", kernel, words.sizes) for kernel in self.symbolic])
         return words.sizes
 
@@ -164,60 +224,37 @@ class HashAccumulator(Accumulator):
         self.backend.run([self._symbolic_launch("columns", kernel, rowptr, colidx) for kernel in self.symbolic])
         self.symbolic, self.operands.words = [], None
 
-    def _kernel_for(self, bound: int | None) -> tuple[str, tuple[int, ...]]:
-        """(kind, its template arguments but for the group) for rows that at most `bound` words meet."""
-        if bound is not None and bound <= self._largest_table:
-            slots = power_of_two(bound * 4 / 3, 32, 2048)
-            return "table", (min(max(slots // 8, 8), WARP), slots)
-        if bound is not None and bound <= WARP_WORK and self.nwords <= WARP_BITMAP:
-            return "bitmap", (WARP, WARP_BITMAP, 0)
-        words = next((w for w in BLOCK_BITMAPS if self.nwords <= w), BLOCK_BITMAPS[-1])
-        return "bitmap", (BLOCK_TEAM, words, int(self.nwords > words))
+    def _symbolic_kernels(self, bins: list[Bin]) -> list[Kernel]:
+        """A kernel a bin; one for the tables of a product that does not fill the device with rows of one bin."""
+        small = [b for b in bins if self.shapes[b.bound].slots]  # the shortest rows, which are last in order
+        if len(small) < 2:
+            return [self._symbolic_kernel(b) for b in bins]
+        counts, blocks, threads = dict.fromkeys(TABLES_TOGETHER, 0), 0, 0
+        for b in small:
+            shape = self.shapes[b.bound]
+            counts[shape.slots] = b.count
+            blocks += -(-b.count * shape.team // shape.threads)
+            threads += b.count * shape.team
+        if threads > MANY_THREADS * self.backend.resident_threads:
+            return [self._symbolic_kernel(b) for b in bins]
+        rows = joined(small)
+        together = Kernel(rows, "tables", (rows.group(WARP),), 128, blocks, tuple(counts.values()), rows.rows)
+        return [*(self._symbolic_kernel(b) for b in bins[: -len(small)]), together]
 
     def _symbolic_kernel(self, rows: Bin) -> Kernel:
-        kind, (team, *sizes) = self._kernel_for(rows.bound)
-        threads = max(team, 64 if kind == "table" and sizes[0] > 1024 else 128)
+        kind, team, sizes, threads, _ = self.shapes[rows.bound]
         template = (team, rows.group(min(team, WARP)), *sizes)
-        return Kernel(rows, kind, template, threads, -(-rows.count * team // threads), (rows.count,))
-
-    def _together(self, kernels: list[Kernel]) -> list[Kernel]:
-        """The tables of a product that does not fill the device with rows of one bin, in one launch."""
-
-        def is_small(kernel: Kernel) -> bool:
-            return kernel.kind == "table" and kernel.template[-1] in TABLES_TOGETHER
-
-        tables = {k.template[-1]: k for k in kernels if is_small(k)}
-        threads = sum(k.rows.count * k.template[0] for k in tables.values())
-        if len(tables) < 2 or threads > MANY_THREADS * self.backend.resident_threads:
-            return kernels
-        others = [k for k in kernels if not is_small(k)]  # of longer rows, which are first in order
-        begin = sum(k.rows.count for k in others)
-        counts = tuple(tables[slots].rows.count if slots in tables else 0 for slots in TABLES_TOGETHER)
-        rows = joined_bins([k.rows for k in tables.values()], self._ordered[0], begin)
-        blocks = sum(k.blocks for k in tables.values())
-        return [*others, Kernel(rows, "tables", (rows.group(WARP),), 128, blocks, counts)]
-
-    @property
-    def _largest_table(self) -> int:
-        """Bound of the rows that are given tables: finding the order in one costs its square, a bitmap its length."""
-        if self.on_host:
-            return 0
-        if self.nwords <= WARP_BITMAP // 4:
-            return SMALLEST_TABLE
-        if self.nwords <= WARP_BITMAP:
-            return SMALL_TABLE
-        return LARGE_TABLE if self.nwords <= BLOCK_BITMAPS[-1] else LARGEST_TABLE
+        return Kernel(rows, kind, template, threads, -(-rows.count * team // threads), (rows.count,), rows.rows)
 
     def _symbolic_launch(self, operation: str, kernel: Kernel, *results: Any) -> Launch:
-        rows, A, B, index = kernel.rows, self.operands.A, self.operands.B, self.backend.index.type
-        words = self.operands.words
+        A, B, words = self.operands.A, self.operands.B, self.operands.words
         function = self.backend.function(
             "spgemm_hash_symbolic", f"spgemm_hash_{kernel.kind}_{operation}", kernel.template
         )
-        arguments: tuple = (rows.rows, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, *results)
+        arguments: tuple = (kernel.listed, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, *results)
         if kernel.kind == "bitmap":
-            arguments = (index(self.nwords), *arguments, self._host_scratch(2 * self.nwords, np.uint32))
-        return Launch(function, (kernel.blocks, 1, 1), (kernel.threads, 1, 1), (*map(index, kernel.counts), *arguments))
+            arguments = (self.nwords, *arguments, self._host_scratch(2 * self.nwords, np.uint32))
+        return Launch(function, (kernel.blocks, 1, 1), (kernel.threads, 1, 1), (*kernel.counts, *arguments))
 
     # Numeric phase
 
@@ -237,19 +274,22 @@ class HashAccumulator(Accumulator):
     def _divide(self, C: ResultRows) -> list[Units]:
         """The rows of C, and parts of long ones, for a launch each."""
         if self.on_host:
-            return [Units("spgemm_hash_values", (), 1, (np.int64(self.operands.A.nrows), None, None))]
+            return [Units("spgemm_hash_values", (), 1, (self.operands.A.nrows, None, None))]
         sort = (None, C.rowptr, *LENGTH_BINS.arguments, C.control)
         self._ordered = []
-        threads = sum(count * TEAMS.get(LENGTH_BINS.bound(i) or 0, 0) for i, (count, _, _) in enumerate(C.census))
+        threads = sum([rows * team for (rows, _, _), team in zip(C.census, TEAM_OF_BIN, strict=True)])
         together = threads <= MANY_THREADS * self.backend.resident_threads
         few = min(self._few_threads, threads * FEW_TOGETHER) if together else self._few_threads
-        self.numeric = self._bins(C.census, LENGTH_BINS, lambda bound: TEAMS[bound or LONGEST_UNSPLIT], sort, 1, few)
+        self.numeric = self._bins(C.census, LENGTH_BINS, TEAM_OF_BIN, sort, 1, few)
         divided = [self._units(rows, C) for rows in self.numeric if not rows.bound]
         whole = [rows for rows in self.numeric if rows.bound]
-        if self._are_few_with_many_terms(whole):
-            return [*divided, self._units_shared(whole)]
+        if not whole:
+            return divided
+        rows = joined(whole)
+        if self._are_few_with_many_terms(rows):
+            return [*divided, self._units_shared(rows)]
         if together and len(whole) > 1:
-            return [*divided, self._units_together(whole)]
+            return [*divided, self._units_together(whole, rows)]
         return divided + [self._units(rows, C) for rows in whole]
 
     def _units(self, rows: Bin, C: ResultRows) -> Units:
@@ -261,41 +301,32 @@ class HashAccumulator(Accumulator):
         one_step = int(self.operands.longest_right <= group)
         template = (team, group, one_step, capacity, int(parts is not None))
         units_a_block = VALUES_THREADS // team if rows.bound else 1
-        own = (np.int64(count), listed, parts)
-        return Units("spgemm_hash_values", template, -(-count // units_a_block), own)
+        return Units("spgemm_hash_values", template, -(-count // units_a_block), (count, listed, parts))
 
-    def _are_few_with_many_terms(self, bins: list[Bin]) -> bool:
+    def _are_few_with_many_terms(self, rows: Bin) -> bool:
         """Whether a warp for each row would leave the device idle, as on coarse levels of multigrid methods."""
-        count = sum(b.count for b in bins)
-        few = 0 < count * VALUES_THREADS <= SHARED_THREADS * self.backend.resident_threads
-        return few and sum(b.work for b in bins) >= SHARED_TERMS * count
+        few = rows.count * VALUES_THREADS <= SHARED_THREADS * self.backend.resident_threads
+        return few and rows.work >= SHARED_TERMS * rows.count
 
-    def _units_shared(self, bins: list[Bin]) -> Units:
-        """The rows of several bins, a block each."""
-        rows = self._joined_whole(bins)
+    def _units_shared(self, rows: Bin) -> Units:
+        """A block for each row."""
         group = rows.group(WARP)
         template = (WARP, group, int(self.operands.longest_right <= group), LONGEST_UNSPLIT, 1)
-        return Units("spgemm_hash_values", template, rows.count, (np.int64(rows.count), rows.rows, None))
+        return Units("spgemm_hash_values", template, rows.count, (rows.count, rows.rows, None))
 
-    def _joined_whole(self, bins: list[Bin]) -> Bin:
-        """All bins of rows that are not divided, as one."""
-        if len(bins) == 1:
-            return bins[0]
-        return joined_bins(bins, self._ordered[0], sum(b.count for b in self.numeric if not b.bound))
-
-    def _units_together(self, bins: list[Bin]) -> Units:
-        """The rows of several bins."""
-        counts = {capacity: sum(b.count for b in bins if b.bound == capacity) for capacity in TEAMS}
-        rows = self._joined_whole(bins)
-        blocks = sum(-(-count * TEAMS[capacity] // VALUES_THREADS) for capacity, count in counts.items())
-        own = (*map(np.int64, counts.values()), rows.rows)
-        return Units("spgemm_hash_values_together", (rows.group(WARP),), blocks, own)
+    def _units_together(self, bins: list[Bin], rows: Bin) -> Units:
+        """`rows`, those of several bins."""
+        counts, blocks = dict.fromkeys(TEAMS, 0), 0
+        for b in bins:
+            counts[b.bound] = b.count
+            blocks += -(-b.count * TEAMS[b.bound] // VALUES_THREADS)
+        return Units("spgemm_hash_values_together", (rows.group(WARP),), blocks, (*counts.values(), rows.rows))
 
     def _parts(self, C: ResultRows) -> tuple[int, Any, Any]:
         """(number of parts, row of each, number of each in its row): those of rows too long to be one unit."""
         backend, A, index = self.backend, self.operands.A, self.backend.index
         rows, parts = backend.empty((C.parts, index), (C.parts, index))
-        arguments = (index.type(A.nrows), A.rowptr, C.rowptr, np.int32(LONGEST_UNSPLIT), C.control, rows, parts)
+        arguments = (A.nrows, A.rowptr, C.rowptr, LONGEST_UNSPLIT, C.control, rows, parts)
         backend.run([self._over_rows("spgemm_hash_list_parts", (), arguments)])
         self._ordered += [rows, parts]
         return C.parts, rows, parts
@@ -311,43 +342,40 @@ class HashAccumulator(Accumulator):
         self,
         census: list[tuple[int, int, int]],
         bins: Bins,
-        team_of: Callable[[int | None], int],
+        teams: tuple[int, ...],
         sort: tuple,
         first_to_join: int,
         few: float,
     ) -> list[Bin]:
         """Rows for a launch each, or a part of one, the largest first; rows without work are in none, or with others.
 
-        `census` has rows, work and entries for each of `bins`. Rows for `few` threads join those of the next larger
-        bin, from bin `first_to_join` on. `sort` are the arguments of the kernel that sorts rows, which runs if there
-        are several bins.
+        `census` has rows, work and entries for each of `bins`, `teams` the threads a row. Rows for `few` threads join
+        those of the next larger bin, from bin `first_to_join` on. `sort` are the arguments of the kernel that sorts
+        rows, which runs if there are several bins.
         """
-        joined: list[tuple[int, int, int | None, int, int]] = []  # first row in order, then as in Bin
-        begins = np.cumsum([0, *(rows for rows, _, _ in census)]).tolist()
-        pending: tuple[int, int | None, int, int] | None = None  # count, bound, work, entries
-        for number in range(bins.count + 1, -1, -1):
+        nrows = begin = self.operands.A.nrows
+        found: list[Bin] = []  # the smallest first
+        last: Bin | None = None
+        for number in range(len(census) - 1, -1, -1):
             count, work, entries = census[number]
             if not count:
                 continue
-            bound = bins.bound(number)
-            if pending and (number < first_to_join or pending[0] * team_of(bound) > few):
-                joined.append((begins[number + 1], *pending))
-                pending = None
-            if pending:
-                count, work, entries = count + pending[0], work + pending[2], entries + pending[3]
-            pending = count, bound, work, entries
-        if pending:
-            joined.append((begins[0], *pending))
-        joined = [j for j in joined if j[2] != 0]
-        nrows = self.operands.A.nrows
-        if len(joined) == 1 and joined[0][1] == nrows:
-            return [Bin(None, *joined[0][1:])]
-        ordered = self.backend.xp.empty(nrows, dtype=self.backend.index)
-        self._ordered.append(ordered)
-        by_length = int(bins is LENGTH_BINS)
-        arguments = (self.backend.index.type(nrows), *sort, ordered)
-        self.backend.run([self._over_rows("spgemm_hash_sort_rows", (by_length,), arguments)])
-        return [Bin(ordered[begin : begin + rest[0]], *rest) for begin, *rest in reversed(joined)]
+            begin -= count
+            if last is None or number < first_to_join or last.count * teams[number] > few:
+                last = Bin(count, bins.bounds[number], work, entries, begin)
+                found.append(last)
+            else:
+                last.count, last.work, last.entries = last.count + count, last.work + work, last.entries + entries
+                last.bound, last.begin = bins.bounds[number], begin
+        found = [b for b in reversed(found) if b.bound != 0]
+        if len(found) > 1 or found[0].count < nrows:
+            order = self.backend.xp.empty(nrows, dtype=self.backend.index)
+            self._ordered.append(order)
+            arguments = (nrows, *sort, order)
+            self.backend.run([self._over_rows("spgemm_hash_sort_rows", (int(bins is LENGTH_BINS),), arguments)])
+            for b in found:
+                b.order = order
+        return found
 
     @property
     def _few_threads(self) -> float:
@@ -373,7 +401,7 @@ class HashAccumulator(Accumulator):
 
     @property
     def bytes_held(self) -> int:
-        return sum(int(a.nbytes) for a in self.held)
+        return sum([a.nbytes for a in self.held])
 
     def summary(self) -> str:
         """How many rows there are in each bin of the numeric phase, once that is planned."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,11 @@ from petsc_gpufmt.spgemm.census import (
     require_memory,
     row_pointer,
 )
+from petsc_gpufmt.spgemm.hash import HashAccumulator
+from petsc_gpufmt.spgemm.rmerge import MergeAccumulator
 
 AUTO = "auto"
-ACCUMULATORS = {"merge": ("rmerge", "MergeAccumulator"), "hash": ("hash", "HashAccumulator")}
+ACCUMULATORS: dict[str, type[Accumulator]] = {"merge": MergeAccumulator, "hash": HashAccumulator}
 DEFAULT_OPTIONS: dict[str, int | str] = {"accumulator": AUTO, "merge_width": 0, "merge_buffer": 0}
 OPTION_NAMES = {
     "accumulator": "-mat_rmerge_accumulator",
@@ -100,7 +101,8 @@ class SparseProduct:
         colidx = backend.xp.empty(rows.nnz, dtype=backend.index)
         if phases.symbolic:
             phases.symbolic.columns(rows.rowptr, colidx)
-        pattern = CsrPattern(A.nrows, B.ncols, rows.rowptr, colidx, row_block=A.row_block, col_block=B.col_block)
+        blocks = {"row_block": A.row_block, "col_block": B.col_block}
+        pattern = CsrPattern(A.nrows, B.ncols, rows.rowptr, colidx, longest=rows.longest, **blocks)
         needed += counted + (A.nrows + 1) * backend.index.itemsize + bytes_of_c
         return cls(pattern, rows, phases, operands.total_terms, needed)
 
@@ -167,12 +169,18 @@ def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int
     """The operands of A B, counted for the accumulator that will find C's columns."""
     chosen = options["accumulator"]
     if chosen == AUTO:
-        rows_may_be_short = A.nnz <= LONGEST_MERGED * A.nrows and B.nnz <= LONGEST_MERGED * B.nrows
-        chosen = "merge" if backend.name != "host" and rows_may_be_short else "hash"
+        chosen = "merge" if backend.name != "host" and may_be_short(A) and may_be_short(B) else "hash"
     return (count_terms if chosen == "merge" else count_words)(A, B, backend)
 
 
-@dataclass(frozen=True)
+def may_be_short(pattern: CsrPattern) -> bool:
+    """Whether no row has more than LONGEST_MERGED entries; where that is not known, whether the mean row has not."""
+    if pattern.longest is None:
+        return pattern.nnz <= LONGEST_MERGED * pattern.nrows
+    return pattern.longest <= LONGEST_MERGED
+
+
+@dataclass(slots=True)
 class Phases:
     """The accumulators of the symbolic and the numeric phase, None without terms."""
 
@@ -191,7 +199,7 @@ def make_accumulators(operands: Operands, backend: Backend, options: dict[str, i
         return Phases(None, None)
 
     def make(name: str) -> Accumulator:
-        return accumulator_class(name)(operands, backend, options)
+        return ACCUMULATORS[name](operands, backend, options)
 
     chosen = str(options["accumulator"])
     if chosen != AUTO:
@@ -209,9 +217,3 @@ def choose(operands: Operands, backend: Backend) -> str:
     """
     short = operands.longest_left <= LONGEST_MERGED and operands.longest_right <= LONGEST_MERGED
     return "merge" if backend.name != "host" and short else "hash"
-
-
-def accumulator_class(name: str) -> type[Accumulator]:
-    """The class of an accumulator in ACCUMULATORS."""
-    module, class_name = ACCUMULATORS[name]
-    return getattr(importlib.import_module(f"petsc_gpufmt.spgemm.{module}"), class_name)

@@ -116,13 +116,12 @@ class MergeAccumulator(Accumulator):
         if self.given_buffer < 0:
             raise OptionError(f"-mat_rmerge_buffer {self.given_buffer}: give a number of bytes, or 0 for automatic")
         self.network: tuple[int, int] | None = None
-        if not width and max(operands.longest_left, operands.longest_right) <= LARGEST_NETWORK:
-            sizes = (power_of_two(n, 2, LARGEST_NETWORK) for n in (operands.longest_left, operands.longest_right))
-            self.network = next(sizes), next(sizes)
+        left, right = operands.longest_left, operands.longest_right
+        if not width and max(left, right) <= LARGEST_NETWORK:
+            self.network = power_of_two(left, 2, LARGEST_NETWORK), power_of_two(right, 2, LARGEST_NETWORK)
         self.splitting: Splitting | None = None
         self.split_terms = 0
-        rows = None if operands.longest_left <= self.limit else self._take_long_rows()
-        self._direct_rows = rows
+        self._direct_rows = None if left <= self.limit else self._take_long_rows()
         self.ranges: list[ColumnRange] = []
         self.intermediates = Intermediates(backend)
 
@@ -187,7 +186,7 @@ class MergeAccumulator(Accumulator):
     def _network_launch(self, operation: str, *results: Any) -> Launch:
         A, B, backend = self.operands.A, self.operands.B, self.backend
         function = backend.function("rmerge_network", f"rmerge_network_{operation}", self.network)
-        arguments = (backend.index.type(A.nrows), A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
+        arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
         blocks = -(-A.nrows * self.network[0] // BLOCK_THREADS)
         return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)
 
@@ -217,7 +216,7 @@ class MergeAccumulator(Accumulator):
         """Entries of the intermediates of one level."""
         entry = self.backend.index.itemsize + self.backend.scalar.itemsize
         levels = min(2, len(self.splitting.levels))
-        return max(1, min(self.buffer_bytes // (levels * entry), int(np.iinfo(self.backend.index).max)))
+        return max(1, min(self.buffer_bytes // (levels * entry), self.backend.largest_index))
 
     def _count_levels(self, part: ColumnRange, lengths: Any, out: Any) -> None:
         """Intermediates of a range, level by level; adds to `out` what rows of C have there."""
@@ -296,13 +295,12 @@ class MergeAccumulator(Accumulator):
 
     def _launch(self, kernel: str, left: LeftRows, right: RightRows, *outputs: Any, **weights: Any) -> Launch:
         """A pass over rows of a left factor; `weights` of its entries for the kernel that takes values."""
-        index = self.backend.index.type
         function = self.backend.function("rmerge", kernel, (left.width,))
         values = (right.values,) if weights else ()
         arguments = (
-            *(index(left.count), left.begin, left.end, left.columns, *weights.values()),
+            *(left.count, left.begin, left.end, left.columns, *weights.values()),
             *(right.rowptr, right.columns, *values),
-            *(index(right.col_begin), index(right.col_end), index(self.operands.B.ncols)),
+            *(right.col_begin, right.col_end, self.operands.B.ncols),
             *outputs,
         )
         blocks = -(-left.count * left.width // BLOCK_THREADS)
