@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 BACKENDS = ("host", "cuda")
 
 
@@ -132,6 +132,48 @@ class SumAnswerStruct(c.Structure):
     ]
 
 
+class SummandStruct(c.Structure):
+    _fields_ = [("pattern", OperandStruct), ("places", c.c_void_p), ("targets", c.c_void_p)]
+
+
+class UnionRequestStruct(c.Structure):
+    _fields_ = [
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("low", c.c_int64),
+        ("high", c.c_int64),
+        ("nsummands", c.c_int32),
+        ("summands", SummandStruct * 3),
+        ("backend", c.c_int32),
+        ("device", c.c_int32),
+        ("index_bytes", c.c_int32),
+        ("scalar_bytes", c.c_int32),
+        ("stream", c.c_void_p),
+    ]
+
+
+class UnionPartAnswerStruct(c.Structure):
+    _fields_ = [
+        ("nnz", c.c_int64),
+        ("nterms", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+        ("token", c.c_int64),
+        ("sum", PlanStruct),
+    ]
+
+
+class UnionAnswerStruct(c.Structure):
+    _fields_ = [
+        ("token", c.c_int64),
+        ("parts", UnionPartAnswerStruct * 2),
+        ("nghosts", c.c_int64),
+        ("ghosts", c.c_void_p),
+        ("error", c.c_int32),
+        ("message", c.c_char * 1024),
+    ]
+
+
 class UpdateRequestStruct(c.Structure):
     _fields_ = [
         ("update", c.c_int32),
@@ -159,6 +201,7 @@ class UpdateAnswerStruct(c.Structure):
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.POINTER(RequestStruct), c.POINTER(AnswerStruct))
 PLAN_PRODUCT_FUNCTION = c.CFUNCTYPE(None, c.POINTER(ProductRequestStruct), c.POINTER(ProductAnswerStruct))
 PLAN_SUM_FUNCTION = c.CFUNCTYPE(None, c.POINTER(SumRequestStruct), c.POINTER(SumAnswerStruct))
+PLAN_UNION_FUNCTION = c.CFUNCTYPE(None, c.POINTER(UnionRequestStruct), c.POINTER(UnionAnswerStruct))
 PLAN_UPDATE_FUNCTION = c.CFUNCTYPE(None, c.POINTER(UpdateRequestStruct), c.POINTER(UpdateAnswerStruct))
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
@@ -170,6 +213,7 @@ class PlannerStruct(c.Structure):
         ("plan", PLAN_FUNCTION),
         ("plan_product", PLAN_PRODUCT_FUNCTION),
         ("plan_sum", PLAN_SUM_FUNCTION),
+        ("plan_union", PLAN_UNION_FUNCTION),
         ("plan_update", PLAN_UPDATE_FUNCTION),
         ("release", RELEASE_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import abi, gather, native_library, update
+from petsc_gpufmt import abi, gather, native_library, union, update
 from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.cupy_state import borrowed_stream, simple_reductions
@@ -42,6 +42,7 @@ def install() -> None:
         abi.PLAN_FUNCTION(_plan),
         abi.PLAN_PRODUCT_FUNCTION(_plan_product),
         abi.PLAN_SUM_FUNCTION(_plan_sum),
+        abi.PLAN_UNION_FUNCTION(_plan_union),
         abi.PLAN_UPDATE_FUNCTION(_plan_update),
         abi.RELEASE_FUNCTION(_release),
         abi.FREE_POOL_FUNCTION(_free_pool),
@@ -88,6 +89,11 @@ def _plan_product(request: Any, answer: Any) -> None:
 def _plan_sum(request: Any, answer: Any) -> None:
     """Callback of the library: plan of sums of entries."""
     _plan_by(_answer_sum, _what_sum, request.contents, answer.contents)
+
+
+def _plan_union(request: Any, answer: Any) -> None:
+    """Callback of the library: pattern of a sum of matrices, and plans of its values."""
+    _plan_by(_answer_union, _what_union, request.contents, answer.contents)
 
 
 def _plan_update(request: Any, answer: Any) -> None:
@@ -164,6 +170,13 @@ def _what_sum(request: Any) -> str:
     return f"{request.ntargets} sums of {request.nterms} entries on {abi.BACKENDS[request.backend]}"
 
 
+def _what_union(request: Any) -> str:
+    patterns = " + ".join(
+        f"{o.nrows} x {o.ncols} with {o.nnz} nonzeros" for o in (s.pattern for s in _summands_of(request))
+    )
+    return f"pattern of a sum {patterns} on {abi.BACKENDS[request.backend]}"
+
+
 def _what_update(request: Any) -> str:
     o = request.target
     matrix = f"a {o.nrows} x {o.ncols} block with {o.nnz} nonzeros"
@@ -221,6 +234,41 @@ def _answer_sum(request: Any, answer: Any) -> None:
         kept = abi.export_plan(gather.plan_sum(begins, index, tuple(request.sizes), backend), answer.sum)
     answer.token = next(_tokens)
     _owned[answer.token] = kept
+
+
+def _answer_union(request: Any, answer: Any) -> None:
+    shape, inner = (request.nrows, request.ncols), (request.low, request.high)
+    sizes = tuple(s.pattern.nnz for s in request.summands)
+    with _place(request) as backend:
+        parts, ghosts = union.merge(shape, inner, [_summand(s, backend) for s in _summands_of(request)], backend)
+        plans = []
+        for part, struct in zip(parts, answer.parts, strict=True):
+            plans.append(abi.export_plan(gather.known_sum(part.begins, part.index, sizes, backend), struct.sum))
+            struct.nnz, struct.nterms = part.colidx.size, part.index.size
+        kept = [ghosts := backend.to_host(ghosts)]
+        for part, struct in zip(parts, answer.parts, strict=True):
+            any_entries = part.colidx.size > 0
+            rowptr = backend.to_host(part.rowptr) if any_entries else np.zeros(request.nrows + 1, backend.index)
+            kept += [rowptr, part.colidx]
+            struct.rowptr, struct.colidx = address(rowptr), address(part.colidx)
+    answer.nghosts, answer.ghosts = ghosts.size, address(ghosts)
+    for struct, plan in zip(answer.parts, plans, strict=True):
+        struct.token = next(_tokens)
+        _owned[struct.token] = plan
+    answer.token = next(_tokens)
+    _owned[answer.token] = kept
+
+
+def _summands_of(request: Any) -> list[Any]:
+    return request.summands[: request.nsummands]
+
+
+def _summand(summand: Any, backend: Backend) -> union.Summand:
+    o = summand.pattern
+    pattern = _pattern(o, backend, keep_columns=False)
+    places = _indices(summand.places, o.ncols, backend, keep=False)
+    targets = _indices(summand.targets, o.nrows, backend, keep=False) if summand.targets else None
+    return union.Summand(pattern, places, targets)
 
 
 def _answer_update(request: Any, answer: Any) -> None:

@@ -26,6 +26,7 @@ from petsc_gpufmt.registry import FORMATS, find_format
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 from petsc_gpufmt.transpose import PIECE, transposed
+from petsc_gpufmt.union import Summand, merge
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="no NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc")
 
@@ -51,6 +52,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "spgemm_hash_symbolic": 56,
     "spgemm_hash_values": 64,
     "transpose": 56,
+    "union": 80,
 }
 
 
@@ -131,8 +133,9 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     for begins in (None, np.array([0, 2], dtype=index)):
         plan_sum(begins, index_of_both, (1, 1, 0), backend)
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
-    csr.validate(backend)
+    csr.validated(backend)
     transposed(csr, backend)
+    merge((csr.nrows, csr.ncols), (0, csr.ncols), [Summand(csr, np.arange(csr.ncols, dtype=index))], backend)
     plan_updates(rows_of_two_sizes(), backend)
     return names_of_instances(backend)
 

@@ -152,6 +152,7 @@ GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *
 
 /* managed.c */
 GPUFMT_HIDDEN PetscBool      GpufmtManagedUsable(void);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, PetscBool on_device, PetscBool *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **);
 GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
@@ -164,7 +165,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, 
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedAdopt(Mat, GpufmtManaged *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReplace(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 
 /* digest.c */

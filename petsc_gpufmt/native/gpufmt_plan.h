@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 5
+#define GPUFMT_ABI_VERSION 6
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -114,6 +114,43 @@ typedef struct {
   char       message[1024];
 } GpufmtSumAnswer;
 
+/* a matrix whose rows and columns lie somewhere in a sum */
+typedef struct {
+  GpufmtOperand pattern; /* the columns of each row ascend */
+  const void   *places;  /* host: [ncols] the place of each column among those of the sum, ascending */
+  const void   *targets; /* host: [nrows] the row of the sum to which each row belongs, -1: to none; NULL: to the row of its number */
+} GpufmtSummandPattern;
+
+/* the pattern of a sum of matrices */
+typedef struct {
+  int64_t              nrows, ncols;
+  int64_t              low, high; /* columns of part 0, the others are part 1 */
+  int32_t              nsummands; /* 1 to 3 */
+  GpufmtSummandPattern summands[3];
+  int32_t              backend;
+  int32_t              device; /* CUDA device ordinal */
+  int32_t              index_bytes, scalar_bytes;
+  void                *stream;
+} GpufmtUnionRequest;
+
+/* some columns of a sum */
+typedef struct {
+  int64_t     nnz, nterms;
+  const void *rowptr; /* host: [nrows + 1] */
+  const void *colidx; /* on the backend: [nnz], sorted in each row; part 0 counts from `low`, part 1 the columns that occur in it */
+  int64_t     token;  /* owner of what `sum` points to; 0: none */
+  GpufmtPlan  sum;    /* A_VALUES, B_VALUES and C_VALUES into RESULT */
+} GpufmtUnionPartAnswer;
+
+typedef struct {
+  int64_t               token; /* owner of the patterns; 0: none */
+  GpufmtUnionPartAnswer parts[2];
+  int64_t               nghosts;
+  const void           *ghosts; /* host: [nghosts] the columns that occur in part 1, ascending */
+  int32_t               error;  /* a PETSc error code, 0: success */
+  char                  message[1024];
+} GpufmtUnionAnswer;
+
 typedef struct {
   int32_t       update; /* GPUFMT_UPDATE_... */
   GpufmtOperand target; /* whose values change */
@@ -139,6 +176,7 @@ typedef struct {
   void (*plan)(const GpufmtRequest *, GpufmtAnswer *);
   void (*plan_product)(const GpufmtProductRequest *, GpufmtProductAnswer *);
   void (*plan_sum)(const GpufmtSumRequest *, GpufmtSumAnswer *);
+  void (*plan_union)(const GpufmtUnionRequest *, GpufmtUnionAnswer *);
   void (*plan_update)(const GpufmtUpdateRequest *, GpufmtUpdateAnswer *);
   void (*release)(int64_t token);
   void (*free_pool)(void); /* returns cached device memory to the driver */

@@ -296,6 +296,12 @@ PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether what is made on this backend can have managed arrays and has a use for them */
+PetscBool GpufmtManagedPossible(int backend)
+{
+  return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && GpufmtManagedUsable());
+}
+
 /* whether the result of a product, or a block of one, is to have managed arrays; those made on the host have no use for them */
 PetscErrorCode GpufmtManagedWanted(Mat A, PetscBool on_device, PetscBool *wanted)
 {
@@ -357,31 +363,6 @@ PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
   A->ass_nonzerostate         = A->nonzerostate;
   ((PetscObject)A)->options   = options;
   PetscCall(MatSetBlockSizes(A, PetscAbs(row_block), PetscAbs(col_block)));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The arrays of an assembled matrix of ours become managed ones; values and pattern are kept. Nothing happens where such memory is not to be
-   had or not wanted. */
-PetscErrorCode GpufmtManagedReplace(Mat A)
-{
-  GpufmtManaged   *m;
-  PetscObjectState nonzeros = A->nonzerostate;
-  const PetscInt  *rowptr, *colidx;
-  PetscScalar     *values;
-  PetscBool        wanted = PETSC_FALSE;
-
-  PetscFunctionBegin;
-  PetscCheck(A->assembled && GpufmtSeqBlock(A), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Managed arrays are for assembled sequential matrices of the types of this package, not for type %s", ((PetscObject)A)->type_name);
-  PetscCall(GpufmtManagedWanted(A, GpufmtDeviceUsable(), &wanted));
-  PetscCall(GpufmtManagedOf(A, &m));
-  if (m || !wanted) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, &values, NULL));
-  PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr, &m));
-  PetscCall(GpufmtManagedSetColumns(m, colidx, PETSC_FALSE));
-  PetscCall(CopyFromHost(m->values, values, (size_t)m->nnz * sizeof(PetscScalar)));
-  PetscCall(GpufmtManagedAdopt(A, m));
-  A->nonzerostate = A->ass_nonzerostate = nonzeros;
-  PetscCall(GpufmtManagedRelease(&m)); /* A has its own reference */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

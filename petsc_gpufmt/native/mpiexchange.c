@@ -7,19 +7,35 @@ typedef struct {
   PetscInt first, length; /* in the entries of the owner's rows */
 } Segment;
 
+/* the roots that leaves on any rank refer to: no others need a value */
+static PetscErrorCode AskedRoots(PetscSF sf, PetscInt *n, const PetscInt **roots)
+{
+  const PetscMPIInt *ranks;
+  const PetscInt    *begins;
+  PetscMPIInt        nranks;
+
+  PetscFunctionBegin;
+  PetscCall(PetscSFSetUp(sf));
+  PetscCall(PetscSFGetLeafRanks(sf, &nranks, &ranks, &begins, roots));
+  *n = nranks ? begins[nranks] : 0;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* where the entries of the asked rows lie on their owners */
 static PetscErrorCode GetSegments(Mat parallel, PetscInt count, const PetscInt rows[], const PetscInt local_rowptr[], Segment **segments, PetscMPIInt **owners)
 {
-  const PetscInt     nlocal = parallel->rmap->n;
+  const PetscInt    *asked;
   const PetscSFNode *remote;
+  PetscInt           nasked;
   Segment           *own;
   PetscSF            sf;
 
   PetscFunctionBegin;
   PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)parallel), &sf));
   PetscCall(PetscSFSetGraphLayout(sf, parallel->rmap, count, NULL, PETSC_OWN_POINTER, rows));
-  PetscCall(PetscMalloc1(nlocal, &own));
-  for (PetscInt i = 0; i < nlocal; i++) own[i] = (Segment){local_rowptr[i], local_rowptr[i + 1] - local_rowptr[i]};
+  PetscCall(PetscMalloc1(parallel->rmap->n, &own));
+  PetscCall(AskedRoots(sf, &nasked, &asked));
+  for (PetscInt k = 0; k < nasked; k++) own[asked[k]] = (Segment){local_rowptr[asked[k]], local_rowptr[asked[k] + 1] - local_rowptr[asked[k]]};
   PetscCall(PetscMalloc1(count, segments));
   PetscCall(PetscSFBcastBegin(sf, MPIU_2INT, own, *segments, MPI_REPLACE));
   PetscCall(PetscSFBcastEnd(sf, MPIU_2INT, own, *segments, MPI_REPLACE));
@@ -77,13 +93,14 @@ static PetscErrorCode CompactColumns(PetscInt nnz, PetscInt colidx[], PetscInt *
 /* the pattern of the rows that an exchange brings, from that of the rows `from` on each rank */
 static PetscErrorCode ReceivePattern(const GpufmtRows *from, PetscInt nrows, const PetscInt rowptr[], MatType type, int backend, GpufmtRows *to)
 {
-  const PetscInt *from_rowptr, *from_colidx;
-  PetscInt       *colidx, *sent, ncols;
+  const PetscInt *from_rowptr, *from_colidx, *asked;
+  PetscInt       *colidx, *sent, ncols, nasked;
 
   PetscFunctionBegin;
   PetscCall(GpufmtPatternGet(from->matrix, &from_rowptr, &from_colidx));
   PetscCall(PetscMalloc1(from_rowptr[from->matrix->rmap->n], &sent));
-  for (PetscInt k = 0; k < from_rowptr[from->matrix->rmap->n]; k++) sent[k] = from->columns[from_colidx[k]];
+  PetscCall(AskedRoots(to->exchange, &nasked, &asked)); /* a few of many columns, which may lie on the device */
+  for (PetscInt k = 0; k < nasked; k++) sent[asked[k]] = from->columns[from_colidx[asked[k]]];
   PetscCall(GpufmtPatternRestore(from->matrix, &from_rowptr, &from_colidx));
   PetscCall(PetscMalloc1(rowptr[nrows], &colidx));
   PetscCall(PetscSFBcastBegin(to->exchange, MPIU_INT, sent, colidx, MPI_REPLACE));

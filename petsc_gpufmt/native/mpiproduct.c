@@ -24,6 +24,7 @@ typedef struct {
   int                   nparts;
   GpufmtRows            sent, received; /* rows of the result that another rank owns */
   GpufmtSum            *sums[2];        /* that make the blocks of the result */
+  GpufmtManaged        *managed[2];     /* arrays of these blocks, until they have them */
 } MPIProduct;
 
 static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
@@ -37,7 +38,10 @@ static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
   PetscCall(GpufmtRowsDestroy(&product->remote));
   PetscCall(GpufmtRowsDestroy(&product->sent));
   PetscCall(GpufmtRowsDestroy(&product->received));
-  for (int k = 0; k < 2; k++) PetscCall(GpufmtSumDestroy(&product->sums[k]));
+  for (int k = 0; k < 2; k++) {
+    PetscCall(GpufmtSumDestroy(&product->sums[k]));
+    PetscCall(GpufmtManagedRelease(&product->managed[k]));
+  }
   for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) PetscCall(GpufmtProductDestroy(&product->operands[k].blocks));
   PetscCall(MatDestroy(&product->second));
   PetscCall(PetscFree(product));
@@ -230,14 +234,15 @@ static PetscErrorCode SentCreate(MPIProduct *product, MatType type, PetscInt nse
 
 /* ---- the result ---- */
 
-/* From places in the union of all columns to columns of the off-diagonal block; garray are those that occur. */
-static PetscErrorCode NumberGhosts(const GpufmtUnion *u, PetscInt *nghosts, PetscInt **garray)
+/* From places in the union of all columns to columns of the blocks; garray are those of the off-diagonal block, which occur in it. */
+static PetscErrorCode NumberColumns(GpufmtUnion *u, PetscInt first, PetscInt *nghosts, PetscInt **garray)
 {
   const GpufmtUnionPart *part = &u->parts[1];
   const PetscInt         nnz  = part->rowptr[u->nrows];
   PetscInt              *number;
 
   PetscFunctionBegin;
+  for (PetscInt k = 0; k < u->parts[0].rowptr[u->nrows]; k++) u->parts[0].colidx[k] = u->columns[u->parts[0].colidx[k]] - first;
   PetscCall(PetscCalloc1(u->ncols, &number));
   for (PetscInt k = 0; k < nnz; k++) number[part->colidx[k]] = 1;
   *nghosts = 0;
@@ -254,23 +259,43 @@ static PetscErrorCode NumberGhosts(const GpufmtUnion *u, PetscInt *nghosts, Pets
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the blocks of the result on this rank, and the plans of their values */
-static PetscErrorCode BlocksCreate(MPIProduct *product, MatType type, PetscLayout rows, PetscLayout columns, const PetscInt targets[], Mat blocks[2], PetscInt **garray)
+static PetscErrorCode BlocksFromUnion(MPIProduct *product, MatType type, PetscLayout rows, PetscLayout columns, GpufmtUnion *u, Mat blocks[2], PetscInt **garray)
+{
+  PetscInt nghosts = 0;
+
+  PetscFunctionBegin;
+  PetscCheck(u->high - u->low == columns->n, PETSC_COMM_SELF, PETSC_ERR_PLIB, "Rows of this rank lack columns of its diagonal block");
+  if (u->planned) PetscCall(GpufmtUnionGhosts(u, &nghosts, garray));
+  else PetscCall(NumberColumns(u, columns->rstart, &nghosts, garray));
+  for (int k = 0; k < 2; k++) {
+    const PetscInt row_block = PetscAbs(rows->bs), col_block = k ? 1 : PetscAbs(columns->bs), ncols = k ? nghosts : columns->n;
+
+    PetscCall(GpufmtSumCreate(product->backend, u, k, &product->sums[k]));
+    if (u->planned) {
+      PetscCall(GpufmtUnionManaged(product->backend, u, k, &product->managed[k]));
+      PetscCall(GpufmtCreateEmpty(type, u->nrows, ncols, row_block, col_block, &blocks[k]));
+    } else PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &blocks[k]));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The blocks of the result on this rank, and the plans of their values. Those that are to have managed arrays get them in BlocksManage(): in
+   between, PETSc sets options of the parallel matrix that such blocks must not see. */
+static PetscErrorCode BlocksCreate(Mat C, MPIProduct *product, MatType type, PetscLayout rows, PetscLayout columns, const PetscInt targets[], Mat blocks[2], PetscInt **garray)
 {
   GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
   const PetscInt n = Summands(product, PETSC_FALSE, product->type == MATPRODUCT_PtAP ? targets : NULL, summands);
-  PetscInt       nghosts = 0;
+  PetscBool      planned;
+  PetscErrorCode ierr;
   GpufmtUnion    u;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtUnionCreate(rows->n, columns->rstart, columns->rend, n, summands, &u));
-  for (PetscInt k = 0; k < u.parts[0].rowptr[u.nrows]; k++) u.parts[0].colidx[k] = u.columns[u.parts[0].colidx[k]] - columns->rstart;
-  PetscCall(NumberGhosts(&u, &nghosts, garray));
-  for (int k = 0; k < 2; k++) {
-    PetscCall(GpufmtSumCreate(product->backend, &u, &u.parts[k], &product->sums[k]));
-    PetscCall(GpufmtCreateFromPattern(type, u.nrows, k ? nghosts : columns->n, u.parts[k].rowptr, u.parts[k].colidx, PetscAbs(rows->bs), k ? 1 : PetscAbs(columns->bs), &blocks[k]));
-  }
+  PetscCall(GpufmtManagedWanted(C, (PetscBool)(product->backend == GPUFMT_BACKEND_CUDA), &planned));
+  if (!GpufmtFormatFind(type)) planned = PETSC_FALSE;
+  PetscCall(GpufmtUnionCreate(product->backend, planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
+  ierr = BlocksFromUnion(product, type, rows, columns, &u, blocks, garray); /* as in GpufmtRowsAddUp() */
   PetscCall(GpufmtUnionDestroy(&u));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -289,19 +314,18 @@ static PetscErrorCode ResultAssemble(Mat C)
 
 /* On the device, results are where host and device can read them. Blocks take new nonzeros, for which one rank alone may give them other
    arrays: PETSc's assembly takes part in reductions or not as they do, on all ranks alike. */
-static PetscErrorCode BlocksManage(Mat C, const MPIProduct *product)
+static PetscErrorCode BlocksManage(Mat C, MPIProduct *product)
 {
   struct _MatOps seq;
-  PetscBool      wanted;
   Mat            blocks[2];
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
-  PetscCall(GpufmtManagedWanted(C, (PetscBool)(product->backend == GPUFMT_BACKEND_CUDA), &wanted));
   PetscCall(GpufmtParentOps(NULL, &seq, NULL));
-  for (int k = 0; k < 2 && wanted; k++) {
-    if (!GpufmtSeqBlock(blocks[k])) continue;
-    PetscCall(GpufmtManagedReplace(blocks[k]));
+  for (int k = 0; k < 2; k++) {
+    if (!product->managed[k]) continue;
+    PetscCall(GpufmtManagedAdopt(blocks[k], product->managed[k]));
+    PetscCall(GpufmtManagedRelease(&product->managed[k])); /* the block has its own reference */
     PetscCall((*seq.setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -419,7 +443,7 @@ static PetscErrorCode ProductCreate(Mat C, MPIProduct *product, Mat A, Mat B, Ma
   }
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], NULL, NULL));
   PetscCall(MatGetType(blocks[0], &block_type));
-  PetscCall(GpufmtFailTogether(C, BlocksCreate(product, block_type, rows, B->cmap, here, blocks, &garray)));
+  PetscCall(GpufmtFailTogether(C, BlocksCreate(C, product, block_type, rows, B->cmap, here, blocks, &garray)));
   PetscCall(PetscFree2(here, there));
   PetscCall(ResultCreate(C, product, result_type, rows, B->cmap, blocks, garray));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -1,6 +1,16 @@
 /* The rows of a parallel matrix that a parallel product reads or makes on one rank, as sequential matrices. */
 #include "mpirows.h"
 
+static PetscErrorCode CreateSized(MatType type, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *A)
+{
+  PetscFunctionBegin;
+  PetscCall(MatCreate(PETSC_COMM_SELF, A));
+  PetscCall(MatSetSizes(*A, nrows, ncols, nrows, ncols));
+  PetscCall(MatSetBlockSizes(*A, row_block, col_block));
+  PetscCall(MatSetType(*A, type));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block, PetscInt col_block, PetscBool inodes, Mat *A)
 {
   PetscInt *lengths;
@@ -8,10 +18,7 @@ static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols,
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(nrows, &lengths));
   for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
-  PetscCall(MatCreate(PETSC_COMM_SELF, A));
-  PetscCall(MatSetSizes(*A, nrows, ncols, nrows, ncols));
-  PetscCall(MatSetBlockSizes(*A, row_block, col_block));
-  PetscCall(MatSetType(*A, type));
+  PetscCall(CreateSized(type, nrows, ncols, row_block, col_block, A));
   PetscCall(MatSeqAIJSetPreallocation(*A, 0, lengths));
   PetscCall(MatSeqAIJSetColumnIndices(*A, colidx));
   if (!inodes) PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
@@ -27,6 +34,18 @@ PetscErrorCode GpufmtCreateFromPattern(MatType type, PetscInt nrows, PetscInt nc
   return CreateMatrix(type, nrows, ncols, rowptr, colidx, row_block, col_block, PETSC_TRUE, A);
 }
 
+/* an assembled matrix without entries, which is to have managed arrays */
+PetscErrorCode GpufmtCreateEmpty(MatType type, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *A)
+{
+  PetscFunctionBegin;
+  PetscCall(CreateSized(type, nrows, ncols, row_block, col_block, A));
+  PetscCall(MatSeqAIJSetPreallocation(*A, 0, NULL));
+  PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
+  PetscCall(MatAssemblyBegin(*A, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(*A, MAT_FINAL_ASSEMBLY));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* The same that no user sees. On the device its values are nowhere else, and have their memory from the beginning. */
 PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], Mat *A)
 {
@@ -38,18 +57,41 @@ PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, P
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* one that no user sees, with managed arrays of the pattern of a planned union */
+static PetscErrorCode CreateManaged(MatType type, int backend, const GpufmtUnion *u, Mat *A)
+{
+  GpufmtManaged *managed;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtUnionManaged(backend, u, 0, &managed));
+  PetscCall(CreateSized(type, u->nrows, u->ncols, 1, 1, A));
+  PetscCall(GpufmtManagedAdopt(*A, managed));
+  PetscCall(GpufmtManagedRelease(&managed)); /* A has its own reference */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode RowsFromUnion(MatType type, int backend, GpufmtUnion *u, GpufmtRows *rows)
+{
+  PetscFunctionBegin;
+  if (u->planned) PetscCall(CreateManaged(type, backend, u, &rows->matrix));
+  else PetscCall(GpufmtCreateInternal(type, backend, u->nrows, u->ncols, u->parts[0].rowptr, u->parts[0].colidx, &rows->matrix));
+  PetscCall(GpufmtSumCreate(backend, u, 0, &rows->sum));
+  rows->columns = u->columns;
+  u->columns    = NULL;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* `nrows` rows, each the sum of rows of the summands */
 PetscErrorCode GpufmtRowsAddUp(MatType type, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand summands[], GpufmtRows *rows)
 {
-  GpufmtUnion u;
+  GpufmtUnion    u;
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtUnionCreate(nrows, 0, PETSC_INT_MAX, nsummands, summands, &u));
-  PetscCall(GpufmtCreateInternal(type, backend, nrows, u.ncols, u.parts[0].rowptr, u.parts[0].colidx, &rows->matrix));
-  PetscCall(GpufmtSumCreate(backend, &u, &u.parts[0], &rows->sum));
-  rows->columns = u.columns;
-  u.columns     = NULL;
+  PetscCall(GpufmtUnionCreate(backend, GpufmtManagedPossible(backend), nrows, 0, PETSC_INT_MAX, nsummands, summands, &u));
+  ierr = RowsFromUnion(type, backend, &u, rows); /* it may fail for want of memory, some of which the union has */
   PetscCall(GpufmtUnionDestroy(&u));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -63,21 +63,38 @@ static PetscErrorCode SumPlan(const GpufmtUnion *u, const GpufmtUnionPart *part,
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* plans the values of one part of a sum; the union is not needed afterwards */
-PetscErrorCode GpufmtSumCreate(int backend, const GpufmtUnion *u, const GpufmtUnionPart *part, GpufmtSum **out)
+/* the plan that came with the pattern goes from the union to the sum */
+static void SumTakePlan(GpufmtUnionPartAnswer *part, GpufmtSum *sum)
 {
-  GpufmtSum *sum;
+  sum->answer.token = part->token;
+  sum->answer.sum   = part->sum;
+  sum->valid        = PETSC_TRUE;
+  part->token       = 0;
+}
+
+/* plans the values of part k of a sum; the union is not needed afterwards */
+PetscErrorCode GpufmtSumCreate(int backend, GpufmtUnion *u, int k, GpufmtSum **out)
+{
+  const GpufmtUnionPart *part    = &u->parts[k];
+  GpufmtUnionPartAnswer *planned = &u->answer.parts[k];
+  GpufmtSum             *sum;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&sum));
   sum->next = sums;
   if (sums) sums->previous = sum;
-  sums          = sum;
-  *out          = sum;
-  sum->backend  = backend;
+  sums         = sum;
+  *out         = sum;
+  sum->backend = backend;
+  PetscCall(PetscArraycpy(sum->sizes, u->sizes, GPUFMT_MAX_SUMMANDS));
+  if (u->planned) {
+    sum->ntargets = (PetscInt)planned->nnz; /* at most `nterms` of GpufmtUnionCreate() */
+    sum->nterms   = (PetscInt)planned->nterms;
+    SumTakePlan(planned, sum);
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   sum->ntargets = part->rowptr[u->nrows];
   sum->nterms   = part->begins ? part->begins[sum->ntargets] : sum->ntargets;
-  PetscCall(PetscArraycpy(sum->sizes, u->sizes, GPUFMT_MAX_SUMMANDS));
   PetscCall(GpufmtFirstPlanBegin(backend));
   PetscCall(GpufmtFirstPlanEnd(backend, SumPlan(u, part, sum)));
   PetscFunctionReturn(PETSC_SUCCESS);

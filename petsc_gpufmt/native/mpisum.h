@@ -22,10 +22,13 @@ typedef struct {
 
 /* the pattern of a sum */
 typedef struct {
-  PetscInt        nrows, ncols;
-  PetscInt       *columns;  /* [ncols] those of all summands in the parallel matrix, ascending */
-  GpufmtUnionPart parts[2]; /* columns in a given range, and all others; colidx are places in `columns` */
-  PetscInt        sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
+  PetscInt          nrows, ncols;
+  PetscInt         *columns;   /* [ncols] those of all summands in the parallel matrix, ascending */
+  PetscInt          low, high; /* places in `columns` of those in a given range */
+  GpufmtUnionPart   parts[2];  /* columns in the range, and all others; colidx are places in `columns` */
+  PetscInt          sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
+  PetscBool         planned;                    /* `answer` has the parts, `parts` is empty */
+  GpufmtUnionAnswer answer;
 } GpufmtUnion;
 
 /* the values of a sum */
@@ -38,10 +41,17 @@ typedef struct _GpufmtSum {
   struct _GpufmtSum *previous, *next;
 } GpufmtSum;
 
-GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
 
-GPUFMT_HIDDEN PetscErrorCode GpufmtSumCreate(int backend, const GpufmtUnion *, const GpufmtUnionPart *, GpufmtSum **);
+/* mpiunion_plan.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand[], PetscInt *const places[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *, int k, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *, PetscInt *nghosts, PetscInt **ghosts);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
+
+/* mpisum.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumCreate(int backend, GpufmtUnion *, int k, GpufmtSum **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSumRun(GpufmtSum *, const Mat summands[], Mat result, PetscBool internal);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSumDestroy(GpufmtSum **);

@@ -166,18 +166,37 @@ static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1. */
-PetscErrorCode GpufmtUnionCreate(PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], GpufmtUnion *u)
+/* the two parts, merged on the host */
+static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)
+{
+  Output out = {.parts = u->parts, .low = u->low, .high = u->high};
+
+  PetscFunctionBegin;
+  for (int k = 0; k < 2; k++) {
+    const PetscInt most = k && !u->low && u->high == u->ncols ? 0 : nterms;
+
+    PetscCall(PetscCalloc1(u->nrows + 1, &u->parts[k].rowptr));
+    PetscCall(PetscMalloc2(most, &u->parts[k].colidx, most, &u->parts[k].index));
+    if (!single) PetscCall(PetscMalloc1(most + 1, &u->parts[k].begins));
+  }
+  PetscCall(MergeRows(nsummands, summands, places, &out, u));
+  for (int k = 0; k < 2 && !single; k++) u->parts[k].begins[out.nnz[k]] = out.nterms[k];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1.
+   `planned`: the planner merges the rows, where the backend is, and not this function on the host. */
+PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], GpufmtUnion *u)
 {
   PetscInt  *places[GPUFMT_MAX_SUMMANDS];
   PetscInt64 nterms = 0;
   PetscCount ncols  = 0;
   PetscBool  single = PETSC_TRUE; /* no entry has two terms, as far as rows and columns tell */
-  Output     out    = {.parts = u->parts};
 
   PetscFunctionBegin;
   PetscCall(PetscMemzero(u, sizeof(*u)));
-  u->nrows = nrows;
+  u->nrows   = nrows;
+  u->planned = planned;
   for (PetscInt s = 0; s < nsummands; s++) {
     const PetscInt *rowptr;
 
@@ -192,17 +211,10 @@ PetscErrorCode GpufmtUnionCreate(PetscInt nrows, PetscInt first, PetscInt last, 
              PETSC_INT_MAX);
   PetscCall(MergeColumns(nsummands, summands, u, places));
   if (ncols != u->ncols) single = PETSC_FALSE;
-  while (out.low < u->ncols && u->columns[out.low] < first) out.low++;
-  for (out.high = out.low; out.high < u->ncols && u->columns[out.high] < last;) out.high++;
-  for (int k = 0; k < 2; k++) {
-    const PetscInt most = k ? (out.low || out.high < u->ncols ? (PetscInt)nterms : 0) : (PetscInt)nterms;
-
-    PetscCall(PetscCalloc1(nrows + 1, &u->parts[k].rowptr));
-    PetscCall(PetscMalloc2(most, &u->parts[k].colidx, most, &u->parts[k].index));
-    if (!single) PetscCall(PetscMalloc1(most + 1, &u->parts[k].begins));
-  }
-  PetscCall(MergeRows(nsummands, summands, places, &out, u));
-  for (int k = 0; k < 2 && !single; k++) u->parts[k].begins[out.nnz[k]] = out.nterms[k];
+  while (u->low < u->ncols && u->columns[u->low] < first) u->low++;
+  for (u->high = u->low; u->high < u->ncols && u->columns[u->high] < last;) u->high++;
+  if (planned) PetscCall(GpufmtUnionPlan(backend, nsummands, summands, places, u));
+  else PetscCall(MergeParts((PetscInt)nterms, single, nsummands, summands, places, u));
   for (PetscInt s = 0; s < nsummands; s++) PetscCall(PetscFree(places[s]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -210,6 +222,7 @@ PetscErrorCode GpufmtUnionCreate(PetscInt nrows, PetscInt first, PetscInt last, 
 PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *u)
 {
   PetscFunctionBegin;
+  PetscCall(GpufmtUnionRelease(u));
   PetscCall(PetscFree(u->columns));
   for (int k = 0; k < 2; k++) {
     PetscCall(PetscFree(u->parts[k].rowptr));

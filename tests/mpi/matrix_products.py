@@ -4,7 +4,7 @@ import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, distribute, layouts, own_rows, random_dense
 from petsc4py import PETSc
 
-from petsc_gpufmt import gather, native_library
+from petsc_gpufmt import gather, native_library, union
 from petsc_gpufmt.spgemm import chain
 
 ALGORITHM_OPTIONS = {
@@ -15,6 +15,7 @@ ALGORITHM_OPTIONS = {
     "RARt": "matrart_via",
     "ABC": "matmatmatmult_via",
 }
+LIBRARY = native_library.load()
 EPS = np.finfo(PETSc.RealType).eps
 ROWS, COLUMNS = 41, 23
 # name of the product: (what petsc4py calls it, what it is, shapes of the operands)
@@ -249,12 +250,23 @@ def check_result_is_a_matrix_like_others():
     assert C.getDiagonalBlock().getType() == "seqaij" + FORMAT if COMM.size > 1 else C.getType() == "seqaij" + FORMAT
 
 
+def are_results_managed():
+    result = multiply("PtAP", [distribute(dense) for dense in values_of("PtAP", (1, 2))])
+    count = LIBRARY.GpufmtManagedCount()
+    result.destroy()
+    return count > 0
+
+
 def check_failure_on_one_rank():
-    """It is one on all ranks, in whatever step; the operands serve afterwards."""
+    """It is one on all ranks, in whatever step; the operands serve afterwards.
+
+    On several ranks rows are put together on the host and their sums planned, or both is done on the device.
+    """
     for name in ("AB", "AtB", "PtAP"):
+        failed, managed = [], are_results_managed()
         denses = values_of(name, (1, 2))
         matrices = [distribute(dense) for dense in denses]
-        for module, function in ((gather, "plan_sum"), (chain, "plan_product")):
+        for module, function in ((gather, "plan_sum"), (union, "merge"), (chain, "plan_product")):
             original = getattr(module, function)
             if COMM.rank == COMM.size - 1:
                 setattr(module, function, out_of_memory)
@@ -262,14 +274,24 @@ def check_failure_on_one_rank():
                 multiply(name, matrices)
             except PETSc.Error as error:
                 assert error.ierr == 55, str(error)  # PETSC_ERR_MEM
-            else:
-                assert COMM.size == 1 and module is gather, f"{name}: {function} failed and nobody said so"
+                failed.append(function)
             setattr(module, function, original)
+        sums = [] if COMM.size == 1 else ["merge"] if managed else ["plan_sum"]
+        assert failed == [*sums, "plan_product"], f"{name}: only {failed} failed"
         check(multiply(name, matrices), name, denses, f"{name}: after a failure")
 
 
 def out_of_memory(*arguments):
     raise MemoryError("on purpose")
+
+
+def results():
+    """Rows of products on this rank with their values, to the last bit."""
+    made = []
+    for name in ("AB", "AtB", "ABt", "PtAP", "RARt"):
+        denses = values_of(name, (1, 2))
+        made += multiply(name, [distribute(dense) for dense in denses]).getValuesCSR()
+    return [array.tobytes() for array in made]
 
 
 def check_inserted_entries():
@@ -315,7 +337,12 @@ check_algorithms_of_petsc()
 check_result_is_a_matrix_like_others()
 check_failure_on_one_rank()
 check_inserted_entries()
-native_library.load().GpufmtManagedSimulate(1)  # without a device: with one, results have such arrays already
+before = results()
+LIBRARY.GpufmtManagedSimulate(1)  # without a device: with one, results have such arrays already
+assert results() == before
+check_shapes()
+check_reuse()
+check_failure_on_one_rank()
 check_mixed_types()
 check_result_is_a_matrix_like_others()
 check_inserted_entries()

@@ -1,0 +1,237 @@
+"""Patterns of sums of matrices: on the host, as device kernels, and as the planner answers the library."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from answers import Answer
+from emulation.backend import EmulatedBackend
+
+from petsc_gpufmt import abi, errors, native_library, planner, union
+from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.plan import Slot
+
+SCALAR, INDEX = native_library.petsc_types()
+SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
+
+
+@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request):
+    if request.param == "host":
+        return HostBackend(SCALAR, INDEX)
+    if request.param == "cuda":
+        return CudaBackend(SCALAR, INDEX, device=0)
+    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"))
+
+
+class Rows:
+    """Random sorted rows of the given lengths, whose columns and rows lie somewhere in a sum."""
+
+    def __init__(self, lengths, places, targets=None, seed=90):
+        random = np.random.default_rng(seed)
+        self.nrows, self.ncols = len(lengths), len(places)
+        self.rowptr = np.concatenate(([0], np.cumsum(lengths))).astype(INDEX)
+        rows = [np.sort(random.choice(self.ncols, length, replace=False)) for length in lengths]
+        self.colidx = np.concatenate([*rows, []]).astype(INDEX)
+        self.places = np.array(places, dtype=INDEX)
+        self.targets = None if targets is None else np.array(targets, dtype=INDEX)
+
+    def summand(self, xp):
+        pattern = CsrPattern(self.nrows, self.ncols, xp.asarray(self.rowptr), xp.asarray(self.colidx))
+        targets = None if self.targets is None else xp.asarray(self.targets)
+        return union.Summand(pattern, xp.asarray(self.places), targets)
+
+
+def expected(nrows, inner, summands):
+    """For each part: (rowptr, places, begins, index), entry after entry."""
+    firsts = np.cumsum([0, *(s.colidx.size for s in summands)])
+    parts = [([0], [], [0], []) for _ in range(2)]
+    for i in range(nrows):
+        terms: dict[int, list[int]] = {}
+        for s, first in zip(summands, firsts, strict=False):
+            for k in range(s.nrows):
+                if (k if s.targets is None else s.targets[k]) == i:
+                    for e in range(s.rowptr[k], s.rowptr[k + 1]):
+                        terms.setdefault(int(s.places[s.colidx[e]]), []).append(int(first + e))
+        for place in sorted(terms):
+            _, places, begins, index = parts[not inner[0] <= place < inner[1]]
+            places.append(place)
+            index += terms[place]
+            begins.append(len(index))
+        for rowptr, places, _, _ in parts:
+            rowptr.append(len(places))
+    return [tuple(np.array(a, dtype=INDEX) for a in part) for part in parts]
+
+
+def every(count, step=1, first=0):
+    return range(first, count, step)
+
+
+def cases():
+    """name: (shape, inner, summands)"""
+    random = np.random.default_rng(91)
+    lengths = random.integers(0, 12, 600)
+    some = np.where(random.random(600) < 0.1, random.integers(0, 30, 600), 0)
+    order = random.permutation(600)
+    coarse = np.where(order < 250, order, -1)
+    return {
+        "one": ((600, 40), (0, 40), [Rows(lengths, every(40))]),
+        "one in two parts": ((600, 40), (11, 29), [Rows(lengths, every(40))]),
+        "outer columns only": ((600, 40), (17, 17), [Rows(lengths, every(40))]),
+        "blocks of a matrix": (
+            (600, 70),
+            (0, 70),
+            [Rows(lengths, range(20, 50)), Rows(some, [*range(20), *range(50, 70)])],
+        ),
+        "columns in common": ((600, 60), (5, 55), [Rows(lengths, every(60, 2)), Rows(some, every(60), seed=92)]),
+        "three": (
+            (600, 60),
+            (20, 40),
+            [Rows(lengths, every(60, 2)), Rows(some, every(60), seed=92), Rows(lengths, every(60, 3), seed=93)],
+        ),
+        "rows elsewhere": (
+            (250, 40),
+            (0, 20),
+            [Rows(lengths, every(40), coarse), Rows(some, every(40), coarse, seed=92)],
+        ),
+        "rows that come several times": (
+            (300, 40),
+            (10, 40),
+            [
+                Rows(lengths, every(40), order // 2),
+                Rows(lengths[:300], every(40), seed=94),
+                Rows([5] * 70, every(40), [7, 299] * 35),
+            ],
+        ),
+        "rows of other lengths": (
+            (9, 4000),
+            (1000, 2000),
+            [
+                Rows([3000, 0, 1, 700, 0, 0, 9, 2, 4000], every(4000)),
+                Rows([0, 0, 5, 4000, 0, 0, 0, 1, 50], every(4000)),
+            ],
+        ),
+        "one without rows": ((600, 40), (0, 30), [Rows(lengths, every(40)), Rows([], [])]),
+        "empty rows": ((5, 8), (2, 6), [Rows([0] * 5, every(8)), Rows([0, 0, 3, 0, 0], every(8))]),
+        "no entries": ((5, 8), (2, 6), [Rows([0] * 5, every(8))]),
+        "no rows": ((0, 8), (2, 6), [Rows([], every(8)), Rows([3], every(8), [-1])]),
+        "to none": ((3, 8), (2, 6), [Rows([3, 2], every(8), [-1, -1])]),
+    }
+
+
+@pytest.fixture(params=cases())
+def case(request):
+    return cases()[request.param]
+
+
+def test_entries_and_terms(backend, case):
+    shape, inner, summands = case
+    parts, ghosts = union.merge(shape, inner, [s.summand(backend.xp) for s in summands], backend)
+    ghosts = backend.to_host(ghosts)
+    reference = expected(shape[0], inner, summands)
+    assert ghosts.tolist() == np.unique(reference[1][1]).tolist()
+    for part, numbers, (rowptr, places, begins, index) in zip(
+        parts, (np.arange(inner[0], inner[1]), ghosts), reference, strict=True
+    ):
+        assert backend.to_host(part.rowptr).tolist() == rowptr.tolist()
+        assert numbers[backend.to_host(part.colidx)].tolist() == places.tolist()
+        assert backend.to_host(part.index).tolist() == index.tolist()
+        if index.size == places.size:
+            assert part.begins is None
+        else:
+            assert backend.to_host(part.begins).tolist() == begins.tolist()
+        assert all(a is None or a.dtype == INDEX for a in (part.rowptr, part.colidx, part.begins, part.index))
+
+
+class AnsweredUnion(Answer):
+    """The pattern of a sum, and the plans of its values."""
+
+    def __init__(self, shape, inner, summands, **fields):
+        self.summands = summands
+        request = abi.UnionRequestStruct(
+            nrows=shape[0],
+            ncols=shape[1],
+            low=inner[0],
+            high=inner[1],
+            nsummands=len(summands),
+            summands=(abi.SummandStruct * 3)(*map(self.summand, summands)),
+            backend=abi.BACKENDS.index("host"),
+            index_bytes=INDEX.itemsize,
+            scalar_bytes=SCALAR.itemsize,
+        )
+        super().__init__("plan_union", request, abi.UnionAnswerStruct(), fields)
+
+    @staticmethod
+    def summand(s):
+        pattern = abi.OperandStruct(s.nrows, s.ncols, s.colidx.size, s.rowptr.ctypes.data, s.colidx.ctypes.data)
+        return abi.SummandStruct(pattern, s.places.ctypes.data, None if s.targets is None else s.targets.ctypes.data)
+
+    def __exit__(self, *_):
+        super().__exit__()
+        for part in self.answer.parts:
+            if part.token:
+                planner._planner.release(part.token)
+
+    @staticmethod
+    def array(address, size):
+        return (
+            np.frombuffer((ctypes.c_char * (size * INDEX.itemsize)).from_address(address), INDEX)
+            if size
+            else np.zeros(0, INDEX)
+        )
+
+
+def test_an_answer_has_patterns_and_the_plans_of_their_values(case):
+    shape, inner, summands = case
+    before = planner.owned_tokens()
+    values = [np.cos(np.arange(s.colidx.size) + 10.0 * k).astype(SCALAR) for k, s in enumerate(summands)]
+    slots = {slot: np.zeros(0, dtype=SCALAR) for slot in SOURCES} | dict(zip(SOURCES, values, strict=False))
+    reference = expected(shape[0], inner, summands)
+    with AnsweredUnion(shape, inner, summands) as a:
+        assert a.error == (0, "") and planner.owned_tokens() == before + 3
+        answer = a.answer
+        for s in summands:
+            s.rowptr[:], s.colidx[:], s.places[:] = -1, -1, -1
+        ghosts = a.array(answer.ghosts, answer.nghosts)
+        for part, numbers, (rowptr, places, begins, index) in zip(
+            answer.parts, (np.arange(inner[0], inner[1]), ghosts), reference, strict=True
+        ):
+            assert (part.nnz, part.nterms) == (places.size, index.size)
+            assert a.array(part.rowptr, shape[0] + 1).tolist() == rowptr.tolist()
+            assert numbers[a.array(part.colidx, part.nnz)].tolist() == places.tolist()
+            total = np.full(places.size, np.nan, dtype=SCALAR)
+            a.launch(part.sum, {**slots, Slot.RESULT: total})
+            terms = np.concatenate(values)[index]
+            exact = np.array(
+                [sum(terms[b:e][1:], start=terms[b]) for b, e in zip(begins[:-1], begins[1:], strict=True)], SCALAR
+            )
+            assert total.tobytes() == exact.tobytes()
+    assert planner.owned_tokens() == before
+
+
+def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
+    rows = Rows([3, 2], range(8))
+    rows.colidx[0] = 9
+    with AnsweredUnion((2, 8), (0, 8), [rows, Rows([1, 1], range(8))]) as a:
+        assert a.answer.token == 0 and a.answer.error == errors.PatternError.petsc_code
+        assert not any(part.token for part in a.answer.parts)
+        sizes = "2 x 8 with 5 nonzeros + 2 x 8 with 2 nonzeros"
+        assert (
+            a.error[1].startswith(f"pattern of a sum {sizes} on host: column indices lie in [")
+            and "\n" not in a.error[1]
+        )
+
+
+def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
+    merge, calls = union.merge, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise MemoryError("first try")
+        return merge(*arguments)
+
+    monkeypatch.setattr(union, "merge", failing)
+    with AnsweredUnion((2, 8), (0, 8), [Rows([3, 2], range(8))]) as a:
+        assert a.error == (0, "") and len(calls) == 2
