@@ -178,17 +178,17 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>) spge
 }
 
 // Rows of all lengths in one launch, for products too small to fill the device with rows of one bin: `rows` has n500 rows of at most 500
-// entries, then n250 of at most 250, and so on.
-template <int GROUP>
+// entries, then n250 of at most 250, and so on. SHARED: each of those above 63 entries is shared by the warps of a block.
+template <int GROUP, int SHARED>
 __global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset_t n500, offset_t n250, offset_t n125, offset_t n63, offset_t n32, offset_t n16, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
 {
   __shared__ union {
-    Units<32, 500, 0> to500;
-    Units<32, 250, 0> to250;
-    Units<32, 125, 0> to125;
-    Units<16, 63, 0>  to63;
-    Units<8, 32, 0>   to32;
-    Units<4, 16, 0>   to16;
+    Units<32, 500, SHARED> to500;
+    Units<32, 250, SHARED> to250;
+    Units<32, 125, SHARED> to125;
+    Units<16, 63, 0>       to63;
+    Units<8, 32, 0>        to32;
+    Units<4, 16, 0>        to16;
   } memory;
   offset_t   block = blockIdx.x; // among those of one length
   const auto computes = [&](auto &units, offset_t nrows) {

@@ -254,7 +254,18 @@ def test_rows_of_several_lengths_share_a_launch_in_a_small_product(emulation_fol
         ("spgemm_hash_values", (16, 16, 0, 63, 0), 3),
         ("spgemm_hash_values", (4, 4, 0, 16, 0), 3),
     ]
-    assert kernels[512] == [kernels[0][0], ("spgemm_hash_values_together", (32,), 1 + 3 + 3)]
+    assert kernels[512] == [kernels[0][0], ("spgemm_hash_values_together", (32, 0), 1 + 3 + 3)]
+
+
+def test_long_rows_are_shared_by_the_warps_of_a_block_where_several_lengths_share_a_launch(emulation_folder):
+    """Rows of few entries and many terms, which would be waited for."""
+    lengths = np.random.default_rng(73).permutation(np.repeat([0, 3, 9, 400, 700], [2, 30, 10, 3, 1]))
+    left, right = from_row_lengths(lengths, 800, seed=74), uniform(800, 200, 8, seed=75)
+
+    for resident_threads, template, blocks in ((1024, (8, 1), 4 + 3 + 1 + 2), (512, (8, 0), 1 + 1 + 1 + 2)):
+        device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=resident_threads)
+        (units,) = Product(left, right, device).check().accumulator.units
+        assert (units.kernel, units.template, units.blocks) == ("spgemm_hash_values_together", template, blocks)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ FEW_THREADS = 1 / 2
 # Of the same: a product of no more of them has its bins in one launch, since one launch after the other takes its time
 MANY_THREADS = 8
 # Of the same: where so few threads give each row a block, and rows have many terms, the warps of the block share them
-SHARED_THREADS, SHARED_TERMS = 1, 1024
+SHARED_THREADS, SHARED_TERMS = 1, 512
 # Then rows join larger ones if they are fewer than these of all: that may save sorting them
 FEW_TOGETHER = 1 / 8
 
@@ -316,11 +316,15 @@ class HashAccumulator(Accumulator):
 
     def _units_together(self, bins: list[Bin], rows: Bin) -> Units:
         """`rows`, those of several bins."""
+        wide = [b for b in bins if TEAMS[b.bound] == WARP]
+        shared = bool(wide) and self._are_few_with_many_terms(joined(wide))
         counts, blocks = dict.fromkeys(TEAMS, 0), 0
         for b in bins:
             counts[b.bound] = b.count
-            blocks += -(-b.count * TEAMS[b.bound] // VALUES_THREADS)
-        return Units("spgemm_hash_values_together", (rows.group(WARP),), blocks, (*counts.values(), rows.rows))
+            threads = VALUES_THREADS if shared and TEAMS[b.bound] == WARP else TEAMS[b.bound]
+            blocks += -(-b.count * threads // VALUES_THREADS)
+        template = rows.group(WARP), int(shared)
+        return Units("spgemm_hash_values_together", template, blocks, (*counts.values(), rows.rows))
 
     def _parts(self, C: ResultRows) -> tuple[int, Any, Any]:
         """(number of parts, row of each, number of each in its row): those of rows too long to be one unit."""
