@@ -20,12 +20,10 @@ from petsc_gpufmt.plan import Product, Slot
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
-BLOCKED = 4096  # bytes of intermediate matrices at most: less than some take, so that the columns are cut into ranges
 OPTIONS = (
     {},
     {"accumulator": "hash"},
     *({"accumulator": "merge", "merge_width": width} for width in WIDTHS),
-    {"accumulator": "merge", "merge_width": 2, "merge_buffer": BLOCKED},
 )
 EVERY_PRODUCT = "every product"
 SLOTS = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
@@ -68,6 +66,13 @@ def reference(factors):
         product = Bounded.of(factor) @ product
     most = sum(int(row_lengths(factor).max(initial=0)) for factor in factors[:-1])
     return ProductReference(product, np.full(factors[0].shape[0], most + 2))
+
+
+def in_ranges(A, B):
+    """Options that cut the columns into a few ranges: intermediates may take a quarter of what all terms would."""
+    terms = int(row_lengths(B)[A.indices].sum())
+    entry = A.indices.itemsize + A.data.itemsize
+    return {"accumulator": "merge", "merge_width": min(WIDTHS), "merge_buffer": max(1, 2 * terms * entry // 4)}
 
 
 def planned_error(product, operands, right, options, backend):
@@ -158,7 +163,8 @@ def main():
         for label in filter(factors.get, cases):
             A, B = factors[label]
             right = reference((A, B))
-            errors = [planned_error(Product.AB, (A, B), right, options, backend) for options in OPTIONS]
+            every_option = (*OPTIONS, in_ranges(A, B))
+            errors = [planned_error(Product.AB, (A, B), right, options, backend) for options in every_option]
             worst = max(worst, *errors)
             report(label, errors, place)
         if EVERY_PRODUCT in cases:

@@ -55,7 +55,8 @@ class PlannedRun(PreparedProduct):
 
     def _pattern(self, operand: scipy.sparse.csr_matrix) -> CsrPattern:
         xp = self.backend.xp
-        return CsrPattern(*operand.shape, xp.asarray(operand.indptr), xp.asarray(operand.indices))
+        pattern = CsrPattern(*operand.shape, xp.asarray(operand.indptr), xp.asarray(operand.indices))
+        return pattern.validated(self.backend)  # finds its longest row, as where the planner brings it to a device
 
     def cold(self) -> None:
         from petsc_gpufmt.spgemm.chain import plan_product
