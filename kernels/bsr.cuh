@@ -6,7 +6,7 @@
 //   val[base * SIZE + k / PIECE * PIECE * n + rank * PIECE + k % PIECE]  entry k of SIZE, of block `rank` of the n blocks of a diagonal
 // whose first is block `base` of all. With slices of one block row, that is entry k of block `base`.
 #pragma once
-#include "common.cuh"
+#include "search.cuh"
 
 constexpr int LANES = 32;
 
@@ -68,11 +68,5 @@ struct Walk {
 // The first of places begin .. end whose block column is not less than `wanted`.
 __device__ __forceinline__ index_t lower_bound(index_t begin, index_t end, const index_t *__restrict__ colidx, index_t col_block, index_t wanted)
 {
-  while (begin < end) {
-    const index_t middle = begin + (end - begin) / 2;
-
-    if (colidx[middle] / col_block < wanted) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
+  return partition_point(begin, end, [&](index_t p) { return colidx[p] / col_block < wanted; });
 }

@@ -11,7 +11,7 @@
 //   starts [count]      where row i begins in out_columns and out_values
 //   lengths [count]     its number of columns
 // No shared memory, no atomics. All threads of a warp take all steps: shuffles need them.
-#include "common.cuh"
+#include "search.cuh"
 
 constexpr int     BLOCK_THREADS = 128;
 constexpr index_t NO_COLUMN     = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns
@@ -29,18 +29,6 @@ __device__ __forceinline__ index_t group_min(index_t column)
     for (int half = WIDTH / 2; half > 0; half /= 2) column = min(column, __shfl_xor_sync(0xffffffff, column, half));
     return column;
   }
-}
-
-// The first position in [begin, end) whose column is not below `column`
-__device__ __forceinline__ index_t lower_bound(const index_t *__restrict__ columns, index_t begin, index_t end, index_t column)
-{
-  while (begin < end) {
-    const index_t middle = begin + (end - begin) / 2;
-
-    if (__ldg(columns + middle) < column) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
 }
 
 // What a thread merges: a row of the right factor. The next entry has been loaded before it is needed.
@@ -66,8 +54,8 @@ struct RightRow {
       if (VALUES) weight = weights ? weights[entry] : scalar_t(1);
       position = __ldg(right_rowptr + row);
       end      = __ldg(right_rowptr + row + 1);
-      if (col_begin > 0) position = lower_bound(right_columns, position, end, col_begin);
-      if (col_end < ncols) end = lower_bound(right_columns, position, end, col_end);
+      if (col_begin > 0) position = partition_point(position, end, [&](index_t p) { return __ldg(right_columns + p) < col_begin; });
+      if (col_end < ncols) end = partition_point(position, end, [&](index_t p) { return __ldg(right_columns + p) < col_end; });
     }
     front = next = NO_COLUMN;
     move_on(true, right_columns, right_values);

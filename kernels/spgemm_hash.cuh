@@ -5,6 +5,7 @@
 // entries of row k of B in each step. The groups of a team advance on their own, so short rows of B do not wait for long ones.
 // Loops end for all threads of a warp at once: all of its teams take part in all warp operations, those without a row too.
 #pragma once
+#include "search.cuh"
 #include "spgemm.cuh"
 
 // 32 columns of a row of B or C: columns 32 word .. 32 word + 31, a bit for each that is there
@@ -25,19 +26,6 @@ __device__ __forceinline__ void set_value(Part &, const scalar_t *) { }
 __device__ __forceinline__ void set_value(Factor &factor, const scalar_t *value)
 {
   factor.value = __ldg(value);
-}
-
-// The first position of [begin, end) that `is_before` does not hold for.
-template <class IsBefore>
-__device__ __forceinline__ index_t partition_point(index_t begin, index_t end, const IsBefore is_before)
-{
-  while (begin < end) {
-    const index_t middle = begin + (end - begin) / 2;
-
-    if (is_before(middle)) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
 }
 
 // What is taken of rows of B: all of it.

@@ -4,6 +4,7 @@
 //   entries [nnz]        column after column
 //   colidx, source [nnz] of the transpose: the row of each entry, and where its value is
 #include "scan.cuh"
+#include "search.cuh"
 
 constexpr int BATCH = 4; // entries a thread
 
@@ -98,18 +99,6 @@ __device__ __forceinline__ offset_t segment_by_warp(const index_t *__restrict__ 
   return low;
 }
 
-// The same for one thread, in segments from `low` to `last`
-__device__ __forceinline__ offset_t segment_by_thread(const index_t *__restrict__ begins, offset_t low, offset_t last, offset_t position)
-{
-  while (low < last) {
-    const offset_t middle = low + (last - low + 1) / 2;
-
-    if (__ldg(begins + middle) <= position) low = middle;
-    else last = middle - 1;
-  }
-  return low;
-}
-
 // The segments that the first and the last position of a block lie in, into found [2]. All threads of the block call it.
 __device__ __forceinline__ void segments_of_block(const index_t *__restrict__ begins, offset_t nsegments, offset_t first, offset_t last, offset_t *found)
 {
@@ -142,7 +131,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) transpose_scatter(index_t nnz, 
   for (int i = 0; i < BATCH; i++) {
     const offset_t k = first + i * BLOCK_THREADS;
 
-    if (place[i] >= 0) entries[place[i]] = Entry{(index_t)k, (index_t)segment_by_thread(rowptr, rows[0], rows[1], k)};
+    if (place[i] >= 0) entries[place[i]] = Entry{(index_t)k, (index_t)segment_of(rowptr, rows[0], rows[1], k)};
   }
 }
 
@@ -203,7 +192,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose
     const offset_t position = base + i * BLOCK_THREADS + threadIdx.x;
 
     if (position >= bounds[1]) continue;
-    const offset_t column = segment_by_thread(begins, columns[0], columns[1], position), column_begin = __ldg(begins + column), column_end = __ldg(begins + column + 1);
+    const offset_t column = segment_of(begins, columns[0], columns[1], position), column_begin = __ldg(begins + column), column_end = __ldg(begins + column + 1);
     const offset_t piece_begin = column_begin + (position - column_begin) / PIECE * PIECE;
 
     place[i] = (int)(position - base);
@@ -265,7 +254,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) transpose_merge(index_t nnz, in
 
   segments_of_block(begins, ncols, first_of_block, end_of_block - 1, columns);
   for (offset_t position = first_of_block + threadIdx.x; position < end_of_block; position += BLOCK_THREADS) {
-    const offset_t column = segment_by_thread(begins, columns[0], columns[1], position), begin = __ldg(begins + column), end = __ldg(begins + column + 1);
+    const offset_t column = segment_of(begins, columns[0], columns[1], position), begin = __ldg(begins + column), end = __ldg(begins + column + 1);
 
     if (end - begin <= width) continue;
     const Entry    entry     = entries[position];

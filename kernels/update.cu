@@ -1,6 +1,6 @@
 // Values of a matrix scaled and added to in place (petsc_gpufmt/update.py). A thread does BATCH entries, BLOCK_THREADS apart, of a tile of
 // BATCH BLOCK_THREADS, so that neither long nor empty rows leave threads idle.
-#include "common.cuh"
+#include "search.cuh"
 
 static constexpr int BATCH = 4;
 
@@ -9,18 +9,6 @@ template <int BLOCK_THREADS>
 __device__ __forceinline__ offset_t first_entry()
 {
   return (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
-}
-
-// The row of an entry, which is one of [low, high].
-__device__ __forceinline__ index_t row_of(const index_t *__restrict__ rowptr, index_t low, index_t high, offset_t entry)
-{
-  while (low < high) {
-    const index_t middle = low + (high - low + 1) / 2;
-
-    if (__ldg(rowptr + middle) <= entry) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }
 
 // values[e] *= alpha. Bytes an entry: 2 sizeof(scalar_t).
@@ -50,7 +38,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) update_scale_rows(index_t nnz, 
   for (int k = 0; k < BATCH; k++) value[k] = first + k * BLOCK_THREADS < nnz ? values[first + k * BLOCK_THREADS] : scalar_t(0);
 #pragma unroll
   for (int k = 0; k < BATCH; k++)
-    if (first + k * BLOCK_THREADS < nnz) values[first + k * BLOCK_THREADS] = value[k] * __ldg(factors + row_of(rowptr, low, high, first + k * BLOCK_THREADS));
+    if (first + k * BLOCK_THREADS < nnz) values[first + k * BLOCK_THREADS] = value[k] * __ldg(factors + segment_of(rowptr, low, high, first + k * BLOCK_THREADS));
 }
 
 // values[e] *= factors[column of e]. Bytes an entry: 3 sizeof(scalar_t) + sizeof(index_t).
@@ -107,17 +95,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     const offset_t e = first + k * BLOCK_THREADS;
 
     if (e >= nnz) return;
-    const index_t row = row_of(rowptr, first_row, last_row, e), own = __ldg(colidx + e), column = columns ? __ldg(columns + own) : own;
-    const index_t end = __ldg(target_rowptr + row + 1);
-    index_t       low = __ldg(target_rowptr + row), high = end;
+    const index_t row = segment_of(rowptr, first_row, last_row, e), own = __ldg(colidx + e), column = columns ? __ldg(columns + own) : own;
+    const index_t end = __ldg(target_rowptr + row + 1), place = partition_point(__ldg(target_rowptr + row), end, [&](index_t p) { return __ldg(target_colidx + p) < column; });
 
-    while (low < high) { // the first column that is not smaller
-      const index_t middle = low + (high - low) / 2;
-
-      if (__ldg(target_colidx + middle) < column) low = middle + 1;
-      else high = middle;
-    }
-    index[e] = low;
-    if (low == end || __ldg(target_colidx + low) != column || (e > __ldg(rowptr + row) && __ldg(colidx + e - 1) >= own)) *missing = 1;
+    index[e] = place;
+    if (place == end || __ldg(target_colidx + place) != column || (e > __ldg(rowptr + row) && __ldg(colidx + e - 1) >= own)) *missing = 1;
   }
 }
