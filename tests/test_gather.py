@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer, failing
+from answers import Answer, failing, settled_tokens
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import abi, errors, gather, planner
@@ -117,7 +117,7 @@ class AnsweredSum(Answer):
 
 @pytest.mark.parametrize("single", [False, True])
 def test_the_plan_of_an_answer_sums_and_keeps_what_it_reads(single):
-    before = planner.owned_tokens()
+    before = settled_tokens()
     begins, index, values = sums(np.ones(90, dtype=int) if single else np.arange(90) % 4, SIZES)
     exact = expected(begins, index, values)
     with AnsweredSum(None if single else begins, index, SIZES) as a:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from answers import settled_tokens
 from chains import operands_of
 from petsc4py import PETSc
 from petsc_products import VIA, gamg_iterations, multiply, petsc_matrix, scale_on_the_host, stencil_csr
@@ -72,7 +73,7 @@ SCALINGS = {
 @pytest.mark.parametrize("rectangular", [False, True])
 def test_scaling(scaling, rectangular):
     C = product(Product.AB, longest=20)[2] if rectangular else diagonally_dominant()[1]
-    same, before, tokens = ordinary(C), plans(), planner.owned_tokens()
+    same, before, tokens = ordinary(C), plans(), settled_tokens()
     for _ in range(3):
         state = C.stateGet()
         ours, petscs = (flops_of(lambda A=A: SCALINGS[scaling](A)) for A in (C, same))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import Answer
+from answers import Answer, settled_tokens
 from builders import shape
 from stored_matrix import assert_product
 
@@ -117,7 +117,7 @@ def test_a_format_may_ask_to_be_built_again_and_says_more_in_its_detail(monkeypa
 
 
 def test_tokens_are_owned_until_they_are_given_back():
-    before = planner.owned_tokens()
+    before = settled_tokens()
 
     with Answered(shape("banded")) as first, Answered(shape("banded")) as second:
         assert first.answer.token != second.answer.token
@@ -127,7 +127,7 @@ def test_tokens_are_owned_until_they_are_given_back():
 
 
 def test_releasing_a_token_that_nobody_owns_does_nothing():
-    before = planner.owned_tokens()
+    before = settled_tokens()
 
     planner._planner.release(10**9)
 
@@ -148,7 +148,7 @@ def test_releasing_a_token_that_nobody_owns_does_nothing():
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(arguments, code, text):
-    before = planner.owned_tokens()
+    before = settled_tokens()
 
     with Answered(shape("banded"), **arguments) as a:
         assert a.answer.token == 0 and a.answer.error == code
@@ -226,7 +226,7 @@ def test_a_second_look_that_runs_out_of_memory_is_done_without(monkeypatch):
 
 
 def test_a_build_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):
-    before = planner.owned_tokens()
+    before = settled_tokens()
     failing_build(monkeypatch, MemoryError("first try"), MemoryError("9 GiB"))
 
     with Answered(shape("banded")) as a:

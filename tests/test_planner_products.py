@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer, failing
+from answers import Answer, failing, settled_tokens
 from chains import Exact, operands_of
 
 from petsc_gpufmt import abi, errors, native_library, planner
@@ -100,7 +100,7 @@ def test_options_reach_the_product():
 
 
 def test_tokens_are_owned_until_they_are_given_back():
-    before = planner.owned_tokens()
+    before = settled_tokens()
     with Answered(Product.AB, operands_of(Product.AB, 60, 30)):
         assert planner.owned_tokens() == before + 1
     assert planner.owned_tokens() == before
@@ -117,7 +117,7 @@ def test_tokens_are_owned_until_they_are_given_back():
     ids=str,
 )
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(arguments, code, text):
-    before = planner.owned_tokens()
+    before = settled_tokens()
     with Answered(Product.AB, operands_of(Product.AB, 60, 30), **arguments) as a:
         assert a.answer.token == 0 and a.answer.error == code.petsc_code
         assert text in a.error[1] and "\n" not in a.error[1]
@@ -142,7 +142,7 @@ def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
 
 
 def test_a_plan_that_runs_out_of_memory_twice_says_what_to_change(monkeypatch):
-    before = planner.owned_tokens()
+    before = settled_tokens()
     failures = MemoryError("first try"), errors.OutOfMemoryError("needs 9 GB on the device")
     failing(monkeypatch, chain, "plan_product", *failures)
     with Answered(Product.AB, operands_of(Product.AB, 60, 30)) as a:

@@ -1,10 +1,12 @@
 """Patterns of sums of matrices: on the host, as device kernels, and as the planner answers the library."""
 
+import copy
 import ctypes
+import functools
 
 import numpy as np
 import pytest
-from answers import Answer
+from answers import Answer, settled_tokens
 from emulation.backend import EmulatedBackend
 
 from petsc_gpufmt import abi, errors, native_library, planner, union
@@ -68,6 +70,7 @@ def every(count, step=1, first=0):
     return range(first, count, step)
 
 
+@functools.cache
 def cases():
     """name: (shape, inner, summands)"""
     random = np.random.default_rng(91)
@@ -122,7 +125,7 @@ def cases():
 
 @pytest.fixture(params=cases())
 def case(request):
-    return cases()[request.param]
+    return copy.deepcopy(cases()[request.param])  # for the test alone
 
 
 def test_entries_and_terms(backend, case):
@@ -184,7 +187,7 @@ class AnsweredUnion(Answer):
 
 def test_an_answer_has_patterns_and_the_plans_of_their_values(case):
     shape, inner, summands = case
-    before = planner.owned_tokens()
+    before = settled_tokens()
     values = [np.cos(np.arange(s.colidx.size) + 10.0 * k).astype(SCALAR) for k, s in enumerate(summands)]
     slots = {slot: np.zeros(0, dtype=SCALAR) for slot in SOURCES} | dict(zip(SOURCES, values, strict=False))
     reference = expected(shape[0], inner, summands)

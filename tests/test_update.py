@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer, failing
+from answers import Answer, failing, settled_tokens
 from builders import from_row_lengths
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
@@ -162,7 +162,7 @@ class AnsweredUpdate(Answer):
 @pytest.mark.parametrize("kind", Update)
 def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
     m = Matrix(ROW_LENGTHS["short"])
-    before = planner.owned_tokens()
+    before = settled_tokens()
     factors = np.linspace(1, 2, 2 * m.ncols).astype(SCALAR)
     places, added = m.part() if kind is Update.ADD_SUBSET else (slice(None), None)
     expected = m.values.copy()
