@@ -51,6 +51,7 @@ def small_factors(scalar, index, rng):
             stacked(random(60, 90, 0.1), random(40, 90, 0.0), random(33, 90, 0.1)),
             random(90, 80, 0.1),
         ),
+        "short rows": (random(133, 90, 0.02), random(90, 80, 0.02)),
         "full rows": (random(40, 45, 1.0), random(45, 50, 1.0)),
         "few long rows": (random(5, 2000, 0.5), random(2000, 300, 0.02)),
         "one long row": (stacked(random(1, 1500, 1.0), random(120, 1500, 0.003)), random(1500, 900, 0.01)),
@@ -78,7 +79,7 @@ def in_ranges(A, B):
 def planned_error(product, operands, right, options, backend):
     """Error over its bound of one planned product; its numeric phase runs twice, on values that were NaN."""
     xp = backend.xp
-    patterns = [CsrPattern(*m.shape, xp.asarray(m.indptr), xp.asarray(m.indices)) for m in operands]
+    patterns = [CsrPattern(*m.shape, xp.asarray(m.indptr), xp.asarray(m.indices)).validated(backend) for m in operands]
     planned = plan_product(product, patterns, backend, options)
     C = planned.pattern
     slots = {slot: xp.asarray(matrix.data) for slot, matrix in zip(SLOTS, operands, strict=False)}

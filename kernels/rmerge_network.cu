@@ -2,11 +2,10 @@
 // WIDTH threads merge theirs by Batcher's bitonic network: runs of 1, 2, 4, ... threads, each comparison on its own, so that none waits for
 // the one before as the steps of rmerge.cu do. There are two passes, `lengths` and `columns`. With WIDTH = LENGTH = 8 a warp makes 4 rows
 // with 48 shuffles and about 300 comparisons.
-#include "common.cuh"
+#include "spgemm.cuh"
 
-constexpr int      THREADS   = 128, WARP = 32;
-constexpr unsigned FULL_WARP = 0xffffffff;
-constexpr index_t  NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns
+constexpr int     THREADS   = 128;
+constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns
 
 // Sorted columns of WIDTH threads, LENGTH in each; rows are those of this team.
 template <int WIDTH, int LENGTH>
@@ -14,6 +13,8 @@ struct MergedRows {
   index_t columns[LENGTH];
   int     count; // of columns that are the first of their kind
   bool    is_first[LENGTH];
+  int     terms; // entries of this thread's row of B
+  bool    falls; // whether one of its columns is not above the one before it
 
   // row i of A, of `nrows`; empty if there is none
   __device__ __forceinline__ MergedRows(offset_t i, index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns)
@@ -33,6 +34,10 @@ struct MergedRows {
     }
 #pragma unroll
     for (int r = 0; r < LENGTH; r++) columns[r] = r < length ? __ldg(B_columns + begin + r) : NO_COLUMN;
+    terms = (int)length;
+    falls = false;
+#pragma unroll
+    for (int r = 1; r < LENGTH; r++) falls |= r < length && columns[r] <= columns[r - 1];
 #pragma unroll
     for (int run = 1; run < WIDTH; run *= 2) {
       index_t other[LENGTH];
@@ -73,17 +78,21 @@ struct MergedRows {
   }
 };
 
-// lengths[i] = columns of row i of C
+// lengths[i] = columns of row i of C; terms[i] = products that it sums; control->falls is set where a row of B that A meets is not sorted
 template <int WIDTH, int LENGTH>
-__global__ void __launch_bounds__(THREADS) rmerge_network_lengths(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, offset_t *__restrict__ lengths)
+__global__ void __launch_bounds__(THREADS) rmerge_network_lengths(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, offset_t *__restrict__ lengths, offset_t *__restrict__ terms, Control *__restrict__ control)
 {
   const offset_t                  i = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH;
   const MergedRows<WIDTH, LENGTH> merged(i, nrows, A_rowptr, A_columns, B_rowptr, B_columns);
-  int                             count = merged.count;
+  int                             both = merged.terms << 16 | merged.count; // neither is more than WIDTH LENGTH
 
 #pragma unroll
-  for (int half = WIDTH / 2; half > 0; half /= 2) count += __shfl_xor_sync(FULL_WARP, count, half);
-  if (i < nrows && threadIdx.x % WIDTH == 0) lengths[i] = count;
+  for (int half = WIDTH / 2; half > 0; half /= 2) both += __shfl_xor_sync(FULL_WARP, both, half);
+  if (i < nrows && threadIdx.x % WIDTH == 0) {
+    lengths[i] = both & 0xffff;
+    terms[i]   = both >> 16;
+  }
+  if (merged.falls) control->falls = 1; // all threads that write, write the same
 }
 
 // The columns of all rows. Those of the rows of a warp are neighbours: they go through shared memory and are written together.

@@ -14,12 +14,19 @@ from petsc_gpufmt.spgemm.product import SparseProduct
 
 
 class ComputedProduct:
-    """C = A B of two test matrices whose rows are sorted; memory is poisoned before its first use."""
+    """C = A B of two test matrices whose rows are sorted; memory is poisoned before its first use.
 
-    def __init__(self, A: CsrMatrix, B: CsrMatrix, backend: Backend, options: dict | None = None):
+    `validated`: their longest rows are known.
+    """
+
+    def __init__(
+        self, A: CsrMatrix, B: CsrMatrix, backend: Backend, options: dict | None = None, validated: bool = False
+    ):
         backend.xp = poisoned(backend.xp)
         self.backend = backend
-        patterns = (matrix.pattern(backend.xp, backend.index) for matrix in (A, B))
+        patterns = [matrix.pattern(backend.xp, backend.index) for matrix in (A, B)]
+        if validated:
+            patterns = [pattern.validated(backend) for pattern in patterns]
         self.plan = SparseProduct.build(*patterns, backend, options)
         self.compute(A, B)
 

@@ -31,12 +31,17 @@ def host():
 
 
 class Planned:
-    """A product after its symbolic phase, in poisoned memory, with its numeric phase as a call."""
+    """A product after its symbolic phase, in poisoned memory, with its numeric phase as a call.
 
-    def __init__(self, product, operands, backend, **options):
+    `validated`: the longest rows of the operands are known.
+    """
+
+    def __init__(self, product, operands, backend, validated=False, **options):
         backend.xp = poisoned(backend.xp)
         self.product, self.backend = product, backend
         patterns = [m.pattern(backend.xp, backend.index) for m in operands]
+        if validated:
+            patterns = [pattern.validated(backend) for pattern in patterns]
         self.plan = plan_product(product, patterns, backend, options)
 
     def numeric(self, operands):
@@ -130,6 +135,18 @@ def test_columns_that_are_unsorted_or_repeat(product, accumulator, host):
 
     operands = [disorder(m) for m in operands_of(product, 40, 30)]
     Planned(product, operands, host, accumulator=accumulator).check(operands)
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize("longest", [4, 25])
+def test_factors_are_sorted_where_it_shows_only_with_their_product(product, longest, emulation_folder):
+    """Rows that are known to be short are looked at when they are merged."""
+    operands = [
+        replace(m, colidx=np.concatenate([m.colidx[:-2], m.colidx[-2:][::-1]])) if m.colidx.size > 1 else m
+        for m in operands_of(product, 30, 20, longest=longest)
+    ]
+    device = EmulatedBackend("float64", "int32", emulation_folder)
+    Planned(product, operands, device, validated=True).check(operands)
 
 
 def test_terms_that_cancel_stay_in_the_pattern(host):

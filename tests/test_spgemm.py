@@ -186,13 +186,13 @@ def test_blocks_count_rows_in_turns(emulation_folder):
         assert operands.total_terms == operands.terms.sum()
 
 
-def rows_of_lengths(lengths, backend, total_terms=1):
+def rows_of_lengths(lengths, backend):
     """The rows of a C whose rows have `lengths`, and as many terms and entries of A."""
     lengths = backend.xp.asarray(np.asarray(lengths, dtype=np.int64))
     rowptr = np.concatenate([[0], np.cumsum(backend.to_host(lengths) % 1000)])
     A = CsrPattern(lengths.size, 1, backend.xp.asarray(rowptr.astype(backend.index)), None)
     control = backend.xp.zeros(1000, dtype=np.int64)
-    return row_pointer(lengths, Operands(A, A, lengths, control, total_terms=total_terms), backend)
+    return row_pointer(lengths, Operands(A, A, lengths, control), backend)
 
 
 @pytest.mark.parametrize("few_rows", [0, census.FEW_ROWS])
@@ -300,6 +300,47 @@ def test_terms_are_not_counted_first_where_a_row_is_known_to_be_long(emulation_f
         counts.append(product.count(A, B, device, product.checked_options({})))
         assert ("spgemm_count_terms" in kernels) == (A.longest is None)
     assert counts[0].total_terms == counts[1].total_terms and counts[1].words is not None
+
+
+def short_factors():
+    """Name -> (A, B) without a row of more than 8 entries."""
+    random = np.random.default_rng(77)
+    some = from_row_lengths(random.integers(0, 9, 300), 90, seed=78)
+    last_rows = from_row_lengths(np.array([0] * 60 + [5] * 30), 200, seed=79)
+    return {
+        "stencil": (stencil(5, 4, 6), stencil(5, 4, 6)),
+        "some rows empty": (some, from_row_lengths(random.integers(0, 9, 90), 40, seed=80)),
+        "half of B met": (replace(some, colidx=some.colidx * 2 // 3), last_rows),
+        "no terms": (replace(some, colidx=some.colidx // 2), last_rows),
+        "one entry": (uniform(1, 1, 1, seed=81), uniform(1, 1, 1, seed=82)),
+    }
+
+
+@pytest.mark.parametrize("factors", short_factors())
+def test_rows_that_are_known_to_be_short_are_counted_while_they_are_merged(place, factors):
+    kernels, function = [], place.function
+    place.function = lambda stem, kernel, template: kernels.append(kernel) or function(stem, kernel, template)
+    computed = ComputedProduct(*short_factors()[factors], place, validated=True)
+
+    computed.check()
+    assert place.name == "host" or not any("count" in kernel for kernel in kernels)
+    assert (computed.plan.phases.symbolic is None) == (computed.plan.stats.terms == 0)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_columns_that_fall_are_found_while_rows_are_merged(place, row):
+    """In rows that a row of the left factor meets, here row 1; no others matter."""
+    A = replace(uniform(3, 2, 1, seed=83), colidx=np.ones(3, dtype=np.int64))
+    B = uniform(2, 9, 3, seed=84)
+    colidx = B.colidx.copy()
+    colidx[3 * row : 3 * row + 3] = 5, 5, 2
+    patterns = [pattern(m, place).validated(place) for m in (A, replace(B, colidx=colidx))]
+
+    if row == 1 or place.name == "host":
+        with pytest.raises(PatternError, match="the columns of the right factor are not sorted, or repeat"):
+            SparseProduct.build(*patterns, place)
+    else:
+        assert SparseProduct.build(*patterns, place).stats.terms == 9
 
 
 def test_the_longest_row_of_a_product_is_known(place):

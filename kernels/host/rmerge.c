@@ -1,6 +1,6 @@
 /* Row merging on the host: the parameters and arrays are those of kernels/rmerge.cu. The fronts of the rows that are merged stand in a
    binary heap; equal columns are added in the order of the left factor's entries. */
-#include "host.h"
+#include "spgemm.h"
 
 enum {
   LARGEST_WIDTH = 32
@@ -147,9 +147,20 @@ HOST_KERNEL(rmerge_network_lengths)
 {
   const index_t nrows   = PARAM(index_t, 0);
   const Factors f       = factors_of_network(params);
-  offset_t     *lengths = PARAM(offset_t *, 5);
+  offset_t     *lengths = PARAM(offset_t *, 5), *terms = PARAM(offset_t *, 6);
+  Control      *control = PARAM(Control *, 7);
 
-  for (offset_t i = 0; i < nrows; i++) lengths[i] = merge_row(&f, i, NULL, NULL);
+  for (offset_t i = 0; i < nrows; i++) {
+    lengths[i] = merge_row(&f, i, NULL, NULL);
+    terms[i]   = 0;
+    for (offset_t entry = f.begin[i]; entry < f.end[i]; entry++) {
+      const index_t begin = f.right_rowptr[f.columns[entry]], end = f.right_rowptr[f.columns[entry] + 1];
+
+      terms[i] += end - begin;
+      for (offset_t k = (offset_t)begin + 1; k < end; k++)
+        if (f.right_columns[k] <= f.right_columns[k - 1]) control->falls = 1;
+    }
+  }
 }
 
 HOST_KERNEL(rmerge_network_columns)

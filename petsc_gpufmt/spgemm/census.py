@@ -87,6 +87,7 @@ class Operands:
     total_terms, most_terms : sum of `terms`, and the largest of them
     longest_left, longest_right : the largest row length of A, and of the rows of B that A's entries meet
     rises : whether the columns of each row of B are sorted and do not repeat, as a product needs them
+    counted : whether terms and `rises` are known already, or only with the lengths of C's rows
     words : B in words if these were asked for, until C's columns are known
     """
 
@@ -99,6 +100,7 @@ class Operands:
     longest_left: int = 0
     longest_right: int = 0
     rises: bool = True
+    counted: bool = True
     words: Words | None = None
 
     @property
@@ -129,19 +131,38 @@ class ResultRows:
     control: Any
 
 
+class UnsortedError(PatternError):
+    """The columns of the right factor are not sorted, or repeat."""
+
+
+def uncounted(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
+    """The operands of A B, whose longest rows are known: what finds C's rows counts as well. PatternError as below."""
+    check_chain(A, B)
+    if not A.nnz or not B.nnz:
+        return count_terms(A, B, backend)
+    control, terms = _counters(A, backend)
+    return Operands(A, B, terms, control, longest_left=A.longest, longest_right=B.longest, counted=False)
+
+
 def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     """The operands of A B, counted. PatternError if A and B do not chain."""
     check_chain(A, B)
     if not A.nnz or not B.nnz:
         return Operands(A, B, backend.xp.zeros(A.nrows, dtype=COUNT), None)
-    require_memory((COUNTERS + tiles(A.nrows) + A.nrows) * COUNT.itemsize, backend, "the symbolic phase")
-    control, terms = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT))
+    control, terms = _counters(A, backend)
     lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
     function = backend.function("spgemm", "spgemm_count_terms", (BLOCK_THREADS, lanes))
     arguments = (A.nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, terms, control)
-    backend.clear(control)
     backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
     return Operands(A, B, terms, control, **_totals(backend.first(control, FALLS + 1)))  # waits for the device
+
+
+def _counters(A: CsrPattern, backend: Backend) -> list[Any]:
+    """The counters, all 0, and room for the terms of each row."""
+    require_memory((COUNTERS + tiles(A.nrows) + A.nrows) * COUNT.itemsize, backend, "the symbolic phase")
+    control, terms = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT))
+    backend.clear(control)
+    return [control, terms]
 
 
 def count_words(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
@@ -173,9 +194,12 @@ def bytes_to_count(A: CsrPattern, B: CsrPattern, backend: Backend) -> int:
 
 
 def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRows:
-    """The rows of C, of `lengths` (nrows,) int64. IndexOverflowError if nnz does not fit the index type."""
+    """The rows of C, of `lengths` (nrows,) int64; None without terms. Then at the latest the operands are counted.
+
+    IndexOverflowError if nnz does not fit the index type; UnsortedError.
+    """
     nrows = operands.A.nrows
-    if not nrows or not operands.total_terms:
+    if lengths is None:
         return ResultRows(backend.xp.zeros(nrows + 1, dtype=backend.index), 0, 0, [], 0, operands.control)
     rowptr, control = backend.xp.empty(nrows + 1, dtype=backend.index), operands.control
     function = backend.function("spgemm", "spgemm_row_pointer", (rows_a_thread(nrows),))
@@ -185,13 +209,16 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
     )
     backend.run([Launch(function, (tiles(nrows), 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
     counters = backend.first(control, CURSORS)  # waits for the device
+    census = _census(counters, BY_LENGTH, LENGTH_BINS)
+    if not operands.counted:
+        operands.total_terms, operands.rises, operands.counted = sum([c[1] for c in census]), not counters[FALLS], True
+        check_sorted(operands)
     nnz = counters[NNZ]
     if nnz > backend.largest_index:
         raise IndexOverflowError(
             f"the result has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts "
             f"{backend.largest_index}: use more ranks, or a PETSc configured with --with-64-bit-indices"
         )
-    census = _census(counters, BY_LENGTH, LENGTH_BINS)
     return ResultRows(rowptr, nnz, counters[LONGEST], census, sum(counters[PARTS:CURSORS]), control)
 
 
@@ -199,6 +226,12 @@ def check_chain(A: CsrPattern, B: CsrPattern) -> None:
     """Raise PatternError if A B is not defined."""
     if A.ncols != B.nrows:
         raise PatternError(f"a {A.nrows} x {A.ncols} matrix cannot be multiplied by one of {B.nrows} x {B.ncols}")
+
+
+def check_sorted(operands: Operands) -> None:
+    """Raise UnsortedError if it is known that the product needs B sorted first."""
+    if not operands.rises:
+        raise UnsortedError("the columns of the right factor are not sorted, or repeat")
 
 
 def require_memory(needed: int, backend: Backend, what: str) -> None:

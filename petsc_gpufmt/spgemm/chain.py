@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD
 from petsc_gpufmt.plan import Launch, Product, Slot, address
-from petsc_gpufmt.spgemm.census import require_memory
+from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, count, default_option
 from petsc_gpufmt.transpose import bytes_to_transpose, transposed
 
@@ -51,11 +52,12 @@ class Chain:
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:
         """left * right with its values in `values`, or in a buffer. `right` may have unsorted or repeated columns."""
-        operands = count(left.pattern, right.pattern, self.backend, self.options)
-        if not operands.rises:
+        stage = None
+        with contextlib.suppress(UnsortedError):
+            stage = self._stage(left, right)
+        if stage is None:
             right = self.multiplied(right, self._identity(right.pattern.ncols))
-            operands = count(left.pattern, right.pattern, self.backend, self.options)
-        stage = SparseProduct.of(operands, self.backend, self.options)
+            stage = self._stage(left, right)
         self._taken.append((len(self.launches), stage.bytes_needed))
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
@@ -63,6 +65,10 @@ class Chain:
         self.launches += stage.numeric(left.values, right.values, values)
         self.stages.append((f"{left.name} {right.name}", stage))
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
+
+    def _stage(self, left: Factor, right: Factor) -> SparseProduct:
+        operands = count(left.pattern, right.pattern, self.backend, self.options)
+        return SparseProduct.of(operands, self.backend, self.options)
 
     def _identity(self, size: int) -> Factor:
         """Times the identity, a matrix gets sorted columns without repeats."""

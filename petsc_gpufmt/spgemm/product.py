@@ -7,16 +7,18 @@ from typing import Any
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.errors import OptionError, PatternError
+from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.plan import Launch
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import (
     Operands,
     ResultRows,
+    check_sorted,
     count_terms,
     count_words,
     require_memory,
     row_pointer,
+    uncounted,
 )
 from petsc_gpufmt.spgemm.hash import HashAccumulator
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator
@@ -75,19 +77,17 @@ class SparseProduct:
     ) -> SparseProduct:
         """The symbolic phase; `options` are changes of DEFAULT_OPTIONS.
 
-        Raises OptionError, PatternError if A and B do not chain or B's columns do not rise, IndexOverflowError if C has
-        more entries than the index type counts, and OutOfMemoryError before memory is taken that the device does not
-        have.
+        Raises OptionError, PatternError if A and B do not chain, UnsortedError if B's columns do not rise,
+        IndexOverflowError if C has more entries than the index type counts, and OutOfMemoryError before memory is taken
+        that the device does not have.
         """
         options = checked_options(options or {})
-        operands = count(A, B, backend, options)
-        if not operands.rises:
-            raise PatternError("the columns of the right factor are not sorted, or repeat")
-        return cls.of(operands, backend, options)
+        return cls.of(count(A, B, backend, options), backend, options)
 
     @classmethod
     def of(cls, operands: Operands, backend: Backend, options: dict[str, int | str]) -> SparseProduct:
-        """The rest of the symbolic phase, after `count`; all options are there."""
+        """The rest of the symbolic phase, after `count`; all options are there. UnsortedError."""
+        check_sorted(operands)
         A, B = operands.A, operands.B
         phases = make_accumulators(operands, backend, options)
         needed = sum(a.bytes_needed() for a in phases.all)
@@ -96,6 +96,8 @@ class SparseProduct:
         counted = operands.nbytes
         rows = row_pointer(lengths, operands, backend)
         operands.terms = None
+        if not operands.total_terms:
+            phases = Phases(None, None)
         bytes_of_c = rows.nnz * (backend.index.itemsize + backend.scalar.itemsize)
         require_memory(bytes_of_c, backend, f"the {rows.nnz} entries of the result")
         colidx = backend.xp.empty(rows.nnz, dtype=backend.index)
@@ -166,10 +168,12 @@ def checked_options(options: dict[str, int | str]) -> dict[str, int | str]:
 
 
 def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str]) -> Operands:
-    """The operands of A B, counted for the accumulator that will find C's columns."""
+    """The operands of A B, counted for the accumulator that will find C's columns, unless that counts them itself."""
     chosen = options["accumulator"]
     if chosen == AUTO:
         chosen = "merge" if backend.name != "host" and may_be_short(A) and may_be_short(B) else "hash"
+        if chosen == "merge" and A.longest is not None and B.longest is not None:
+            return uncounted(A, B, backend)
     return (count_terms if chosen == "merge" else count_words)(A, B, backend)
 
 
@@ -195,7 +199,7 @@ class Phases:
 
 def make_accumulators(operands: Operands, backend: Backend, options: dict[str, int | str]) -> Phases:
     """Accumulators for both phases; one that is in both is made once."""
-    if not operands.total_terms:
+    if operands.counted and not operands.total_terms:
         return Phases(None, None)
 
     def make(name: str) -> Accumulator:

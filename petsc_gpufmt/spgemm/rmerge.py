@@ -160,7 +160,7 @@ class MergeAccumulator(Accumulator):
     def lengths(self) -> Any:
         out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
         if self.network:
-            self.backend.run([self._network_launch("lengths", out)])
+            self.backend.run([self._network_launch("lengths", out, self.operands.terms, self.operands.control)])
             return out
         for left in self.direct:
             lengths = self._count(left, self._right())
