@@ -47,6 +47,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "bsr_values": 64,
     "evchyb": 64,
     "pjds": 64,
+    "rmerge_network": 48,
     "spgemm": 64,
     "spgemm_hash": 48,
     "spgemm_hash_symbolic": 56,
