@@ -56,6 +56,7 @@ def test_missing_command_prints_usage(capsys, words):
     assert "usage: python -m petsc_gpufmt" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(capsys):
     assert main(["bench", "mult", "--host", "--matrix", "absent.mtx"]) == 1
     text = capsys.readouterr().err

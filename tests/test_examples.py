@@ -110,6 +110,7 @@ def test_elasticity3d_refuses_bad_values(options, message):
     assert message in finished.output, str(finished)
 
 
+@pytest.mark.slow
 def test_elasticity3d_elements_take_no_energy_from_rigid_motions_and_the_right_one_from_stretching():
     program = """
 import numpy as np, elasticity3d as e

@@ -153,6 +153,7 @@ def test_a_million_random_rows_stay_within_the_rounding_bound(format_name, backe
         assert_product(stored.mult(x), stored.matrix, x)
 
 
+@pytest.mark.slow
 @everywhere(HOST, CUDA)
 @EVERY_FORMAT
 def test_random_matrices_with_random_options(format_name, backend):

@@ -398,7 +398,13 @@ def test_all_options_of_the_tuning_space_are_offered_and_none_wastes_a_thread():
 )
 @EVERY_SHAPE_MOST_SLOW
 @pytest.mark.parametrize(
-    "place", ["host", "emulation", "emulation of many threads", pytest.param("cuda", marks=pytest.mark.gpu)]
+    "place",
+    [
+        "host",
+        "emulation",
+        pytest.param("emulation of many threads", marks=pytest.mark.slow),
+        pytest.param("cuda", marks=pytest.mark.gpu),
+    ],
 )
 def test_results_have_the_same_bits_however_columns_are_stored(place, shape_name, options, request):
     stored = []

@@ -118,10 +118,11 @@ def test_help_shows_the_options():
     "after",
     [
         "",
-        pytest.param("import atexit; atexit.register(PETSc._finalize)", marks=pytest.mark.slow),
-        pytest.param("import atexit; atexit.register(C.destroy)", marks=pytest.mark.slow),
+        "import atexit; atexit.register(PETSc._finalize)",
+        "import atexit; atexit.register(C.destroy)",
     ],
 )
+@pytest.mark.slow
 def test_programs_end_quietly(after):
     finished = run_product(after)
     assert finished.status == 0 and not finished.output.strip(), finished

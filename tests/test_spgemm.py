@@ -125,6 +125,7 @@ def test_infinite_and_undefined_values_reach_only_their_own_sums(place, accumula
     assert np.isnan(computed.values[3])
 
 
+@pytest.mark.slow
 @EVERY_ACCUMULATOR
 def test_a_plan_serves_other_values_and_has_the_same_bits_again(place, accumulator):
     A = from_row_lengths(np.random.default_rng(85).integers(0, 40, 60), 50, seed=86)

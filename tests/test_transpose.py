@@ -140,7 +140,7 @@ class ShufflingBackend(EmulatedBackend):
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("longest", [20, 500, 5000])
+@pytest.mark.parametrize("longest", [20, 500, pytest.param(5000, marks=pytest.mark.slow)])
 def test_the_order_in_which_entries_come_does_not_show(emulation_folder, longest, index):
     lengths = (longest * np.random.default_rng(93).random(40) ** 3).astype(np.int64)
     lengths[7] = longest
