@@ -16,6 +16,7 @@ from petsc_gpufmt.errors import IndexOverflowError, OptionError, OutOfMemoryErro
 from petsc_gpufmt.spgemm import census, product
 from petsc_gpufmt.spgemm.census import Operands, count_terms, count_words, row_pointer
 from petsc_gpufmt.spgemm.product import ACCUMULATORS, AUTO, SparseProduct
+from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 EVERY_ACCUMULATOR = pytest.mark.parametrize("accumulator", [AUTO, *ACCUMULATORS])
 
@@ -326,6 +327,13 @@ def test_rows_that_are_known_to_be_short_are_counted_while_they_are_merged(place
     computed.check()
     assert place.name == "host" or not any("count" in kernel for kernel in kernels)
     assert (computed.plan.phases.symbolic is None) == (computed.plan.stats.terms == 0)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_short_rows_are_counted_before_they_are_merged_with_a_given_width(place, width):
+    A, B = short_factors()["some rows empty"]
+
+    ComputedProduct(A, B, place, {"merge_width": width}, validated=True).check()
 
 
 @pytest.mark.parametrize("row", [0, 1])

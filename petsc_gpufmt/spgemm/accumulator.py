@@ -21,11 +21,11 @@ class Accumulator(ABC):
 
     @abstractmethod
     def __init__(self, operands: Operands, backend: Backend, options: dict[str, int | str]):
-        """`operands` have terms, and their B has rows that rise."""
+        """`operands` have terms, and their B has rows that rise, as far as they are counted."""
 
     @abstractmethod
     def lengths(self) -> Any:
-        """(nrows of C,) int64, the number of distinct columns of each row. Runs now."""
+        """(nrows of C,) int64, the number of distinct columns of each row. Runs now; counts what is not counted yet."""
 
     @abstractmethod
     def columns(self, rowptr: Any, colidx: Any) -> None:

@@ -1,7 +1,7 @@
 """What a symbolic phase counts: terms and words of the rows of C = A B, their lengths, and how many rows are alike.
 
-Kernels add to one array of counters (`Control` in kernels/spgemm.cuh), of which a product reads the beginning twice:
-when the operands are counted, and when the lengths of C's rows are.
+Kernels add to one array of counters (`Control` in kernels/spgemm.cuh), of which a product reads the beginning when the
+operands are counted, and when the lengths of C's rows are; for `uncounted` operands that is one.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from petsc_gpufmt.spgemm.census import (
     uncounted,
 )
 from petsc_gpufmt.spgemm.hash import HashAccumulator
-from petsc_gpufmt.spgemm.rmerge import MergeAccumulator
+from petsc_gpufmt.spgemm.rmerge import MergeAccumulator, network_sizes
 
 AUTO = "auto"
 ACCUMULATORS: dict[str, type[Accumulator]] = {"merge": MergeAccumulator, "hash": HashAccumulator}
@@ -173,7 +173,8 @@ def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int
     if chosen == AUTO:
         chosen = "merge" if backend.name != "host" and may_be_short(A) and may_be_short(B) else "hash"
         if chosen == "merge" and A.longest is not None and B.longest is not None:
-            return uncounted(A, B, backend)
+            if network_sizes(A.longest, B.longest, int(options["merge_width"])):
+                return uncounted(A, B, backend)
     return (count_terms if chosen == "merge" else count_words)(A, B, backend)
 
 

@@ -91,12 +91,22 @@ class Intermediates:
         return sum(int(a.nbytes) for a in self.arrays.values())
 
 
+def network_sizes(longest_left: int, longest_right: int, width: int) -> tuple[int, int] | None:
+    """(threads a row, entries of B a thread) of the network that finds columns, and counts the terms as it does.
+
+    None where rows are too long for it, or are to be merged `width` at once.
+    """
+    if width or max(longest_left, longest_right) > LARGEST_NETWORK:
+        return None
+    return power_of_two(longest_left, 2, LARGEST_NETWORK), power_of_two(longest_right, 2, LARGEST_NETWORK)
+
+
 class MergeAccumulator(Accumulator):
     """Rows of C by row merging.
 
     Attributes
     ----------
-    network : (threads a row, entries of B a thread) of the network that finds columns; None where rows are too long
+    network : what `network_sizes` says
     direct : list of LeftRows, rows that are merged at once
     splitting : Splitting of the others, None if there are none
     iterations : calls of MulLimited in the words of the paper: 1 + splittings of the longest row
@@ -115,10 +125,8 @@ class MergeAccumulator(Accumulator):
         self.given_buffer = int(options["merge_buffer"])
         if self.given_buffer < 0:
             raise OptionError(f"-mat_rmerge_buffer {self.given_buffer}: give a number of bytes, or 0 for automatic")
-        self.network: tuple[int, int] | None = None
-        left, right = operands.longest_left, operands.longest_right
-        if not width and max(left, right) <= LARGEST_NETWORK:
-            self.network = power_of_two(left, 2, LARGEST_NETWORK), power_of_two(right, 2, LARGEST_NETWORK)
+        left = operands.longest_left
+        self.network = network_sizes(left, operands.longest_right, width)
         self.splitting: Splitting | None = None
         self.split_terms = 0
         self._direct_rows = None if left <= self.limit else self._take_long_rows()
