@@ -153,7 +153,7 @@ GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *
 /* managed.c */
 GPUFMT_HIDDEN PetscBool      GpufmtManagedUsable(void);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, PetscBool on_device, PetscBool *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, int backend, PetscBool *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **);
 GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);

@@ -302,14 +302,14 @@ PetscBool GpufmtManagedPossible(int backend)
   return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && GpufmtManagedUsable());
 }
 
-/* whether the result of a product, or a block of one, is to have managed arrays; those made on the host have no use for them */
-PetscErrorCode GpufmtManagedWanted(Mat A, PetscBool on_device, PetscBool *wanted)
+/* whether the result of a product, or a block of one, is to have managed arrays */
+PetscErrorCode GpufmtManagedWanted(Mat A, int backend, PetscBool *wanted)
 {
   PetscBool eager;
 
   PetscFunctionBegin;
   PetscCall(GpufmtProductHostValuesEager(A, &eager));
-  *wanted = (PetscBool)(!eager && (on_device || simulate) && GpufmtManagedUsable());
+  *wanted = (PetscBool)(!eager && GpufmtManagedPossible(backend));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -290,7 +290,7 @@ static PetscErrorCode BlocksCreate(Mat C, MPIProduct *product, MatType type, Pet
   GpufmtUnion    u;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedWanted(C, (PetscBool)(product->backend == GPUFMT_BACKEND_CUDA), &planned));
+  PetscCall(GpufmtManagedWanted(C, product->backend, &planned));
   if (!GpufmtFormatFind(type)) planned = PETSC_FALSE;
   PetscCall(GpufmtUnionCreate(product->backend, planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
   ierr = BlocksFromUnion(product, type, rows, columns, &u, blocks, garray); /* as in GpufmtRowsAddUp() */

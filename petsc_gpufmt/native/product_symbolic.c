@@ -145,18 +145,17 @@ static PetscErrorCode ProductSetArrays(Mat C, const GpufmtProduct *p)
 /* managed arrays with the pattern of the answer; NULL where C is to have arrays of PETSc's own */
 static PetscErrorCode ProductManaged(Mat C, const GpufmtProduct *p, GpufmtManaged **managed)
 {
-  const GpufmtProductAnswer *answer    = &p->answer;
-  const PetscBool            on_device = (PetscBool)(p->backend == GPUFMT_BACKEND_CUDA);
+  const GpufmtProductAnswer *answer = &p->answer;
   PetscInt                   nrows;
   PetscBool                  wanted;
 
   PetscFunctionBegin;
   *managed = NULL;
-  PetscCall(GpufmtManagedWanted(C, on_device, &wanted));
+  PetscCall(GpufmtManagedWanted(C, p->backend, &wanted));
   if (!wanted || !GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscIntCast(answer->nrows, &nrows));
   PetscCall(GpufmtManagedCreate(nrows, (const PetscInt *)answer->rowptr, managed));
-  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device));
+  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, (PetscBool)(p->backend == GPUFMT_BACKEND_CUDA)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -13,7 +13,7 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD
 from petsc_gpufmt.plan import Launch, Product, Slot, address
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
-from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, count, default_option
+from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, default_option
 from petsc_gpufmt.transpose import bytes_to_transpose, transposed
 
 
@@ -67,8 +67,7 @@ class Chain:
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
     def _stage(self, left: Factor, right: Factor) -> SparseProduct:
-        operands = count(left.pattern, right.pattern, self.backend, self.options)
-        return SparseProduct.of(operands, self.backend, self.options)
+        return SparseProduct.of(left.pattern, right.pattern, self.backend, self.options)
 
     def _identity(self, size: int) -> Factor:
         """Times the identity, a matrix gets sorted columns without repeats."""

@@ -81,14 +81,13 @@ class SparseProduct:
         IndexOverflowError if C has more entries than the index type counts, and OutOfMemoryError before memory is taken
         that the device does not have.
         """
-        options = checked_options(options or {})
-        return cls.of(count(A, B, backend, options), backend, options)
+        return cls.of(A, B, backend, checked_options(options or {}))
 
     @classmethod
-    def of(cls, operands: Operands, backend: Backend, options: dict[str, int | str]) -> SparseProduct:
-        """The rest of the symbolic phase, after `count`; all options are there. UnsortedError."""
+    def of(cls, A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str]) -> SparseProduct:
+        """`build` with all options, which have been checked."""
+        operands = count(A, B, backend, options)
         check_sorted(operands)
-        A, B = operands.A, operands.B
         phases = make_accumulators(operands, backend, options)
         needed = sum(a.bytes_needed() for a in phases.all)
         require_memory(needed, backend, "the symbolic phase")
@@ -96,7 +95,7 @@ class SparseProduct:
         counted = operands.nbytes
         rows = row_pointer(lengths, operands, backend)
         operands.terms = None
-        if not operands.total_terms:
+        if not operands.total_terms:  # known only now, if they were not counted before
             phases = Phases(None, None)
         bytes_of_c = rows.nnz * (backend.index.itemsize + backend.scalar.itemsize)
         require_memory(bytes_of_c, backend, f"the {rows.nnz} entries of the result")
