@@ -6,25 +6,19 @@ import functools
 
 import numpy as np
 import pytest
-from answers import Answer, settled_tokens
-from emulation.backend import EmulatedBackend
+from answers import Answer, failing, settled_tokens
+from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import abi, errors, native_library, planner, union
-from petsc_gpufmt.backend import CudaBackend, HostBackend
+from petsc_gpufmt import abi, errors, planner, union
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.plan import Slot
 
-SCALAR, INDEX = native_library.petsc_types()
 SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
 
 
-@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=EVERY_PLACE)
 def backend(request):
-    if request.param == "host":
-        return HostBackend(SCALAR, INDEX)
-    if request.param == "cuda":
-        return CudaBackend(SCALAR, INDEX, device=0)
-    return EmulatedBackend(SCALAR, INDEX, request.getfixturevalue("emulation_folder"))
+    return make_backend(request, request.param)
 
 
 class Rows:
@@ -227,14 +221,6 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
-    merge, calls = union.merge, []
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise MemoryError("first try")
-        return merge(*arguments)
-
-    monkeypatch.setattr(union, "merge", failing)
+    calls = failing(monkeypatch, union, "merge", MemoryError("first try"))
     with AnsweredUnion((2, 8), (0, 8), [Rows([3, 2], range(8))]) as a:
         assert a.error == (0, "") and len(calls) == 2
