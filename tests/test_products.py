@@ -82,7 +82,9 @@ def test_products(product, accumulator, rmerge):
 
 
 @EVERY_PRODUCT
-@pytest.mark.parametrize("mat_type", FORMATS)
+@pytest.mark.parametrize(
+    "mat_type", [pytest.param(name, marks=() if name == "pjds" else pytest.mark.slow) for name in FORMATS]
+)
 def test_every_type_and_its_mixtures_with_aij(product, mat_type, rmerge):
     operands = operands_of(product, 40, 25)
     for types in set(itertools.product((mat_type, "aij"), repeat=len(operands))) - {("aij",) * len(operands)}:
