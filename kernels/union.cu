@@ -1,6 +1,6 @@
 // The pattern of a sum of up to three matrices whose rows and columns lie in different places of it, and what makes each of its entries
 // (petsc_gpufmt/union.py). Columns of the sum are its places; those in [low, high) are part 0 of it, the others part 1.
-#include "common.cuh"
+#include "search.cuh"
 
 constexpr int FILL_BLOCKS = sizeof(index_t) == 4 ? 4 : 3; // of a multiprocessor at least, so that nothing spills
 
@@ -14,15 +14,7 @@ struct Piece {
   // how many places of the row are below `bound`
   __device__ __forceinline__ index_t below(index_t bound) const
   {
-    index_t from = begin, to = end;
-
-    while (from < to) {
-      const index_t middle = from + (to - from) / 2;
-
-      if (place(middle) < bound) from = middle + 1;
-      else to = middle;
-    }
-    return from - begin;
+    return partition_point(begin, end, [&](index_t entry) { return place(entry) < bound; }) - begin;
   }
 };
 
