@@ -6,7 +6,16 @@ constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index
 
 // Blocks of a multiprocessor that run at once: 40 registers for each thread, more where shared memory leaves room for fewer threads.
 template <int CAPACITY, int SPLIT>
-constexpr int BLOCKS_AT_ONCE = SPLIT ? 10 : CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 10 : 12;
+constexpr int BLOCKS_AT_ONCE = SPLIT ? 10 : CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 9 : 12;
+
+// What these registers hold of a thread: the entries of B of STEPS steps, which are loaded before the first is looked up, and the columns
+// that LEVELS steps of each search compare with.
+template <int GROUPS, int ONE_STEP, int CAPACITY, int SPLIT>
+struct Held {
+  static constexpr bool MORE   = SPLIT || CAPACITY >= 250;
+  static constexpr int  STEPS  = ONE_STEP || MORE ? 4 : 3;
+  static constexpr int  LEVELS = ONE_STEP ? 1 : MORE ? 3 : GROUPS == 1 ? 2 : 1;
+};
 
 // What is taken of rows of B: the columns [first, last]; all of them without `columns`.
 struct ColumnRange {
@@ -21,14 +30,41 @@ struct ColumnRange {
   }
 };
 
+// The columns that the first LEVELS steps of a search among CAPACITY sorted ones compare with, in registers.
+template <int CAPACITY, int LEVELS>
+struct Pivots {
+  static constexpr int COUNT = (1 << LEVELS) - 1;
+  index_t              columns[COUNT]; // ascending
+
+  __device__ __forceinline__ explicit Pivots(const index_t *sorted)
+  {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      int at = 0;
+
+#pragma unroll
+      for (int level = 0, n = CAPACITY; level < LEVELS; level++, n -= n / 2)
+        if ((i + 1) >> (LEVELS - 1 - level) & 1) at += n / 2;
+      columns[i] = sorted[at];
+    }
+  }
+};
+
 // Where `column` is among CAPACITY sorted columns from byte `at` on, the first of which is not above it: its byte. Halving numbers that
 // are no powers of two spreads the columns that are compared over the banks of shared memory.
-template <int CAPACITY>
-__device__ __forceinline__ unsigned find(const index_t *columns, unsigned at, index_t column)
+template <int CAPACITY, int LEVELS>
+__device__ __forceinline__ unsigned find(const index_t *columns, Pivots<CAPACITY, LEVELS> pivots, unsigned at, index_t column)
 {
 #pragma unroll
-  for (int n = CAPACITY; n > 1; n -= n / 2)
-    if (*(const index_t *)((const char *)columns + at + n / 2 * sizeof(index_t)) <= column) at += n / 2 * sizeof(index_t);
+  for (int level = 0, n = CAPACITY; n > 1; level++, n -= n / 2) {
+    const int  half  = level < LEVELS ? (1 << (LEVELS - 1 - level)) - 1 : 0; // the pivots below the middle one
+    const bool above = (level < LEVELS ? pivots.columns[half] : *(const index_t *)((const char *)columns + at + n / 2 * sizeof(index_t))) <= column;
+
+#pragma unroll
+    for (int i = 0; i < half; i++)
+      if (above) pivots.columns[i] = pivots.columns[half + 1 + i];
+    if (above) at += n / 2 * sizeof(index_t);
+  }
   return at;
 }
 
@@ -38,11 +74,10 @@ __device__ __forceinline__ scalar_t *sum_of(scalar_t *sums, unsigned at)
   return (scalar_t *)((char *)sums + (sizeof(scalar_t) >= sizeof(index_t) ? at * (unsigned)(sizeof(scalar_t) / sizeof(index_t)) : at / 2));
 }
 
-// Adds the terms of the staged entries of A's row. The entries of B of STEPS steps are loaded before the first is looked up.
-template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY>
-__device__ __forceinline__ void add_terms(const Factor *factors, int count, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *columns, scalar_t *sums, unsigned first)
+// Adds the terms of the staged entries of A's row.
+template <int TEAM, int GROUP, int ONE_STEP, int STEPS, int CAPACITY, int LEVELS>
+__device__ __forceinline__ void add_terms(const Factor *factors, int count, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *columns, const Pivots<CAPACITY, LEVELS> &pivots, scalar_t *sums, unsigned first)
 {
-  constexpr int                         STEPS = ONE_STEP ? 4 : 2; // as many as 40 registers hold
   const int                             group = threadIdx.x % TEAM / GROUP;
   Cursor<TEAM, GROUP, ONE_STEP, Factor> cursor(factors, count);
 
@@ -61,7 +96,7 @@ __device__ __forceinline__ void add_terms(const Factor *factors, int count, cons
     }
 #pragma unroll
     for (int s = 0; s < STEPS; s++) {
-      scalar_t *const sum = sum_of(sums, find<CAPACITY>(columns, first, column[s]));
+      scalar_t *const sum = sum_of(sums, find(columns, pivots, first, column[s]));
 
 #pragma unroll
       for (int g = 0; g < TEAM / GROUP; g++) {
@@ -76,12 +111,12 @@ __device__ __forceinline__ void add_terms(const Factor *factors, int count, cons
 template <int TEAM, int CAPACITY, int SPLIT>
 struct Units {
   static constexpr int TEAMS  = THREADS / TEAM;
-  static constexpr int UNITS  = SPLIT ? 1 : TEAMS; // a block
-  static constexpr int STRIDE = CAPACITY | 1;      // odd: teams begin in different banks
+  static constexpr int UNITS  = SPLIT ? 1 : TEAMS;  // a block
+  static constexpr int STRIDE = (CAPACITY | 7) + 2; // the teams of a warp begin in banks that are far apart
 
   index_t  columns[UNITS * STRIDE];
   scalar_t sums[TEAMS * STRIDE];
-  Factor   factors[TEAMS][BATCH<TEAM>];
+  Factor   factors[TEAMS][BATCH<TEAM> + 1]; // entry k of each team of a warp is in other banks
 };
 
 // One unit of work a team: a row of C, or, of the block's warps, CAPACITY neighbouring entries of one (SPLIT). Its columns and sums are in
@@ -93,14 +128,15 @@ struct Units {
 //
 //   units      rows_of_units [nunits] row of C (null: unit u is row u); parts_of_units [nunits] which CAPACITY entries of it (SPLIT; null:
 //              all rows have at most CAPACITY)
-//   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons in shared memory, one sum there
+//   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons, all but the first in shared memory, one sum there
 //   global     each entry of A once (SPLIT: once a unit), columns and values of C once
 //
-// 7-point stencil squared (7 x 7 terms to 25 entries, TEAM 8, ONE_STEP): 47 instructions a step of 28 terms, half of them the search, so
-// a warp takes about 530 for its 4 rows, and 400 bytes a row come from or go to memory.
+// What takes the time are accesses to shared memory, two and more where lanes meet in a bank: the teams of a warp, which often want the
+// same place of their rows, have them in different banks.
 template <int GROUP, int ONE_STEP, int TEAM, int CAPACITY, int SPLIT>
 __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
 {
+  using Hold = Held<GROUP < TEAM ? TEAM / GROUP : 1, ONE_STEP, CAPACITY, SPLIT>;
   constexpr int       TEAMS = Units<TEAM, CAPACITY, SPLIT>::TEAMS, STRIDE = Units<TEAM, CAPACITY, SPLIT>::STRIDE, UNITS = Units<TEAM, CAPACITY, SPLIT>::UNITS;
   index_t *const      shared_columns = memory.columns;
   scalar_t *const     shared_sums    = memory.sums;
@@ -142,6 +178,9 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
 #pragma unroll 4
   for (int i = lane; i < CAPACITY; i += TEAM) sums[i] = 0;
   if constexpr (SPLIT) __syncthreads();
+  else __syncwarp();
+  const Pivots<CAPACITY, Hold::LEVELS> pivots(columns);
+
   for (; __any_sync(FULL_WARP, left > 0); left = left > BATCH<TEAM> ? left - BATCH<TEAM> : 0, A_columns += BATCH<TEAM>, A_values += BATCH<TEAM>) {
     int count;
 
@@ -150,7 +189,7 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
 
       count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, range);
     } else count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, WholeRows{});
-    add_terms<TEAM, GROUP < TEAM ? GROUP : TEAM, ONE_STEP, CAPACITY>(factors, count, B_columns, B_values, shared_columns, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
+    add_terms<TEAM, GROUP < TEAM ? GROUP : TEAM, ONE_STEP, Hold::STEPS>(factors, count, B_columns, B_values, shared_columns, pivots, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
   }
   if constexpr (SPLIT) {
     __syncthreads();
