@@ -14,7 +14,7 @@ template <int GROUPS, int ONE_STEP, int CAPACITY, int SPLIT>
 struct Held {
   static constexpr bool MORE   = SPLIT || CAPACITY >= 250;
   static constexpr int  STEPS  = ONE_STEP || MORE ? 4 : 3;
-  static constexpr int  LEVELS = ONE_STEP ? 1 : MORE ? 3 : GROUPS == 1 ? 2 : 1;
+  static constexpr int  LEVELS = ONE_STEP ? 1 : MORE ? (sizeof(index_t) == 4 ? 3 : 2) : GROUPS == 1 ? 2 : 1;
 };
 
 // What is taken of rows of B: the columns [first, last]; all of them without `columns`.
