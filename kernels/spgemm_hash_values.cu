@@ -4,12 +4,13 @@
 constexpr int     THREADS   = 128;
 constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffffLL); // above all columns
 
-// Blocks of a multiprocessor that run at once: 40 registers for each thread, more where shared memory leaves room for fewer threads.
+// Blocks of a multiprocessor that run at once: 40 registers for each thread, more with 64-bit indices, and where shared memory leaves room
+// for fewer threads.
 template <int CAPACITY, int SPLIT>
 constexpr int BLOCKS_AT_ONCE = SPLIT ? 10 : CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 9 : 12;
 
-// What these registers hold of a thread: the entries of B of STEPS steps, which are loaded before the first is looked up, and the columns
-// that LEVELS steps of each search compare with.
+// What these registers hold of a thread, one of a team of GROUPS groups: the entries of B of STEPS steps, which are loaded before the first
+// is looked up, and the columns that LEVELS steps of each search compare with. With more, registers are spilled.
 template <int GROUPS, int ONE_STEP, int CAPACITY, int SPLIT>
 struct Held {
   static constexpr bool MORE   = SPLIT || CAPACITY >= 250;
@@ -128,7 +129,7 @@ struct Units {
 //
 //   units      rows_of_units [nunits] row of C (null: unit u is row u); parts_of_units [nunits] which CAPACITY entries of it (SPLIT; null:
 //              all rows have at most CAPACITY)
-//   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons, all but the first in shared memory, one sum there
+//   a term     12 bytes of B from the caches, log2(CAPACITY) comparisons, those after LEVELS in shared memory, one sum there
 //   global     each entry of A once (SPLIT: once a unit), columns and values of C once
 //
 // What takes the time are accesses to shared memory, two and more where lanes meet in a bank: the teams of a warp, which often want the
@@ -136,7 +137,8 @@ struct Units {
 template <int GROUP, int ONE_STEP, int TEAM, int CAPACITY, int SPLIT>
 __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
 {
-  using Hold = Held<GROUP < TEAM ? TEAM / GROUP : 1, ONE_STEP, CAPACITY, SPLIT>;
+  constexpr int       SHARE = GROUP < TEAM ? GROUP : TEAM; // threads for a row of B
+  using Hold                = Held<TEAM / SHARE, ONE_STEP, CAPACITY, SPLIT>;
   constexpr int       TEAMS = Units<TEAM, CAPACITY, SPLIT>::TEAMS, STRIDE = Units<TEAM, CAPACITY, SPLIT>::STRIDE, UNITS = Units<TEAM, CAPACITY, SPLIT>::UNITS;
   index_t *const      shared_columns = memory.columns;
   scalar_t *const     shared_sums    = memory.sums;
@@ -189,7 +191,7 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
 
       count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, range);
     } else count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, WholeRows{});
-    add_terms<TEAM, GROUP < TEAM ? GROUP : TEAM, ONE_STEP, Hold::STEPS>(factors, count, B_columns, B_values, shared_columns, pivots, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
+    add_terms<TEAM, SHARE, ONE_STEP, Hold::STEPS>(factors, count, B_columns, B_values, shared_columns, pivots, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
   }
   if constexpr (SPLIT) {
     __syncthreads();
