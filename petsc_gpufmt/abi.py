@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 BACKENDS = ("host", "cuda")
 
 
@@ -27,6 +27,15 @@ class LaunchStruct(c.Structure):
 
 class PlanStruct(c.Structure):
     _fields_ = [("nlaunches", c.c_int64), ("launches", c.POINTER(LaunchStruct))]
+
+
+class OutcomeStruct(c.Structure):
+    _fields_ = [
+        ("token", c.c_int64),
+        ("error", c.c_int32),
+        ("interrupted", c.c_int32),
+        ("message", c.c_char * 1024),
+    ]
 
 
 class RequestStruct(c.Structure):
@@ -52,14 +61,12 @@ class RequestStruct(c.Structure):
 
 class AnswerStruct(c.Structure):
     _fields_ = [
-        ("token", c.c_int64),
+        ("outcome", OutcomeStruct),
         ("plans", PlanStruct * len(Operation)),
         ("nonempty_rows", c.c_int64),
         ("nstored", c.c_int64),
         ("bytes_held", c.c_int64),
         ("replan_after", c.c_int64),
-        ("error", c.c_int32),
-        ("message", c.c_char * 1024),
         ("summary", c.c_char * 256),
         ("detail", c.c_char * 4096),
     ]
@@ -91,7 +98,7 @@ class ProductRequestStruct(c.Structure):
 
 class ProductAnswerStruct(c.Structure):
     _fields_ = [
-        ("token", c.c_int64),
+        ("outcome", OutcomeStruct),
         ("numeric", PlanStruct),
         ("nrows", c.c_int64),
         ("ncols", c.c_int64),
@@ -101,8 +108,6 @@ class ProductAnswerStruct(c.Structure):
         ("terms", c.c_int64),
         ("bytes_needed", c.c_int64),
         ("bytes_held", c.c_int64),
-        ("error", c.c_int32),
-        ("message", c.c_char * 1024),
         ("summary", c.c_char * 256),
         ("detail", c.c_char * 4096),
     ]
@@ -125,10 +130,8 @@ class SumRequestStruct(c.Structure):
 
 class SumAnswerStruct(c.Structure):
     _fields_ = [
-        ("token", c.c_int64),
+        ("outcome", OutcomeStruct),
         ("sum", PlanStruct),
-        ("error", c.c_int32),
-        ("message", c.c_char * 1024),
     ]
 
 
@@ -165,12 +168,10 @@ class UnionPartAnswerStruct(c.Structure):
 
 class UnionAnswerStruct(c.Structure):
     _fields_ = [
-        ("token", c.c_int64),
+        ("outcome", OutcomeStruct),
         ("parts", UnionPartAnswerStruct * 2),
         ("nghosts", c.c_int64),
         ("ghosts", c.c_void_p),
-        ("error", c.c_int32),
-        ("message", c.c_char * 1024),
     ]
 
 
@@ -190,11 +191,9 @@ class UpdateRequestStruct(c.Structure):
 
 class UpdateAnswerStruct(c.Structure):
     _fields_ = [
-        ("token", c.c_int64),
+        ("outcome", OutcomeStruct),
         ("update", PlanStruct),
         ("applies", c.c_int32),
-        ("error", c.c_int32),
-        ("message", c.c_char * 1024),
     ]
 
 

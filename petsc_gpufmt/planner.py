@@ -28,6 +28,8 @@ _tokens = itertools.count(1)
 _owned: dict[int, list[Any]] = {}
 _planner: abi.PlannerStruct | None = None
 
+Leases = list[tuple[Any, list[Any]]]  # a structure with a token, and what the library may use as long as it holds that
+
 SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
 INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
@@ -74,9 +76,9 @@ def _plan(request: Any, answer: Any) -> None:
     """Callback of the library: plans of one block of a matrix."""
     request, answer = request.contents, answer.contents
 
-    def again() -> None:
+    def again() -> Leases:
         request.products = 0  # a second look takes more memory than the first, and is no reason to fail
-        _answer(request, answer)
+        return _answer(request, answer)
 
     _guarded(request, answer, _what, lambda: _answer(request, answer), again)
 
@@ -101,52 +103,63 @@ def _plan_update(request: Any, answer: Any) -> None:
     _plan_by(_answer_update, _what_update, request.contents, answer.contents)
 
 
-def _plan_by(fill: Callable[[Any, Any], None], what: Callable[[Any], str], request: Any, answer: Any) -> None:
+def _plan_by(fill: Callable[[Any, Any], Leases], what: Callable[[Any], str], request: Any, answer: Any) -> None:
     """Fill the answer, and once more in the same way if memory ran out."""
 
-    def plan() -> None:
-        fill(request, answer)
+    def plan() -> Leases:
+        return fill(request, answer)
 
     _guarded(request, answer, what, plan, plan)
 
 
 def _guarded(
-    request: Any, answer: Any, what: Callable[[Any], str], plan: Callable[[], None], again: Callable[[], None]
+    request: Any, answer: Any, what: Callable[[Any], str], plan: Callable[[], Leases], again: Callable[[], Leases]
 ) -> None:
-    """Run `plan`, and `again` if memory ran out. Nothing is raised: what fails goes into the answer after `what`."""
+    """Run `plan`, and `again` if memory ran out. Nothing is raised: what fails goes into the answer after `what`.
+
+    The library has filled in an error, which stays if even that fails.
+    """
+    outcome, tokens = answer.outcome, []
     try:
-        if not _fits(plan):
+        leases = _fitting(plan)
+        if leases is None:
             _free_pool()  # what CuPy keeps for later may be what is missing now
-            again()
-    except Exception as e:
+            leases = again()
+        for struct, kept in leases:
+            tokens.append(next(_tokens))
+            struct.token = tokens[-1]
+            _owned[struct.token] = kept
+        outcome.error = 0
+    except BaseException as e:  # an interrupt too: ctypes would print and forget it
+        for token in tokens:
+            _owned.pop(token, None)
+        outcome.interrupted = isinstance(e, KeyboardInterrupt)
         code, text = _code_and_text(e)
-        answer.token = 0
-        answer.error = code
-        answer.message = f"{what(request)}: {text}".encode()[:1023]
+        outcome.message = f"{what(request)}: {text}".encode()[:1023]
+        outcome.error = code
 
 
-def _fits(plan: Callable[[], None]) -> bool:
-    """Run `plan`; False if memory ran out, with nothing left that its exception refers to."""
+def _fitting(plan: Callable[[], Leases]) -> Leases | None:
+    """Run `plan`; None if memory ran out, with nothing left that its exception refers to."""
     try:
-        plan()
+        return plan()
     except Exception as e:
         if not _out_of_memory(e):
             raise
-        return False
-    return True
+        return None
 
 
-def _code_and_text(e: Exception) -> tuple[int, str]:
+def _code_and_text(e: BaseException) -> tuple[int, str]:
     """PETSc's error code for an exception, and what to tell the user."""
     if isinstance(e, GpufmtError):
         return e.petsc_code, str(e)
     if _out_of_memory(e):
         remedy = "use more ranks, or keep small matrices on the host with -mat_bind_below"
         return OutOfMemoryError.petsc_code, f"out of memory ({e}): {remedy}"
-    return GpufmtError.petsc_code, f"{type(e).__name__}: {e}"
+    return GpufmtError.petsc_code, f"{type(e).__name__}: {e}".rstrip(": ")
 
 
-def _out_of_memory(e: Exception) -> bool:
+def _out_of_memory(e: BaseException) -> bool:
     """Whether memory ran out, also where the driver says so: a kernel that is loaded needs some."""
     if type(e).__name__ == "CUDADriverError":  # of CuPy
         return "OUT_OF_MEMORY" in str(e)
@@ -183,7 +196,7 @@ def _what_update(request: Any) -> str:
     return f"update {Update(request.update).name.lower()} of {matrix} on {abi.BACKENDS[request.backend]}"
 
 
-def _answer(request: Any, answer: Any) -> None:
+def _answer(request: Any, answer: Any) -> Leases:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
     with _place(request) as backend:
@@ -203,11 +216,10 @@ def _answer(request: Any, answer: Any) -> None:
     answer.replan_after = stored.replan_after
     answer.summary = stored.summary().encode()[:255]
     answer.detail = stored.detail().encode()[:4095]
-    answer.token = next(_tokens)
-    _owned[answer.token] = kept
+    return [(answer.outcome, kept)]
 
 
-def _answer_product(request: Any, answer: Any) -> None:
+def _answer_product(request: Any, answer: Any) -> Leases:
     with _place(request) as backend:
         operands = _operand_patterns(request, backend)
         options = chain.parse_options(request.options.decode())
@@ -221,22 +233,20 @@ def _answer_product(request: Any, answer: Any) -> None:
     answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
     answer.summary = planned.summary.encode()[:255]
     answer.detail = planned.detail.encode()[:4095]
-    answer.token = next(_tokens)
-    _owned[answer.token] = kept
+    return [(answer.outcome, kept)]
 
 
-def _answer_sum(request: Any, answer: Any) -> None:
+def _answer_sum(request: Any, answer: Any) -> Leases:
     with _place(request) as backend:
         index = backend.adopt(_view(request.index, request.nterms, backend.index), keep=True)
         begins = None
         if request.begins:
             begins = backend.adopt(_view(request.begins, request.ntargets + 1, backend.index), keep=True)
         kept = abi.export_plan(gather.plan_sum(begins, index, tuple(request.sizes), backend), answer.sum)
-    answer.token = next(_tokens)
-    _owned[answer.token] = kept
+    return [(answer.outcome, kept)]
 
 
-def _answer_union(request: Any, answer: Any) -> None:
+def _answer_union(request: Any, answer: Any) -> Leases:
     shape, inner = (request.nrows, request.ncols), (request.low, request.high)
     sizes = tuple(s.pattern.nnz for s in request.summands)
     with _place(request) as backend:
@@ -252,11 +262,7 @@ def _answer_union(request: Any, answer: Any) -> None:
             kept += [rowptr, part.colidx]
             struct.rowptr, struct.colidx = address(rowptr), address(part.colidx)
     answer.nghosts, answer.ghosts = ghosts.size, address(ghosts)
-    for struct, plan in zip(answer.parts, plans, strict=True):
-        struct.token = next(_tokens)
-        _owned[struct.token] = plan
-    answer.token = next(_tokens)
-    _owned[answer.token] = kept
+    return [(answer.outcome, kept), *zip(answer.parts, plans, strict=True)]
 
 
 def _summands_of(request: Any) -> list[Any]:
@@ -271,13 +277,12 @@ def _summand(summand: Any, backend: Backend) -> union.Summand:
     return union.Summand(pattern, places, targets)
 
 
-def _answer_update(request: Any, answer: Any) -> None:
+def _answer_update(request: Any, answer: Any) -> Leases:
     with _place(request) as backend:
         launches = _update_launches(request, backend)
         kept = abi.export_plan(launches or [], answer.update)
     answer.applies = launches is not None
-    answer.token = next(_tokens)
-    _owned[answer.token] = kept
+    return [(answer.outcome, kept)]
 
 
 def _update_launches(request: Any, backend: Backend) -> list[Launch] | None:

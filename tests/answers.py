@@ -44,12 +44,16 @@ class Answer:
         return self
 
     def __exit__(self, *_):
-        if self.answer.token:
-            planner._planner.release(self.answer.token)
+        if self.token:
+            planner._planner.release(self.token)
+
+    @property
+    def token(self):
+        return self.answer.outcome.token
 
     @property
     def error(self):
-        return self.answer.error, self.answer.message.decode()
+        return self.answer.outcome.error, self.answer.outcome.message.decode()
 
     @staticmethod
     def launch(plan, arrays):

@@ -132,7 +132,7 @@ def test_the_plan_of_an_answer_sums_and_keeps_what_it_reads(single):
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
     begins, index, _ = sums([1, 2], SIZES)
     with AnsweredSum(begins, index, (1, 0, 0)) as a:
-        assert a.answer.token == 0 and a.answer.error == errors.PatternError.petsc_code
+        assert a.token == 0 and a.error[0] == errors.PatternError.petsc_code
         assert a.error[1].startswith("2 sums of 3 entries on host: entries ") and "\n" not in a.error[1]
 
 

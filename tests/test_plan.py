@@ -17,6 +17,7 @@ STRUCTURES = {
     "GpufmtPlan": abi.PlanStruct,
     "GpufmtRequest": abi.RequestStruct,
     "GpufmtAnswer": abi.AnswerStruct,
+    "GpufmtOutcome": abi.OutcomeStruct,
     "GpufmtOperand": abi.OperandStruct,
     "GpufmtProductRequest": abi.ProductRequestStruct,
     "GpufmtProductAnswer": abi.ProductAnswerStruct,

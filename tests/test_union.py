@@ -211,7 +211,7 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
     rows = Rows([3, 2], range(8))
     rows.colidx[0] = 9
     with AnsweredUnion((2, 8), (0, 8), [rows, Rows([1, 1], range(8))]) as a:
-        assert a.answer.token == 0 and a.answer.error == errors.PatternError.petsc_code
+        assert a.token == 0 and a.error[0] == errors.PatternError.petsc_code
         assert not any(part.token for part in a.answer.parts)
         sizes = "2 x 8 with 5 nonzeros + 2 x 8 with 2 nonzeros"
         assert (

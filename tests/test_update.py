@@ -189,7 +189,7 @@ def test_columns_by_number_come_with_a_request():
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(monkeypatch):
     failing(monkeypatch, update, "plan_scale", errors.UnsupportedError("not on this device"))
     with AnsweredUpdate(Update.SCALE, Matrix([2, 3])) as a:
-        assert a.answer.token == 0 and a.answer.error == errors.UnsupportedError.petsc_code
+        assert a.token == 0 and a.error[0] == errors.UnsupportedError.petsc_code
         assert a.error[1] == f"update scale of a 2 x {3 * TILE} block with 5 nonzeros on host: not on this device"
 
 

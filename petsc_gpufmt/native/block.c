@@ -26,7 +26,7 @@ static const char *Prefix(Mat A, const GpufmtBlock *block)
 
 static PetscErrorCode StoreDrop(GpufmtStore *store)
 {
-  int64_t token = store->valid ? store->answer.token : 0;
+  int64_t token = store->valid ? store->answer.outcome.token : 0;
 
   PetscFunctionBegin;
   store->valid = store->fresh = PETSC_FALSE;
@@ -103,9 +103,9 @@ static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, Pet
   request.products     = store->products;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
   PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0)); /* as in ProductPlan() */
-  planner->plan(&request, answer);
+  GpufmtPlannerAsk(planner->plan, &request, &answer->outcome);
   PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
-  PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
+  PetscCheck(!answer->outcome.error, PETSC_COMM_SELF, (PetscErrorCode)answer->outcome.error, "%s", answer->outcome.message);
   PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", block->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
                       request.nnz, answer->nstored, answer->bytes_held));
   if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", block->format->name, answer->detail));

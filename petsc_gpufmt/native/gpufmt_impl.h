@@ -116,6 +116,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
 
 /* planner.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **);
+GPUFMT_HIDDEN void           GpufmtPlannerAsk(GpufmtAsk, const void *request, GpufmtOutcome *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
 GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtFirstPlanBegin(int backend);
@@ -125,6 +126,8 @@ GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
 
 /* python.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);
+GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
+GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
 
 /* device.c */
 GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 6
+#define GPUFMT_ABI_VERSION 7
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -52,15 +52,21 @@ typedef struct {
   int64_t     products;             /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
 } GpufmtRequest;
 
+/* the head of every answer; the library fills in an error before it asks, because a callback may fail before its first line */
 typedef struct {
-  int64_t    token; /* owner of all that the plans point to; 0: none */
-  GpufmtPlan plans[GPUFMT_NUM_PLANS];
-  int64_t    nonempty_rows, nstored, bytes_held;
-  int64_t    replan_after; /* products after which to ask again with the same pattern; 0: never */
-  int32_t    error;        /* a PETSc error code, 0: success */
-  char       message[1024];
-  char       summary[256]; /* parameters in words, for MatView() */
-  char       detail[4096]; /* lines for MatView() with ascii_info_detail */
+  int64_t token;       /* owner of all that the answer points to; 0: none */
+  int32_t error;       /* a PETSc error code, 0: success */
+  int32_t interrupted; /* by Ctrl-C, which the caller is to see */
+  char    message[1024];
+} GpufmtOutcome;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    plans[GPUFMT_NUM_PLANS];
+  int64_t       nonempty_rows, nstored, bytes_held;
+  int64_t       replan_after; /* products after which to ask again with the same pattern; 0: never */
+  char          summary[256]; /* parameters in words, for MatView() */
+  char          detail[4096]; /* lines for MatView() with ascii_info_detail */
 } GpufmtAnswer;
 
 /* the pattern of one operand of a sparse product */
@@ -81,17 +87,15 @@ typedef struct {
 } GpufmtProductRequest;
 
 typedef struct {
-  int64_t     token;   /* owner of all that is pointed to here; 0: none */
-  GpufmtPlan  numeric; /* values of the operands into those of the result */
-  int64_t     nrows, ncols, nnz; /* of the result */
-  const void *rowptr;            /* host: [nrows + 1] */
-  const void *colidx;            /* on the backend: [nnz], sorted in each row */
-  int64_t     terms;             /* products of two numbers that the numeric phase sums */
-  int64_t     bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
-  int32_t     error;                    /* a PETSc error code, 0: success */
-  char        message[1024];
-  char        summary[256];
-  char        detail[4096];
+  GpufmtOutcome outcome;
+  GpufmtPlan    numeric; /* values of the operands into those of the result */
+  int64_t       nrows, ncols, nnz; /* of the result */
+  const void   *rowptr;            /* host: [nrows + 1] */
+  const void   *colidx;            /* on the backend: [nnz], sorted in each row */
+  int64_t       terms;             /* products of two numbers that the numeric phase sums */
+  int64_t       bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
+  char          summary[256];
+  char          detail[4096];
 } GpufmtProductAnswer;
 
 /* Sums of entries: target t is the sum over e in [begins[t], begins[t + 1]) of entry index[e], where the entries of up to three arrays are
@@ -108,10 +112,8 @@ typedef struct {
 } GpufmtSumRequest;
 
 typedef struct {
-  int64_t    token; /* owner of all that is pointed to here; 0: none */
-  GpufmtPlan sum;   /* A_VALUES, B_VALUES and C_VALUES into RESULT */
-  int32_t    error; /* a PETSc error code, 0: success */
-  char       message[1024];
+  GpufmtOutcome outcome;
+  GpufmtPlan    sum; /* A_VALUES, B_VALUES and C_VALUES into RESULT */
 } GpufmtSumAnswer;
 
 /* a matrix whose rows and columns lie somewhere in a sum */
@@ -143,12 +145,10 @@ typedef struct {
 } GpufmtUnionPartAnswer;
 
 typedef struct {
-  int64_t               token; /* owner of the patterns; 0: none */
+  GpufmtOutcome         outcome; /* its token owns the patterns */
   GpufmtUnionPartAnswer parts[2];
   int64_t               nghosts;
   const void           *ghosts; /* host: [nghosts] the columns that occur in part 1, ascending */
-  int32_t               error;  /* a PETSc error code, 0: success */
-  char                  message[1024];
 } GpufmtUnionAnswer;
 
 typedef struct {
@@ -163,21 +163,22 @@ typedef struct {
 } GpufmtUpdateRequest;
 
 typedef struct {
-  int64_t    token;   /* owner of all that is pointed to here; 0: none */
-  GpufmtPlan update;  /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
-  int32_t    applies; /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
-  int32_t    error;   /* a PETSc error code, 0: success */
-  char       message[1024];
+  GpufmtOutcome outcome;
+  GpufmtPlan    update;  /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
+  int32_t       applies; /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
 } GpufmtUpdateAnswer;
 
-/* The planner: callbacks into Python. None of them raises; those that plan report by answer->error. */
+/* fills the answer of which `outcome` is the head */
+typedef void (*GpufmtAsk)(const void *request, GpufmtOutcome *outcome);
+
+/* The planner: callbacks into Python. What one of them raises goes no further; those that plan report by their outcome. */
 typedef struct {
-  int32_t abi_version;
-  void (*plan)(const GpufmtRequest *, GpufmtAnswer *);
-  void (*plan_product)(const GpufmtProductRequest *, GpufmtProductAnswer *);
-  void (*plan_sum)(const GpufmtSumRequest *, GpufmtSumAnswer *);
-  void (*plan_union)(const GpufmtUnionRequest *, GpufmtUnionAnswer *);
-  void (*plan_update)(const GpufmtUpdateRequest *, GpufmtUpdateAnswer *);
+  int32_t   abi_version;
+  GpufmtAsk plan;         /* GpufmtRequest, GpufmtAnswer */
+  GpufmtAsk plan_product; /* GpufmtProductRequest, GpufmtProductAnswer */
+  GpufmtAsk plan_sum;     /* GpufmtSumRequest, GpufmtSumAnswer */
+  GpufmtAsk plan_union;   /* GpufmtUnionRequest, GpufmtUnionAnswer */
+  GpufmtAsk plan_update;  /* GpufmtUpdateRequest, GpufmtUpdateAnswer */
   void (*release)(int64_t token);
   void (*free_pool)(void); /* returns cached device memory to the driver */
 } GpufmtPlanner;

@@ -5,7 +5,7 @@ static GpufmtSum *sums = NULL; /* all alive, so that a planner that ends can be 
 
 static PetscErrorCode PlanDrop(GpufmtSum *sum)
 {
-  const int64_t token = sum->valid ? sum->answer.token : 0;
+  const int64_t token = sum->valid ? sum->answer.outcome.token : 0;
 
   PetscFunctionBegin;
   sum->valid = PETSC_FALSE;
@@ -57,8 +57,8 @@ static PetscErrorCode SumPlan(const GpufmtUnion *u, const GpufmtUnionPart *part,
   request.index_bytes  = sizeof(PetscInt);
   request.scalar_bytes = sizeof(PetscScalar);
   for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++) request.sizes[k] = sum->sizes[k];
-  planner->plan_sum(&request, &sum->answer);
-  PetscCheck(!sum->answer.error, PETSC_COMM_SELF, (PetscErrorCode)sum->answer.error, "%s", sum->answer.message);
+  GpufmtPlannerAsk(planner->plan_sum, &request, &sum->answer.outcome);
+  PetscCheck(!sum->answer.outcome.error, PETSC_COMM_SELF, (PetscErrorCode)sum->answer.outcome.error, "%s", sum->answer.outcome.message);
   sum->valid = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -66,10 +66,10 @@ static PetscErrorCode SumPlan(const GpufmtUnion *u, const GpufmtUnionPart *part,
 /* the plan that came with the pattern goes from the union to the sum */
 static void SumTakePlan(GpufmtUnionPartAnswer *part, GpufmtSum *sum)
 {
-  sum->answer.token = part->token;
-  sum->answer.sum   = part->sum;
-  sum->valid        = PETSC_TRUE;
-  part->token       = 0;
+  sum->answer.outcome.token = part->token;
+  sum->answer.sum           = part->sum;
+  sum->valid                = PETSC_TRUE;
+  part->token               = 0;
 }
 
 /* plans the values of part k of a sum; the union is not needed afterwards */

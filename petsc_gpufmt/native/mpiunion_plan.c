@@ -18,9 +18,9 @@ static PetscErrorCode UnionAsk(int backend, PetscInt nsummands, const GpufmtSumm
     PetscCall(GpufmtPatternGet(A, &rowptr[s], &colidx[s]));
     request.summands[s] = (GpufmtSummandPattern){.pattern = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = u->sizes[s], .rowptr = rowptr[s], .colidx = colidx[s]}, .places = places[s], .targets = summands[s].targets};
   }
-  planner->plan_union(&request, &u->answer);
+  GpufmtPlannerAsk(planner->plan_union, &request, &u->answer.outcome);
   for (PetscInt s = 0; s < nsummands; s++) PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr[s], &colidx[s]));
-  PetscCheck(!u->answer.error, PETSC_COMM_SELF, (PetscErrorCode)u->answer.error, "%s", u->answer.message);
+  PetscCheck(!u->answer.outcome.error, PETSC_COMM_SELF, (PetscErrorCode)u->answer.outcome.error, "%s", u->answer.outcome.message);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -59,11 +59,11 @@ PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *u, PetscInt *nghosts, PetscI
 /* what the planner keeps for a union, and the plans that no sum has taken */
 PetscErrorCode GpufmtUnionRelease(GpufmtUnion *u)
 {
-  const int64_t tokens[] = {u->answer.token, u->answer.parts[0].token, u->answer.parts[1].token};
+  const int64_t tokens[] = {u->answer.outcome.token, u->answer.parts[0].token, u->answer.parts[1].token};
 
   PetscFunctionBegin;
   for (int k = 0; k < 3; k++)
     if (tokens[k]) PetscCall(GpufmtPlannerRelease(tokens[k]));
-  u->answer.token = u->answer.parts[0].token = u->answer.parts[1].token = 0;
+  u->answer.outcome.token = u->answer.parts[0].token = u->answer.parts[1].token = 0;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

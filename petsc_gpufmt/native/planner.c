@@ -31,10 +31,27 @@ PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **out)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Calls the planner; what came of it is in the outcome, whatever Python raised. An interrupt that waits would be raised before the first line
+   of the callback, where nothing catches it: it waits until the callback is over. */
+void GpufmtPlannerAsk(GpufmtAsk ask, const void *request, GpufmtOutcome *outcome)
+{
+  const PetscBool interrupted = GpufmtPythonTakeInterrupt();
+
+  *outcome = (GpufmtOutcome){.error = PETSC_ERR_LIB, .message = "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
+  ask(request, outcome);
+  if (!outcome->token && !outcome->error) outcome->error = PETSC_ERR_LIB;
+  if (interrupted || outcome->interrupted) GpufmtPythonInterrupt();
+}
+
 PetscErrorCode GpufmtPlannerRelease(int64_t token)
 {
+  PetscBool interrupted;
+
   PetscFunctionBegin;
-  if (planner_set) planner.release(token);
+  if (!planner_set) PetscFunctionReturn(PETSC_SUCCESS);
+  interrupted = GpufmtPythonTakeInterrupt(); /* as in GpufmtPlannerAsk() */
+  planner.release(token);
+  if (interrupted) GpufmtPythonInterrupt();
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -66,5 +83,10 @@ PetscErrorCode GpufmtFirstPlanEnd(int backend, PetscErrorCode ierr)
 
 void GpufmtPlannerFreePool(void)
 {
-  if (planner_set) planner.free_pool();
+  PetscBool interrupted;
+
+  if (!planner_set) return;
+  interrupted = GpufmtPythonTakeInterrupt(); /* as in GpufmtPlannerAsk() */
+  planner.free_pool();
+  if (interrupted) GpufmtPythonInterrupt();
 }

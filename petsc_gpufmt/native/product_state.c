@@ -19,7 +19,7 @@ PetscErrorCode GpufmtProductCreate(GpufmtProduct **out)
 
 static PetscErrorCode PlanDrop(GpufmtProduct *p)
 {
-  const int64_t token = p->valid ? p->answer.token : 0;
+  const int64_t token = p->valid ? p->answer.outcome.token : 0;
 
   PetscFunctionBegin;
   p->valid = PETSC_FALSE;

@@ -67,12 +67,12 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
     request.operands[k] = (GpufmtOperand){.nrows = operands[k]->rmap->n, .ncols = operands[k]->cmap->n, .nnz = rowptr[k][operands[k]->rmap->n], .rowptr = rowptr[k], .colidx = colidx[k]};
   }
   PetscCall(PetscLogEventBegin(GPUFMT_Symbolic, C, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
-  planner->plan_product(&request, answer);
+  GpufmtPlannerAsk(planner->plan_product, &request, &answer->outcome);
   PetscCall(PetscLogEventEnd(GPUFMT_Symbolic, C, 0, 0, 0));
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
-  if (!answer->error)
+  if (!answer->outcome.error)
     for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
-  PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
+  PetscCheck(!answer->outcome.error, PETSC_COMM_SELF, (PetscErrorCode)answer->outcome.error, "%s", answer->outcome.message);
   p->valid = PETSC_TRUE;
   PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n", p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed,
                       answer->bytes_held, answer->detail));

@@ -21,7 +21,12 @@ static struct {
   int (*Ensure)(void);
   void (*Release)(int);
   int (*RunString)(const char *);
+  int (*InterruptOccurred)(void);
+  int (*AddPendingCall)(int (*)(void *), void *);
+  void (*SetInterrupt)(void);
 } py;
+
+static PetscBool loaded = PETSC_FALSE; /* all of it */
 
 static PetscBool LoadApi(void *handle)
 {
@@ -38,7 +43,11 @@ static PetscBool LoadApi(void *handle)
   LOAD(Ensure, "PyGILState_Ensure");
   LOAD(Release, "PyGILState_Release");
   LOAD(RunString, "PyRun_SimpleString");
+  LOAD(InterruptOccurred, "PyOS_InterruptOccurred");
+  LOAD(AddPendingCall, "Py_AddPendingCall");
+  LOAD(SetInterrupt, "PyErr_SetInterrupt");
 #undef LOAD
+  loaded = PETSC_TRUE;
   return PETSC_TRUE;
 }
 
@@ -103,4 +112,29 @@ PetscErrorCode GpufmtPythonStart(void)
   py.Release(state);
   PetscCheck(!failed && !message[0], PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and `import petsc_gpufmt` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH", message);
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether Ctrl-C waits to be seen by Python; it waits no longer, and comes back by GpufmtPythonInterrupt() */
+PetscBool GpufmtPythonTakeInterrupt(void)
+{
+  PetscBool waits;
+  int       state;
+
+  if (!loaded && !LoadApi(RTLD_DEFAULT)) return PETSC_FALSE;
+  state = py.Ensure();
+  waits = (PetscBool)py.InterruptOccurred();
+  py.Release(state);
+  return waits;
+}
+
+static int Interrupt(void *unused)
+{
+  py.SetInterrupt();
+  return 0;
+}
+
+/* As if Ctrl-C were pressed when Python runs next. It is not pressed now: the error handler of petsc4py would raise it and lose the error. */
+void GpufmtPythonInterrupt(void)
+{
+  if (loaded) (void)py.AddPendingCall(Interrupt, NULL);
 }

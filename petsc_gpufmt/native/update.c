@@ -83,10 +83,10 @@ static PetscErrorCode UpdatePlan(Mat A, int kind, Mat added, const PetscInt colu
   request.index_bytes  = sizeof(PetscInt);
   request.scalar_bytes = sizeof(PetscScalar);
   PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0)); /* as in ProductPlan() */
-  planner->plan_update(&request, &answer);
+  GpufmtPlannerAsk(planner->plan_update, &request, &answer.outcome);
   PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
-  PetscCheck(!answer.error, PETSC_COMM_SELF, (PetscErrorCode)answer.error, "%s", answer.message);
-  update->token   = answer.token;
+  PetscCheck(!answer.outcome.error, PETSC_COMM_SELF, (PetscErrorCode)answer.outcome.error, "%s", answer.outcome.message);
+  update->token   = answer.outcome.token;
   update->plan    = answer.update;
   update->applies = (PetscBool)answer.applies;
   update->valid   = PETSC_TRUE;

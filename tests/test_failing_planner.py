@@ -1,0 +1,142 @@
+"""An interrupt, or no memory, while a plan is made: an error, no wrong result, and the matrix can be used again."""
+
+import contextlib
+import ctypes
+import functools
+import operator
+import signal
+
+import numpy as np
+import pytest
+from petsc4py import PETSc
+
+from petsc_gpufmt import abi, errors, native_library, planner
+from petsc_gpufmt.formats.pjds import Pjds
+from petsc_gpufmt.spgemm import chain
+
+ignore_what_python_ignores = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+N = 20
+
+
+@pytest.fixture
+def matrix(options):
+    options["matmatmult_via"] = "rmerge"
+    A = PETSc.Mat().createAIJ((N, N), nnz=1, comm=PETSc.COMM_SELF)
+    for i in range(N):
+        A.setValue(i, i, i + 1.0)
+    A.assemble()
+    A.convert("pjds")
+    yield A
+    A.destroy()
+
+
+def mult(A):
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    return z.getArray()
+
+
+def square(A):
+    return A.matMult(A).getDiagonal().getArray()
+
+
+CALLS = {mult: np.arange(1.0, N + 1), square: np.arange(1.0, N + 1) ** 2}
+EVERY_CALL = pytest.mark.parametrize("call", CALLS)
+
+
+def raised_in_turn(call, *arguments):
+    """The error of a call, and the interrupt that Python sees as soon as it runs again."""
+    raised = []
+    try:
+        try:
+            call(*arguments)
+        except PETSc.Error as e:
+            raised.append(e)
+        str(raised)  # a call: an interrupt that waits is seen at the latest here
+    except KeyboardInterrupt as e:
+        raised.append(e)
+    return raised
+
+
+@EVERY_CALL
+def test_an_interrupt_while_a_plan_is_made_reaches_the_caller(monkeypatch, matrix, call):
+    with monkeypatch.context() as patch:
+        for owner, name in ((Pjds, "build"), (chain, "plan_product")):
+            patch.setattr(owner, name, lambda *_: signal.raise_signal(signal.SIGINT))
+        error, interrupt = raised_in_turn(call, matrix)
+
+    assert error.ierr == errors.GpufmtError.petsc_code and "on host: KeyboardInterrupt" in str(error)
+    assert isinstance(interrupt, KeyboardInterrupt)
+    assert call(matrix).tolist() == CALLS[call].tolist()
+
+
+def test_an_interrupt_that_came_before_the_plan_is_seen_after_it(matrix):
+    x, z = matrix.createVecs()
+    x.set(1.0)
+    interrupt = ctypes.pythonapi.PyErr_SetInterrupt
+    interrupt.restype = None
+    calls = interrupt, functools.partial(matrix.mult, x, z)  # with no Python in between that would see it
+
+    (seen,) = raised_in_turn(lambda: list(map(operator.methodcaller("__call__"), calls)))
+
+    assert isinstance(seen, KeyboardInterrupt)
+    assert z.getArray().tolist() == CALLS[mult].tolist()
+
+
+def test_an_exit_while_a_plan_is_made_is_an_error(monkeypatch, matrix):
+    def end(*_):
+        raise SystemExit(3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pjds, "build", end)
+        (error,) = raised_in_turn(mult, matrix)
+
+    assert "on host: SystemExit: 3" in str(error)
+    assert mult(matrix).tolist() == CALLS[mult].tolist()
+
+
+@contextlib.contextmanager
+def planner_that_fails():
+    """The callbacks that make plans raise before their first line."""
+
+    def fail(*_):
+        raise MemoryError
+
+    fields = {name: kind(fail) for name, kind in abi.PlannerStruct._fields_ if name.startswith("plan")}
+    failing = abi.PlannerStruct(abi.ABI_VERSION, release=planner._planner.release, **fields)
+    try:
+        native_library.load().GpufmtSetPlanner(ctypes.byref(failing))
+        yield
+    finally:
+        native_library.load().GpufmtSetPlanner(ctypes.byref(planner._planner))
+
+
+@ignore_what_python_ignores
+@EVERY_CALL
+def test_a_planner_that_does_not_answer_is_an_error(matrix, call):
+    with planner_that_fails():
+        (error,) = raised_in_turn(call, matrix)
+
+    assert error.ierr == errors.GpufmtError.petsc_code and "Python failed before it could answer" in str(error)
+    assert call(matrix).tolist() == CALLS[call].tolist()
+
+
+@ignore_what_python_ignores
+@EVERY_CALL
+def test_whichever_allocation_of_python_fails_no_result_is_wrong(matrix, call):
+    memory = pytest.importorskip("_testcapi", reason="Python without its test modules")
+    call(matrix)  # all is imported
+    for allocation in range(1, 30):
+        matrix.convert("aij")
+        matrix.convert("pjds")
+        result = None
+        memory.set_nomemory(allocation, allocation + 1)
+        try:
+            result = call(matrix)
+        except (MemoryError, PETSc.Error):
+            pass
+        finally:
+            memory.remove_mem_hooks()
+        assert result is None or result.tolist() == CALLS[call].tolist()
+        assert call(matrix).tolist() == CALLS[call].tolist()
