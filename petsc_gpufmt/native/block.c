@@ -34,14 +34,30 @@ static PetscErrorCode StoreDrop(GpufmtStore *store)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+static PetscErrorCode StoresDrop(GpufmtBlock *block)
+{
+  PetscFunctionBegin;
+  for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
+    for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what is stored goes; what belongs to the CSR arrays stays */
+PetscErrorCode GpufmtBlockSetFormat(GpufmtBlock *block, const GpufmtFormat *format)
+{
+  PetscFunctionBegin;
+  PetscCall(StoresDrop(block));
+  block->format = format;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
 {
   GpufmtBlock *block = *pblock;
 
   PetscFunctionBegin;
   if (!block) PetscFunctionReturn(PETSC_SUCCESS);
-  for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
-    for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
+  PetscCall(StoresDrop(block));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
   PetscCall(GpufmtUpdatesDrop(block, PETSC_TRUE));
   PetscCall(GpufmtDeviceValuesDestroy(&block->values));

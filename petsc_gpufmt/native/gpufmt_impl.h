@@ -110,6 +110,7 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(const GpufmtFormat *, Pet
 
 /* block.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBlockSetFormat(GpufmtBlock *, const GpufmtFormat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockGetStore(Mat, GpufmtBlock *, int backend, PetscBool transposed, GpufmtStore **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
@@ -231,10 +232,15 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCheckScalars(Mat, MatType);
 GPUFMT_HIDDEN PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode MatSetFromOptions_Gpufmt(Mat, PetscOptionItems);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductChoose(Mat, PetscBool parallel, PetscBool *ours);
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
+
+/* convert.c */
+GPUFMT_HIDDEN PetscErrorCode MatConvert_Gpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat, Mat, MatReuse, Mat *);
 
 /* mpiproduct.c */
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_MPIAIJGpufmt(Mat);

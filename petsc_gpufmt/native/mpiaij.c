@@ -1,8 +1,6 @@
 /* The parallel type: MPIAIJ whose diagonal and off-diagonal blocks are of the sequential type. */
 #include "gpufmt_impl.h"
 
-static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat, MatType, MatReuse, Mat *);
-
 static PetscErrorCode ParentOps(struct _MatOps *ops)
 {
   return GpufmtParentOps(NULL, NULL, ops);
@@ -136,8 +134,6 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_mpiaij_%s_C", format->name)); /* MatConvert() knows no aliases */
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_%s_C", format->mpi_type, format->name));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_mpiaij_C", format->mpi_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJGpufmt_MPIAIJ : NULL));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));
@@ -173,6 +169,15 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B = *newmat;
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->mpi_type, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
+  if (B->ops->destroy == MatDestroy_MPIAIJGpufmt) { /* of another format so far */
+    block = (GpufmtBlock *)B->spptr;
+    PetscCall(Compose(B, block->format, PETSC_FALSE));
+    PetscCall(GpufmtBlockSetFormat(block, format));
+    PetscCall(Compose(B, format, PETSC_TRUE));
+    PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
+    if (B->assembled) PetscCall(BlocksConvert(B));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(GpufmtBlockCreate(format, &block));
   B->spptr                      = block;
   B->ops->assemblyend           = MatAssemblyEnd_MPIAIJGpufmt;
@@ -183,6 +188,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->zerorows              = MatZeroRows_MPIAIJGpufmt;
   B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
   B->ops->axpy                  = MatAXPY_MPIAIJGpufmt;
+  B->ops->convert               = MatConvert_Gpufmt;
   B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
   PetscCall(ParentOps(&parent));
   parent_setvalues = parent.setvalues;
@@ -199,7 +205,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reuse, Mat *newmat)
+PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format;
   struct _MatOps      parent;
@@ -221,6 +227,7 @@ static PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReu
   B->ops->zerorows              = parent.zerorows;
   B->ops->zerorowscolumns       = parent.zerorowscolumns;
   B->ops->axpy                  = parent.axpy;
+  B->ops->convert               = parent.convert;
   B->ops->productsetfromoptions = parent.productsetfromoptions;
   if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = parent.setvalues;
   PetscCall(Compose(B, format, PETSC_FALSE));

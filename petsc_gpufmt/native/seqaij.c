@@ -161,6 +161,8 @@ static PetscErrorCode MatView_SeqAIJGpufmt(Mat A, PetscViewer viewer)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+static PetscErrorCode (*parent_kron)(Mat, Mat, MatReuse, Mat *) = NULL;
+
 static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 {
   char name[128];
@@ -170,11 +172,11 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_seqaij_%s_C", format->name)); /* MatConvert() knows no aliases */
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_%s_C", format->seq_type, format->name));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_seqaij_C", format->seq_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));
+  if (on && !parent_kron) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatSeqAIJKron_C", &parent_kron));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatSeqAIJKron_C", on ? MatSeqAIJKron_SeqAIJGpufmt : parent_kron));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -224,6 +226,14 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B = *newmat;
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->seq_type, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
+  block = GpufmtSeqBlock(B);
+  if (block) { /* of another format so far */
+    PetscCall(Compose(B, block->format, PETSC_FALSE));
+    PetscCall(GpufmtBlockSetFormat(block, format));
+    PetscCall(Compose(B, format, PETSC_TRUE));
+    PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(GpufmtBlockCreate(format, &block));
   B->spptr                 = block;
   B->ops->mult             = MatMult_SeqAIJGpufmt;
@@ -244,6 +254,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->scale            = MatScale_SeqAIJGpufmt;
   B->ops->diagonalscale    = MatDiagonalScale_SeqAIJGpufmt;
   B->ops->axpy             = MatAXPY_SeqAIJGpufmt;
+  B->ops->convert          = MatConvert_Gpufmt;
   if (B->ops->setvalues == seq_parent.setvalues) B->ops->setvalues = MatSetValues_SeqAIJGpufmt; /* else it collects first values, or takes whole rows */
 
   B->ops->productsetfromoptions = MatProductSetFromOptions_SeqAIJGpufmt;
@@ -289,6 +300,7 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->scale            = seq_parent.scale;
   B->ops->diagonalscale    = seq_parent.diagonalscale;
   B->ops->axpy             = seq_parent.axpy;
+  B->ops->convert          = seq_parent.convert;
   if (B->ops->setvalues == MatSetValues_SeqAIJGpufmt) B->ops->setvalues = seq_parent.setvalues;
 
   B->ops->productsetfromoptions = seq_parent.productsetfromoptions;

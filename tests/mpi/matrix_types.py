@@ -1,13 +1,15 @@
 """Names of the types, changes of type, binding to the CPU, null spaces, and matrices of several types together."""
 
 import numpy as np
-from dense import COMM, FORMAT, TYPE, block_types, check_products, distribute, layouts, random_dense, random_vector
+from dense import COMM, FORMAT, TYPE, block_types, check_products, csr, distribute, layouts, random_dense, random_vector
 from petsc4py import PETSc
 
 COUNT = 50
 SEQ, MPI = "seqaij" + FORMAT, "mpiaij" + FORMAT
 OWN = SEQ if COMM.size == 1 else MPI
 PARENT = "seqaij" if COMM.size == 1 else "mpiaij"
+OTHER = "csrscalar" if FORMAT == "jds" else "jds"
+ROWS = PETSc.Log.Event("MatGetRow")
 
 
 def check_names():
@@ -110,6 +112,54 @@ def check_convert_into_existing():
     check_products(B, 3.0 * dense, "convert with reuse")
 
 
+def check_conversions_to_other_types():
+    """They go as those of aij: as many rows are asked for one by one, and none from one of our formats to another."""
+    dense, rows_of = random_dense(48, 48), {}
+    for target in ("sell", "baij", "dense", "mpiadj", OTHER, "aij" + OTHER):
+        for source in ("aij", FORMAT):
+            A = distribute(dense, source)
+            check_product_matrix(A, dense, "before the conversion")
+            before = rows_read()
+            new = A.convert(target, PETSc.Mat())
+            rows_of[source] = [rows_read() - before]
+            if target != "mpiadj":  # which has no values, and is made anew only
+                check_product_matrix(new, dense, f"{source} to {target}")
+                A.scale(2.0)
+                for done in (lambda: A.convert(target, new), lambda: A.convert(target)):
+                    before = rows_read()
+                    found = done()
+                    rows_of[source].append(rows_read() - before)
+                    check_product_matrix(found, 2.0 * dense, f"{source} to {target}")
+                    assert found.getType() == new.getType(), f"{source} to {target} gave {found.getType()}"
+        assert rows_of[FORMAT] == rows_of["aij"], f"to {target}: {rows_of}"
+    assert rows_of[FORMAT] == [0, 0, 0], rows_of
+
+
+def rows_read():
+    """How often MatGetRow() has been called on this rank."""
+    return ROWS.getPerfInfo()["count"]
+
+
+def check_kronecker_products():
+    dense_a, dense_b = random_dense(6, 5, 1), random_dense(4, 7, 2)
+    factors = {name: [sequential(d, name) for d in (dense_a, dense_b)] for name in ("aij", FORMAT)}
+    for first, second in ((FORMAT, FORMAT), (FORMAT, "aij")):
+        A, B = factors[first][0], factors[second][1]
+        C = A.kron(B)
+        assert C.getType() == SEQ and np.allclose(values_of(C), np.kron(dense_a, dense_b)), (first, second)
+        B.scale(2.0)
+        A.kron(B, C)
+        assert np.allclose(values_of(C), 2.0 * np.kron(dense_a, dense_b)), (first, second)
+
+
+def sequential(dense, matrix_type):
+    return PETSc.Mat().createAIJ(dense.shape, csr=csr(dense), comm=PETSc.COMM_SELF).convert(matrix_type)
+
+
+def values_of(A):
+    return A.convert("dense", PETSc.Mat()).getDenseArray()
+
+
 def check_duplicate_is_independent():
     dense = random_dense(COUNT, COUNT)
     A = distribute(dense)
@@ -132,8 +182,11 @@ def check_null_spaces_survive():
     vector.normalize()
     A.setNearNullSpace(PETSc.NullSpace().create(vectors=[vector], comm=COMM))
     A.setNullSpace(PETSc.NullSpace().create(constant=True, comm=COMM))
-    for target in (FORMAT, "aij", FORMAT):
+    A.setOptionsPrefix("mine_")
+    A.setName("Jacobian")
+    for target in (FORMAT, OTHER, FORMAT, "aij", FORMAT):
         A.convert(target)
+        assert (A.getOptionsPrefix(), A.getName()) == ("mine_", "Jacobian"), f"lost in convert to {target}"
         kept = A.getNearNullSpace().getVecs()
         assert len(kept) == 1 and kept[0].equal(vector), f"near-null space lost in convert to {target}"
         assert A.getNullSpace().hasConstant(), f"null space lost in convert to {target}"
@@ -215,6 +268,10 @@ check_names()
 check_blocks_of_every_creation_path()
 check_change_of_type_keeps_values()
 check_convert_into_existing()
+PETSc.Log.begin()
+ROWS.activate()
+check_conversions_to_other_types()
+check_kronecker_products()
 check_duplicate_is_independent()
 check_null_spaces_survive()
 check_diagonal()

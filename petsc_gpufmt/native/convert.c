@@ -1,0 +1,50 @@
+/* Conversions to other types than aij, and what else of aij asks for exactly its types: aij's own functions do it with the matrix as one of type aij. */
+#include "gpufmt_impl.h"
+
+static PetscErrorCode ToAIJ(Mat A, MatReuse reuse, Mat *B)
+{
+  PetscFunctionBegin;
+  if (GpufmtSeqBlock(A)) PetscCall(MatConvert_SeqAIJGpufmt_SeqAIJ(A, MATSEQAIJ, reuse, B));
+  else PetscCall(MatConvert_MPIAIJGpufmt_MPIAIJ(A, MATMPIAIJ, reuse, B));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* What MatConvert() calls where no converter is known for the two types, in place of MatConvert_Basic(), which goes row by row without a
+   preallocation. In place, another format leaves all that belongs to the matrix as it is. */
+PetscErrorCode MatConvert_Gpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
+{
+  const GpufmtFormat *format = GpufmtFormatFind(type);
+  const PetscBool     is_seq = (PetscBool)(GpufmtSeqBlock(A) != NULL);
+  Mat                 copy;
+
+  PetscFunctionBegin;
+  if (format && strcmp(type, is_seq ? format->mpi_type : format->seq_type)) {
+    if (is_seq) PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(A, type, reuse, newmat));
+    else PetscCall(MatConvert_MPIAIJ_MPIAIJGpufmt(A, type, reuse, newmat));
+  } else if (reuse == MAT_INPLACE_MATRIX) {
+    PetscCall(ToAIJ(A, reuse, newmat));
+    PetscCall(MatConvert(A, type, reuse, newmat));
+  } else {
+    PetscCall(ToAIJ(A, MAT_INITIAL_MATRIX, &copy));
+    PetscCall(PetscObjectSetOptions((PetscObject)copy, ((PetscObject)A)->options));
+    PetscCall(MatSetOptionsPrefix(copy, ((PetscObject)A)->prefix)); /* that of -matconvert_type */
+    PetscCall(MatConvert(copy, type, reuse, newmat));
+    PetscCall(MatDestroy(&copy));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat A, Mat B, MatReuse reuse, Mat *C)
+{
+  Mat factors[2] = {A, B};
+
+  PetscFunctionBegin;
+  for (int k = 0; k < 2; k++) {
+    if (GpufmtSeqBlock(factors[k])) PetscCall(ToAIJ(factors[k], MAT_INITIAL_MATRIX, &factors[k]));
+    else PetscCall(PetscObjectReference((PetscObject)factors[k]));
+  }
+  PetscCall(MatSeqAIJKron(factors[0], factors[1], reuse, C));
+  for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&factors[k]));
+  if (reuse == MAT_INITIAL_MATRIX) PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(*C, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, C));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
