@@ -83,6 +83,12 @@ def is_registered() -> bool:
 
 def register() -> None:
     """Register the types with PETSc, which must be initialised."""
-    code = load().PetscGpuFmtInitialize()
+    from petsc4py import PETSc
+
+    PETSc.Sys.pushErrorHandler("traceback")  # petsc4py's own would keep the message to itself
+    try:
+        code = load().PetscGpuFmtInitialize()
+    finally:
+        PETSc.Sys.popErrorHandler()
     if code:
         raise UnsupportedError(f"PETSc error {code} while registering the matrix types: its message is above")

@@ -196,18 +196,23 @@ def test_a_matrix_without_rows_or_columns_is_no_error(shape):
     assert z.getArray().tolist() == [0.0] * shape[0]
 
 
-@pytest.fixture(scope="module")
-def multiply_twice(tmp_path_factory):
-    """The C program, compiled as an application would be."""
+def compiled(name, folder, *more_flags):
+    """A C program or library of tests/programs, compiled as an application would be."""
     variables = launch.petsc_variables()
-    program = tmp_path_factory.mktemp("programs") / "multiply_twice"
+    output = folder / name
     flags = [
         shlex.split(variables.get(name, "")) for name in ("CC_FLAGS", "PETSC_CC_INCLUDES", "PETSC_WITH_EXTERNAL_LIB")
     ]
     compiler = shlex.split(variables["CC"])
-    finished = launch.run([*compiler, *flags[0], *flags[1], PROGRAMS / "multiply_twice.c", "-o", program, *flags[2]])
+    source = PROGRAMS / f"{name}.c"
+    finished = launch.run([*compiler, *flags[0], *more_flags, *flags[1], source, "-o", output, *flags[2]])
     assert finished.status == 0, finished
-    return program
+    return output
+
+
+@pytest.fixture(scope="module")
+def multiply_twice(tmp_path_factory):
+    return compiled("multiply_twice", tmp_path_factory.mktemp("programs"))
 
 
 def run_with_library(program, **environment):
@@ -246,3 +251,14 @@ def test_a_c_program_with_everything_in_place(multiply_twice):
     finished = run_with_library(multiply_twice)
 
     assert finished.status == 0 and "first 0 second 0 norm 12" in finished.output, finished
+
+
+@pytest.mark.slow
+def test_a_petsc_of_another_minor_release(tmp_path):
+    """Private structs differ between minor releases."""
+    program = "import petsc_gpufmt"
+    preloaded = compiled("other_version", tmp_path, "-shared", "-fPIC")
+    finished = launch.run([sys.executable, "-c", program], LD_PRELOAD=str(preloaded))
+
+    assert finished.status != 0, finished
+    assert_one_line(finished.output, "was built for PETSc 3.", "reinstall petsc_gpufmt")

@@ -36,12 +36,25 @@ static PetscErrorCode Finalize(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* the structs of PETSc's private headers are those of one minor release */
+static PetscErrorCode CheckVersion(void)
+{
+  PetscInt major, minor, subminor;
+
+  PetscFunctionBegin;
+  PetscCall(PetscGetVersionNumber(&major, &minor, &subminor, NULL));
+  PetscCheck(major == PETSC_VERSION_MAJOR && minor == PETSC_VERSION_MINOR, PETSC_COMM_SELF, PETSC_ERR_SUP, "petsc_gpufmt was built for PETSc %d.%d, and this is PETSc %" PetscInt_FMT ".%" PetscInt_FMT ": reinstall petsc_gpufmt with this PETSc",
+             PETSC_VERSION_MAJOR, PETSC_VERSION_MINOR, major, minor);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscErrorCode PetscGpuFmtInitialize(void)
 {
   PetscClassId class_id;
 
   PetscFunctionBegin;
   if (registered) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(CheckVersion());
   registered = PETSC_TRUE;
 #define GPUFMT_FORMAT(name) \
   PetscCall(MatRegister("seqaij" #name, MatCreate_Seq_##name)); \
