@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -66,7 +67,6 @@ def test_blocks_take_the_place_of_entries(block_size):
     np.testing.assert_array_equal(blocked.csr.indices, expected.indices)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["27point:700", "27point:100x20"])
 def test_matrix_too_large_for_the_index_is_refused(spec):
     with pytest.raises(BenchError, match="too many for the int32"):
@@ -152,6 +152,31 @@ def test_folder_without_matrices_is_refused(tmp_path):
 def test_unusable_matrix_says_what_to_give(spec):
     with pytest.raises(BenchError, match="--matrix"):
         make(spec)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "complaint"),
+    [
+        ("99999999999 3 1", "too many for the int32"),
+        ("3 3 99999999999", "too many for the int32"),
+        ("2000000000 2000000000 1", "take 40 GB and this machine has 8 GB"),
+        ("99999999999999999999 3 1", "not a sparse matrix"),
+    ],
+)
+def test_sizes_of_a_file_are_checked_before_memory_is_taken(tmp_path, monkeypatch, sizes, complaint):
+    path = tmp_path / "large.mtx"
+    path.write_text(f"%%MatrixMarket matrix coordinate real general\n{sizes}\n1 1 1.0\n")
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 8 * 10**9}.get)
+    monkeypatch.setattr(scipy_io, "mmread", lambda path: pytest.fail("was read"))
+    with pytest.raises(BenchError, match=f"^--matrix {path}: .*{complaint}") as caught:
+        make(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_of_a_scipy_file_are_checked(tmp_path):
+    scipy_sparse.save_npz(tmp_path / "wide.npz", scipy_sparse.coo_matrix(([1.0], ([0], [5])), shape=(2, 10**11)))
+    with pytest.raises(BenchError, match="too many for the int32"):
+        make(tmp_path / "wide.npz")
 
 
 def test_file_that_is_no_matrix_is_refused(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ SPECS = (
     f"{', '.join(STENCILS)}, a .mtx, .mtx.gz or .npz file, or FILE*COPIES"
 )
 SUFFIXES = (".mtx", ".mtx.gz", ".npz")
+VALUE_BYTES = 8
 
 REPLICATED_NONZEROS = 40_000_000
 """Copies of a file are made until there are so many: then the matrix is far larger than the cache of a GPU."""
@@ -44,11 +47,15 @@ class BenchMatrix:
     block_size: int = 1
 
 
+def stencil_steps(stencil: str) -> list[tuple[int, ...]]:
+    """From a point to those of its row, in lexicographic order."""
+    differing = STENCILS[stencil]
+    return [step for step in itertools.product((-1, 0, 1), repeat=3) if np.count_nonzero(step) <= differing]
+
+
 def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Row pointer and column indices, sorted within rows, of a stencil on n^3 grid points, cut off at the boundary."""
-    differing = STENCILS[stencil]
-    steps = [step for step in itertools.product((-1, 0, 1), repeat=3) if np.count_nonzero(step) <= differing]
-    _check_nonzeros(f"{stencil}:{n}", n**3 * len(steps), index)
+    steps = stencil_steps(stencil)
     points = np.arange(n)
     inside = {step: (points + step >= 0) & (points + step < n) for step in (-1, 0, 1)}
     exists = np.empty((n, n, n, len(steps)), dtype=bool)
@@ -65,7 +72,6 @@ def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, 
 def blocked_pattern(rowptr: np.ndarray, columns: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarray]:
     """The pattern with each entry in place of a dense block: kron(pattern, ones)."""
     index = columns.dtype
-    _check_nonzeros(f"{columns.size} blocks of {block_size} x {block_size}", columns.size * block_size**2, index)
     lengths = np.repeat(np.diff(rowptr), block_size)  # blocks in each row of the result
     starts = np.repeat(rowptr[:-1], block_size)
     blocks_before = np.zeros(lengths.size + 1, dtype=index)
@@ -104,23 +110,33 @@ def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
     if not path.is_file():
         raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
     try:
+        _check_sizes(f"--matrix {path}", *file_sizes(path), index)
         matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
         matrix = scipy.sparse.csr_matrix(matrix)
-    except (ValueError, OSError, KeyError) as e:
+    except (ValueError, OSError, KeyError, OverflowError, zipfile.BadZipFile) as e:
         raise BenchError(
             f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
         ) from e
     matrix.sum_duplicates()
-    _check_nonzeros(f"--matrix {path}", matrix.nnz, index)
+    _check_sizes(f"--matrix {path}", *matrix.shape, matrix.nnz, index)
     matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
+
+
+def file_sizes(path: Path) -> tuple[int, int, int]:
+    """Rows, columns and entries that the head of a file tells; no entries for .npz, where the shape alone is told."""
+    if path.suffix == ".npz":
+        with np.load(path) as archive:
+            nrows, ncols = archive["shape"]
+        return int(nrows), int(ncols), 0
+    return scipy.io.mminfo(path)[:3]
 
 
 def replicated(pattern: scipy.sparse.csr_matrix, copies: int) -> tuple[np.ndarray, np.ndarray]:
     """Row pointer and columns of kron(identity, pattern)."""
     nrows, ncols = pattern.shape
     index = pattern.indices.dtype
-    _check_nonzeros(f"{copies} copies", max(copies * pattern.nnz, copies * ncols, copies * nrows), index)
+    _check_sizes(f"{copies} copies", copies * nrows, copies * ncols, copies * pattern.nnz, index)
     copy = np.arange(copies, dtype=index)[:, None]
     columns = pattern.indices + copy * index.type(ncols)
     rowptr = np.zeros(copies * nrows + 1, dtype=index)
@@ -150,6 +166,8 @@ def _stencil(
     n, block_size = (int(numbers[1]), int(numbers[2] or 1)) if numbers else (0, 0)
     if not n or not block_size:
         raise BenchError(f"--matrix {spec}: give the grid points in each direction, such as {stencil}:50, or 50x3")
+    nrows = n**3 * block_size
+    _check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
     name = f"{stencil.replace('point', '-point')} {n}^3"
     if block_size > 1:
         name += f", {block_size} x {block_size} blocks"
@@ -178,9 +196,17 @@ def folder_matrices(
             yield _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
 
 
-def _check_nonzeros(what: str, count: int, index: np.dtype) -> None:
-    if count > np.iinfo(index).max:
+def _check_sizes(what: str, nrows: int, ncols: int, nnz: int, index: np.dtype) -> None:
+    """BenchError if a matrix with up to `nnz` nonzeros is beyond the indices or the memory."""
+    sizes = f"{what}: {nrows} x {ncols} with up to {nnz} nonzeros"
+    if max(nrows, ncols, nnz) > np.iinfo(index).max:
         raise BenchError(
-            f"{what}: up to {count} nonzeros are too many for the {index} of this PETSc: "
+            f"{sizes} are too many for the {index} of this PETSc: "
             "choose a smaller matrix or a PETSc with 64-bit indices"
+        )
+    needed = nnz * (index.itemsize + VALUE_BYTES) + nrows * index.itemsize + (nrows + ncols) * VALUE_BYTES
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise BenchError(
+            f"{sizes} take {needed / 1e9:.0f} GB and this machine has {memory / 1e9:.0f} GB: choose a smaller matrix"
         )
