@@ -111,6 +111,19 @@ def test_results_of_another_schema_are_refused(tmp_path):
             results.read_runs(path)
 
 
+@pytest.mark.parametrize("benchmark", ["mult", "bsr", "spgemm"])
+def test_results_that_cannot_be_kept_are_found_out_before_measuring(tmp_path, monkeypatch, capsys, benchmark):
+    monkeypatch.setattr(places, "available_places", lambda host_only: pytest.fail("measured"))
+    file = tmp_path / "file"
+    file.write_text("no results")
+    for path, complaint in ((file / "results.json", "cannot be written ("), (file, "not a file of")):
+        assert main(["bench", benchmark, "--host", "--json", str(path)]) == 1
+        message = capsys.readouterr().err
+        assert f"{path}" in message and complaint in message
+        assert message.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_log_view_csv(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text(

@@ -30,6 +30,24 @@ def save_run(path: Path, run: dict[str, Any]) -> None:
     """Write `run` to a file, in place of an earlier run of the same name; other runs in the file stay."""
     others = [r for r in read_runs(path) if r["name"] != run["name"]] if path.exists() else []
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
+    new = _new_file(path)
     new.write_text(json.dumps({"schema": SCHEMA, "runs": [*others, run]}, indent=1) + "\n")
     os.replace(new, path)
+
+
+def check_file(path: Path) -> None:
+    """BenchError if results cannot be kept in this file; its folder is made."""
+    if path.exists():
+        read_runs(path)
+    new = _new_file(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.touch()
+        new.unlink()
+    except OSError as e:
+        raise BenchError(f"--json {path}: cannot be written ({e.strerror}): name a file in a folder of yours") from e
+
+
+def _new_file(path: Path) -> Path:
+    """Written first, then put in place of the other."""
+    return path.with_name(path.name + ".new")

@@ -25,24 +25,29 @@ PRECONDITIONERS = ("jacobi", "gamg")
 
 
 class Recorder:
-    """Keeps the cases of one benchmark, and writes them after each: an interrupted one leaves what it measured."""
+    """Keeps the cases of one benchmark, and writes them after each: an interrupted one leaves what it measured.
 
-    def __init__(self, name: str, arguments: argparse.Namespace, **facts: Any):
+    It is made before anything is measured: a file that cannot be written is found out then.
+    """
+
+    def __init__(self, name: str, arguments: argparse.Namespace):
         from petsc_gpufmt.bench.environment import describe
+        from petsc_gpufmt.bench.results import check_file
 
         self.path = arguments.json
-        self.run: dict[str, Any] = {"name": name, "environment": describe(arguments.commit), **facts, "cases": []}
+        if self.path:
+            check_file(self.path)
+        self.run: dict[str, Any] = {"name": name, "environment": describe(arguments.commit)}
+        self.cases: list[dict[str, Any]] = []
 
-    def add(
-        self, case: dict[str, Any], facts: Callable[[list[dict[str, Any]]], dict[str, Any]] = lambda cases: {}
-    ) -> None:
-        """One more case, and what `facts` says of all cases so far."""
+    def add(self, case: dict[str, Any], **facts: Any) -> None:
+        """One more case, and what the run says of all cases so far."""
         from petsc_gpufmt.bench.results import save_run
 
-        self.run["cases"].append(case)
-        self.run.update(facts(self.run["cases"]))
+        self.cases.append(case)
+        self.run |= facts
         if self.path:
-            save_run(self.path, self.run)
+            save_run(self.path, {**self.run, "cases": self.cases})
 
 
 def finish(wrong: list[str]) -> int:
@@ -76,17 +81,18 @@ def optional_packages() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def measured_places(host_only: bool) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
-    """The places, and the bandwidth of a copy in each; says why there is no device."""
+def measured_places(recorder: Recorder, host_only: bool) -> Iterator[dict[str, Any]]:
+    """The places; the run gets the bandwidth of a copy in each. Says why there is no device, and how long all took."""
     from petsc_gpufmt.bench.places import available_places, device_reason
 
-    with available_places(host_only) as places:
+    with timed(recorder.run["name"]), available_places(host_only) as places:
         if "cuda" not in places and not host_only:
             show(f"Host only: {device_reason()}.")
         ceilings = {name: place.copy_bandwidth() for name, place in places.items()}
         for name, bandwidth in ceilings.items():
             show(f"Copy on {name}: {bandwidth / 1e12:.3f} TB/s, read and written bytes counted.")
-        yield places, ceilings
+        recorder.run["copy_bytes_per_second"] = ceilings
+        yield places
 
 
 def best_place(places: dict[str, Any]) -> str:
@@ -111,8 +117,8 @@ def run_mult(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.contenders import DEVICE_PEERS, choose_contenders
     from petsc_gpufmt.bench.matrices import DEFAULT_MATRICES, make_matrix
 
-    name = "mult, all formats" if arguments.all_formats else "mult"
-    with timed(name), measured_places(arguments.host) as (places, ceilings):
+    recorder = Recorder("mult, all formats" if arguments.all_formats else "mult", arguments)
+    with measured_places(recorder, arguments.host) as places:
         defaults = ALL_FORMATS_MATRICES if arguments.all_formats else DEFAULT_MATRICES
         variants = list(FORMATS) if arguments.all_formats else arguments.format
 
@@ -122,7 +128,6 @@ def run_mult(arguments: argparse.Namespace) -> int:
 
         types = matrix_types(places)
         specs = arguments.matrix or defaults[best_place(places)]
-        recorder = Recorder(name, arguments, copy_bytes_per_second=ceilings)
         return measure_matrices(recorder, (make_matrix(spec, *types) for spec in specs), contenders, places)
 
 
@@ -135,16 +140,15 @@ def run_matrix_set(arguments: argparse.Namespace, name: str, folder: str) -> int
 
     if name not in MATRIX_SETS:
         raise BenchError(f"--matrix-set {name}: choose from {', '.join(MATRIX_SETS)}")
-    with timed(name), measured_places(arguments.host) as (places, ceilings):
+    recorder = Recorder(name, arguments)
+    with measured_places(recorder, arguments.host) as places:
         place, types = best_place(places), matrix_types(places)
         variants = list(FORMATS) if arguments.all_formats else arguments.format or DEFAULT_FORMATS[:1]
         ours = [format_contender(variant, place) for variant in variants]
         peers = PETSC_DEVICE_PEERS if place == "cuda" else HOST_PEERS
         contenders = [*ours, *(peer for peer in peers if peer.name not in arguments.without)]
         (launch,) = measure_products(make_matrix("7point:1", *types), ours[:1], places, 0, types[2], show)
-        recorder = Recorder(
-            name, arguments, copy_bytes_per_second=ceilings, launch_seconds=launch["median_seconds"], summary={}
-        )
+        recorder.run |= {"launch_seconds": launch["median_seconds"], "summary": {}}
 
         def summary(cases: list[dict[str, Any]]) -> dict[str, Any]:
             return {"summary": summarise(cases, variants[0])}
@@ -170,7 +174,7 @@ def measure_matrices(
     rng = matrix_types(places)[2]
     for matrix in matrices:
         case = measure_case(matrix, contenders(matrix), places, rng, show)
-        recorder.add(case, facts)
+        recorder.add(case, **facts([*recorder.cases, case]))
         wrong += wrong_products(case)
     return finish(wrong)
 
@@ -181,9 +185,9 @@ def run_bsr(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.mult import wrong_products
 
     wrong = []
-    with timed("bsr"), measured_places(arguments.host) as (places, ceilings):
+    recorder = Recorder("bsr", arguments)
+    with measured_places(recorder, arguments.host) as places:
         place, types = best_place(places), matrix_types(places)
-        recorder = Recorder("bsr", arguments, copy_bytes_per_second=ceilings)
         contenders = bsr_contenders(place)
         for block_size in arguments.block_size or BLOCK_SIZES:
             if block_size < 1:
@@ -203,11 +207,11 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
 
     wrong = []
     kinds = (arguments.only,) if arguments.only else PRODUCT_KINDS
-    with timed("spgemm"), measured_places(arguments.host) as (places, ceilings):
+    recorder = Recorder("spgemm", arguments)
+    with measured_places(recorder, arguments.host) as places:
         types = matrix_types(places)
         chosen = spgemm_contenders(list(places), arguments.variant)
         contenders = [contender for contender in chosen if contender.name not in arguments.without]
-        recorder = Recorder("spgemm", arguments, copy_bytes_per_second=ceilings)
         if arguments.matrix:
             named = ((make_matrix(spec, *types), Path(spec).is_file()) for spec in arguments.matrix)
             cases = (case for matrix, real in named for case in make_cases(matrix, kinds, types[2], show, real))
@@ -217,7 +221,7 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
             measured = measure_case(case, contenders, places, show)
             recorder.add(measured)
             wrong += wrong_products(measured)
-        if not recorder.run["cases"]:
+        if not recorder.cases:
             raise BenchError(
                 "no product was measured: A A needs a square matrix, a pyramid of P^T A P one with a symmetric "
                 "pattern, a full diagonal and at least 1000 rows"
