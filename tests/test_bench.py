@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -122,6 +123,22 @@ def test_results_that_cannot_be_kept_are_found_out_before_measuring(tmp_path, mo
         assert f"{path}" in message and complaint in message
         assert message.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("words", "choices"),
+    [
+        (["mult"], "gpufmt, pjds, bsr, aijcusparse ALG1, aijcusparse ALG2, sellcuda, CuPy csr, aij"),
+        (["mult", "--format", "jds"], "jds, aijcusparse ALG1, aijcusparse ALG2, sellcuda, CuPy csr, aij"),
+        (["mult", "--matrix-set", "real", "."], "aijcusparse ALG1, aijcusparse ALG2, sellcuda, aij"),
+        (["spgemm"], "rmerge, .*cuSPARSE ALG1, .*SciPy, aij"),
+    ],
+)
+def test_unknown_names_are_not_left_out(monkeypatch, capsys, words, choices):
+    monkeypatch.setattr(places, "available_places", lambda host_only: pytest.fail("measured"))
+    assert main(["bench", *words, "--host", "--without", "sellcud"]) == 1
+    message = capsys.readouterr().err
+    assert re.fullmatch(f"petsc_gpufmt: --without sellcud: nobody has this name, choose from {choices}\n", message)
 
 
 def test_log_view_csv(tmp_path):

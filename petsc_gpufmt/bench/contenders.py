@@ -250,13 +250,14 @@ DEVICE_PEERS = (*PETSC_DEVICE_PEERS, CupyContender("CuPy csr", "cuda"))
 HOST_PEERS = (PetscContender("aij", "host"),)
 
 
+DEFAULT_VARIANTS = ("gpufmt", "pjds", "bsr")
 HOST_FORMATS = ("pjds",)
 HOST_NONZEROS = 8_000_000
 """Where there is a device, larger matrices are not measured on the host too: there a product takes 60 ms."""
 
 
 def default_formats(matrix: BenchMatrix) -> list[str]:
-    """The automatic choice, and the format for matrices of this kind."""
+    """The automatic choice, and the format for matrices of this kind; all are among DEFAULT_VARIANTS."""
     return ["gpufmt", "bsr" if matrix.block_size > 1 else "pjds"]
 
 

@@ -20,6 +20,9 @@ ALL_FORMATS_MATRICES = {
     "host": ("7point:50", "27point:20", "27point:16x3"),
 }
 DEFAULT_FORMATS = ("gpufmt", "pjds")
+PLACES = (("host", "cuda"), ("host",))
+"""Those of a machine with a GPU, and of one without."""
+
 PRODUCT_KINDS = ("square", "galerkin")
 PRECONDITIONERS = ("jacobi", "gamg")
 
@@ -95,6 +98,14 @@ def measured_places(recorder: Recorder, host_only: bool) -> Iterator[dict[str, A
         yield places
 
 
+def check_left_out(left_out: Iterable[str], known: Iterable[str]) -> None:
+    """BenchError for a name after --without that is none of `known`, wherever they are measured."""
+    names = list(dict.fromkeys(known))
+    for name in left_out:
+        if name not in names:
+            raise BenchError(f"--without {name}: nobody has this name, choose from {', '.join(names)}")
+
+
 def best_place(places: dict[str, Any]) -> str:
     """Where sets of large matrices are measured."""
     return "cuda" if "cuda" in places else "host"
@@ -114,13 +125,15 @@ def matrix_types(places: dict[str, Any]) -> tuple[Any, Any, Any]:
 def run_mult(arguments: argparse.Namespace) -> int:
     if arguments.matrix_set:
         return run_matrix_set(arguments, *arguments.matrix_set)
-    from petsc_gpufmt.bench.contenders import DEVICE_PEERS, choose_contenders
+    from petsc_gpufmt.bench.contenders import DEFAULT_VARIANTS, DEVICE_PEERS, HOST_PEERS, choose_contenders
     from petsc_gpufmt.bench.matrices import DEFAULT_MATRICES, make_matrix
 
+    variants = list(FORMATS) if arguments.all_formats else arguments.format
+    peers = (peer.name for peer in (*DEVICE_PEERS, *HOST_PEERS))
+    check_left_out(arguments.without, (*(variants or DEFAULT_VARIANTS), *peers))
     recorder = Recorder("mult, all formats" if arguments.all_formats else "mult", arguments)
     with measured_places(recorder, arguments.host) as places:
         defaults = ALL_FORMATS_MATRICES if arguments.all_formats else DEFAULT_MATRICES
-        variants = list(FORMATS) if arguments.all_formats else arguments.format
 
         def contenders(matrix: Any) -> list[Any]:
             chosen = choose_contenders(matrix, list(places), variants, DEVICE_PEERS)
@@ -140,6 +153,7 @@ def run_matrix_set(arguments: argparse.Namespace, name: str, folder: str) -> int
 
     if name not in MATRIX_SETS:
         raise BenchError(f"--matrix-set {name}: choose from {', '.join(MATRIX_SETS)}")
+    check_left_out(arguments.without, (peer.name for peer in (*PETSC_DEVICE_PEERS, *HOST_PEERS)))
     recorder = Recorder(name, arguments)
     with measured_places(recorder, arguments.host) as places:
         place, types = best_place(places), matrix_types(places)
@@ -206,6 +220,8 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.spgemm_contenders import spgemm_contenders
 
     wrong = []
+    everybody = (contender.name for places in PLACES for contender in spgemm_contenders(places, arguments.variant))
+    check_left_out(arguments.without, everybody)
     kinds = (arguments.only,) if arguments.only else PRODUCT_KINDS
     recorder = Recorder("spgemm", arguments)
     with measured_places(recorder, arguments.host) as places:
