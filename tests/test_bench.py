@@ -7,6 +7,7 @@ import ctypes
 import json
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -123,6 +124,24 @@ def test_results_that_cannot_be_kept_are_found_out_before_measuring(tmp_path, mo
         assert f"{path}" in message and complaint in message
         assert message.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_interrupted_benchmark_keeps_what_it_measured(tmp_path, monkeypatch, capsys):
+    """Ctrl-C while the second matrix is measured."""
+    from petsc_gpufmt.bench.contenders import PetscProduct
+
+    def interrupted(product):
+        if product.A.getSize()[0] == 64:
+            signal.raise_signal(signal.SIGINT)
+        return call(product)
+
+    call, path = PetscProduct.call, tmp_path / "results.json"
+    monkeypatch.setattr(PetscProduct, "call", interrupted)
+    matrices_asked = [word for points in (3, 4, 5) for word in ("--matrix", f"7point:{points}")]
+    assert main(["bench", "mult", "--host", *matrices_asked, "--json", str(path)]) == 130
+    assert capsys.readouterr().err == "petsc_gpufmt: interrupted\n"
+    (run,) = results.read_runs(path)
+    assert [case["matrix"]["name"] for case in run["cases"]] == ["7-point 3^3"]
 
 
 @pytest.mark.parametrize(

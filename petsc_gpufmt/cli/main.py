@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from petsc_gpufmt import library_path
-from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.cli import bench, info, tune
-from petsc_gpufmt.errors import GpufmtError
+from petsc_gpufmt.cli.outcome import exit_status
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -37,8 +35,4 @@ def show_options(arguments: argparse.Namespace) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (default: of this process); the exit status."""
     arguments = make_parser().parse_args(words)
-    try:
-        return arguments.run(arguments)
-    except (GpufmtError, BenchError) as e:
-        print(f"petsc_gpufmt: {e}", file=sys.stderr)
-        return 1
+    return exit_status("petsc_gpufmt", lambda: arguments.run(arguments))
