@@ -6,6 +6,7 @@
 //   val[base * SIZE + k / PIECE * PIECE * n + rank * PIECE + k % PIECE]  entry k of SIZE, of block `rank` of the n blocks of a diagonal
 // whose first is block `base` of all. With slices of one block row, that is entry k of block `base`.
 #pragma once
+#include "reduce.cuh"
 #include "search.cuh"
 
 constexpr int LANES = 32;
@@ -47,10 +48,7 @@ struct Walk {
 
   __device__ __forceinline__ Walk(offset_t slice_begin, int length, int first) : length(length), j(first)
   {
-    offset_t before = min(length, first);
-
-    for (int lanes = LANES / 2; lanes > 0; lanes /= 2) before += __shfl_xor_sync(~0u, before, lanes);
-    base = slice_begin + before;
+    base = slice_begin + group_sum((offset_t)min(length, first));
   }
 
   __device__ __forceinline__ Diagonal next()

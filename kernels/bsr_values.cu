@@ -57,9 +57,8 @@ __global__ void __launch_bounds__(FILL_THREADS, 4)
   if (warp == 0) {
     const offset_t block_row = min(slice_row + lane, nblock_rows), my_begin = block_offsets[block_row];
     const int      my_length = lane < SLICE ? (int)(block_offsets[min(block_row + 1, nblock_rows)] - my_begin) : 0;
-    int            most      = my_length;
+    const int      most      = group_max(my_length);
 
-    for (int lanes = LANES / 2; lanes > 0; lanes /= 2) most = max(most, __shfl_xor_sync(~0u, most, lanes));
     if (lane < SLICE) {
       begin[lane]  = my_begin;
       length[lane] = my_length;
@@ -141,7 +140,6 @@ __global__ void __launch_bounds__(FILL_THREADS, 4)
         if constexpr (!FULL) {
           const int     i = row[b] % SLICE;
           const index_t wanted = column[b] / COL_BLOCK;
-          int           d = 0;
 
           if (first) {
             const offset_t k = row_begin[row[b]] + to[b] - row[b] * T::PITCH;
@@ -149,12 +147,8 @@ __global__ void __launch_bounds__(FILL_THREADS, 4)
             v[b] = 0;
             for (offset_t e = first[k]; e < first[k + 1]; e++) v[b] += values[source ? source[e] : e];
           }
-          for (int last = min(length[i] - first_diagonal, T::BLOCKS) - 1; d < last;) {
-            const int middle = (d + last) / 2;
+          int d = partition_point(0, min(length[i] - first_diagonal, T::BLOCKS) - 1, [&](int p) { return columns[i][p] < wanted; });
 
-            if (columns[i][middle] < wanted) d = middle + 1;
-            else last = middle;
-          }
           d = (first_diagonal + d) * COL_BLOCK + (int)(column[b] % COL_BLOCK) - (int)first_column;
           if (d >= 0 && d < width) tile[row[b] * T::PITCH + d] = scalar_t(0) + v[b];
         } else tile[to[b]] = scalar_t(0) + v[b];
@@ -233,16 +227,9 @@ __global__ void __launch_bounds__(128) bsr_diagonal(index_t nrows, index_t row_b
 
   if (row >= nrows) return;
   const offset_t block_row = row / row_block, wanted = row / col_block, end = block_offsets[block_row + 1];
-  offset_t       first = block_offsets[block_row], last = end;
-
-  while (first < last) {
-    const offset_t middle = first + (last - first) / 2;
-
-    if (block_col[middle] < wanted) first = middle + 1;
-    else last = middle;
-  }
-  const bool     found = first < end && block_col[first] == wanted;
-  const scalar_t entry = found ? val[(first * col_block + row % col_block) * row_block + row % row_block] : scalar_t(0);
+  const offset_t block = partition_point(block_offsets[block_row], end, [&](offset_t b) { return block_col[b] < wanted; });
+  const bool     found = block < end && block_col[block] == wanted;
+  const scalar_t entry = found ? val[(block * col_block + row % col_block) * row_block + row % row_block] : scalar_t(0);
 
   z[row] = is_padding(entry) ? scalar_t(0) : entry;
 }

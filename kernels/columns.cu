@@ -1,19 +1,7 @@
 // Structure kernels of column compression (formats/columns.py): full columns into the arrays of columns.cuh.
 #include "columns.cuh"
-
-// the last i in [0, n) with starts[i] <= position; starts[0] is 0, starts[n] is the end
-__device__ __forceinline__ offset_t last_not_above(offset_t n, const offset_t *__restrict__ starts, offset_t position)
-{
-  offset_t low = 0, high = n;
-
-  while (high - low > 1) {
-    const offset_t middle = (low + high) / 2;
-
-    if (starts[middle] <= position) low = middle;
-    else high = middle;
-  }
-  return low;
-}
+#include "reduce.cuh"
+#include "search.cuh"
 
 // Base and offsets of every group; of slices with a group whose columns span too much, the number of entries in wide_size [nslices],
 // which is all 0 before. A null slice_offsets means that each group is a slice.
@@ -31,12 +19,8 @@ __global__ void __launch_bounds__(128) columns_compress(offset_t ngroups, index_
     if (c >= 0 && c < low) low = c;
     if (c > high) high = c;
   }
-  for (int distance = blockDim.x / 2; distance > 0; distance /= 2) {
-    const index_t other_low = __shfl_xor_sync(~0u, low, distance), other_high = __shfl_xor_sync(~0u, high, distance);
-
-    low  = other_low < low ? other_low : low;
-    high = other_high > high ? other_high : high;
-  }
+  low  = group_min(low, blockDim.x);
+  high = group_max(high, blockDim.x);
   if (group >= ngroups) return;
   if (high < 0) low = high = 0; // nothing but padding
   if (high - low < SHORT_PADDING) {
@@ -44,9 +28,9 @@ __global__ void __launch_bounds__(128) columns_compress(offset_t ngroups, index_
     if (threadIdx.x == 0) col_base[group] = low;
   } else if (threadIdx.x == 0) { // groups of one slice write the same
     if (slice_offsets) {
-      const offset_t slice = last_not_above(nslices, slice_offsets, begin);
+      const offset_t slice = segment_of(slice_offsets, offset_t(0), nslices - 1, begin);
 
-      wide_size[slice] = slice_offsets[slice + 1] - slice_offsets[slice];
+      wide_size[slice] = __ldg(slice_offsets + slice + 1) - __ldg(slice_offsets + slice);
     } else wide_size[group] = height;
   }
 }

@@ -42,13 +42,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) csr_row_spans(index_t nrows, co
     first = c < first ? c : first;
     last  = c > last ? c : last;
   }
-  for (int half = THREADS_PER_ROW / 2; half > 0; half /= 2) {
-    const index_t f = __shfl_xor_sync(0xffffffff, first, half);
-    const index_t l = __shfl_xor_sync(0xffffffff, last, half);
-
-    first = f < first ? f : first;
-    last  = l > last ? l : last;
-  }
+  first = group_min(first, THREADS_PER_ROW);
+  last  = group_max(last, THREADS_PER_ROW);
   if (threadIdx.x % THREADS_PER_ROW == 0 && row < nrows) {
     col_base[row] = first;
     row_span[row] = last - first;

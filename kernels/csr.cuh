@@ -6,7 +6,7 @@
 //   col_base [nrows]    smallest column of each row; null with SHORT_INDEX 0
 //   val [nnz]
 #pragma once
-#include "common.cuh"
+#include "reduce.cuh"
 
 template <int SHORT_INDEX>
 struct StoredColumn {
@@ -16,8 +16,6 @@ template <>
 struct StoredColumn<1> {
   typedef unsigned short type;
 };
-
-constexpr int WARP = 32;
 
 // Sum of entries 0, stride, 2 stride, ... of the `left` entries at col and val, in this order. Four are loaded before the first is
 // used, the rest in one predicated batch. A warp reads the lines of its rows in pieces, one after another: they must stay in the
@@ -52,13 +50,6 @@ __device__ __forceinline__ scalar_t partial_sum(index_t left, int stride, const 
 #pragma unroll
     for (int k = 0; k < BATCH - 1; k++) operand.add(sum, v[k], SHORT_INDEX && c[k] >= 0 ? base + c[k] : c[k], row);
   }
-  return sum;
-}
-
-// Sum over aligned groups of `width` threads of a warp, a power of two, in each of them: a fixed tree. All threads of the warp must call it.
-__device__ __forceinline__ scalar_t group_sum(scalar_t sum, int width)
-{
-  for (int half = width / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffff, sum, half);
   return sum;
 }
 

@@ -19,6 +19,7 @@
 // Threads: blockDim = (32, WARPS). A team of 1 to WARPS neighbouring warps shares a slice. The first nlong_blocks blocks have slices of
 // the vCSR part, the longest first. BATCH: entries that a thread loads before it uses the first.
 #include "columns.cuh"
+#include "reduce.cuh"
 
 constexpr int HEIGHT = 32;
 
@@ -38,14 +39,6 @@ struct alignas(16) Task {
 struct RowSegments {
   int first, count;
 };
-
-// Sum of the warp, in each lane: a fixed tree.
-__device__ __forceinline__ scalar_t warp_sum(scalar_t sum)
-{
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
-  return sum;
-}
 
 // Sum over `count` groups from `group` on, in this order. BATCH are loaded before the first is used, the rest in one predicated batch.
 template <int BATCH, int INDEX_MODE, class Operand>
@@ -94,11 +87,11 @@ __device__ __forceinline__ bool last_of_row(int segment, int lane, const RowSegm
     __threadfence();
     last = atomicAdd(tickets + row.first, 1) == row.count - 1;
   }
-  if (!__shfl_sync(0xffffffff, last, 0)) return false;
+  if (!__shfl_sync(FULL_WARP, last, 0)) return false;
   __threadfence();
   sum = 0;
   for (int i = lane; i < row.count; i += HEIGHT) sum += __ldcg(partials + row.first + i);
-  sum = warp_sum(sum);
+  sum = group_sum(sum);
   if (lane == 0) tickets[row.first] = 0;
   return true;
 }
@@ -124,11 +117,11 @@ __device__ __forceinline__ void product(index_t nlong_blocks, index_t nell, cons
   scalar_t                               sum = partial_sum<BATCH, INDEX_MODE>(columns, val, task.begin / HEIGHT + first, width - first < count ? width - first : count, lane, row, operand);
 
   if (is_long) {
-    sum = warp_sum(sum);
+    sum = group_sum(sum);
     if (team > 1) {
       if (lane == 0) shared[0][warp] = sum;
       __syncthreads();
-      if (share == 0) sum = warp_sum(lane < team ? shared[0][warp + lane] : scalar_t(0));
+      if (share == 0) sum = group_sum(lane < team ? shared[0][warp + lane] : scalar_t(0));
     }
   } else if (team > 1) {
     shared[warp][lane] = sum;

@@ -28,8 +28,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) pattern_check(index_t nrows, in
   if (first == 0 && (rowptr[0] != 0 || rowptr[nrows] != nnz)) found[0] = 1;
   if (decreases) found[1] = 1; // all threads that write, write the same
   if (outside) found[2] = 1;
-#pragma unroll
-  for (int half = WARP / 2; half > 0; half /= 2) longest = max(longest, __shfl_xor_sync(FULL_WARP, longest, half));
+  longest = group_max(longest);
   if (threadIdx.x % WARP == 0) longest_of_warps[threadIdx.x / WARP] = longest;
   __syncthreads();
   if (threadIdx.x > 0) return;

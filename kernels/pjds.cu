@@ -12,6 +12,7 @@
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
 // BATCH: entries that a thread loads before it uses the first.
 #include "columns.cuh"
+#include "reduce.cuh"
 #include "row_patterns.cuh"
 
 constexpr int INDEX_PATTERN = 3; // after the modes of columns.cuh
@@ -145,19 +146,17 @@ __global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t h
       nonempty += length > 0;
       width = max(width, length);
     }
-    for (int distance = blockDim.x / 2; distance > 0; distance /= 2) width = max(width, __shfl_xor_sync(~0u, width, distance));
+    width = group_max(width, blockDim.x);
     if (threadIdx.x == 0 && slice < nslices) {
       slice_sizes[slice] = (offset_t)width * height;
       nstored += (offset_t)width * height;
     }
     longest = max(longest, (offset_t)width);
   }
-  for (int distance = 16; distance > 0; distance /= 2) {
-    nstored += __shfl_xor_sync(~0u, nstored, distance);
-    nonempty += __shfl_xor_sync(~0u, nonempty, distance);
-    longest = max(longest, __shfl_xor_sync(~0u, longest, distance));
-  }
-  if ((threadIdx.y * blockDim.x + threadIdx.x) % 32 == 0) {
+  nstored  = group_sum(nstored);
+  nonempty = group_sum(nonempty);
+  longest  = group_max(longest);
+  if ((threadIdx.y * blockDim.x + threadIdx.x) % WARP == 0) {
     atomicAdd((unsigned long long *)sums, (unsigned long long)nstored);
     atomicAdd((unsigned long long *)(sums + 1), (unsigned long long)nonempty);
     atomicMax(sums + 2, longest);

@@ -11,6 +11,7 @@
 //   starts [count]      where row i begins in out_columns and out_values
 //   lengths [count]     its number of columns
 // No shared memory, no atomics. All threads of a warp take all steps: shuffles need them.
+#include "reduce.cuh"
 #include "search.cuh"
 
 constexpr int     BLOCK_THREADS = 128;
@@ -18,17 +19,13 @@ constexpr index_t NO_COLUMN     = sizeof(index_t) == 4 ? index_t(0x7fffffff) : i
 
 // Smallest over aligned groups of WIDTH threads, in each of them
 template <int WIDTH>
-__device__ __forceinline__ index_t group_min(index_t column)
+__device__ __forceinline__ index_t smallest_column(index_t column)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (WIDTH == 32 && sizeof(index_t) == 4) return __reduce_min_sync(0xffffffff, (int)column);
+  if constexpr (WIDTH == 32 && sizeof(index_t) == 4) return __reduce_min_sync(FULL_WARP, (int)column);
   else
 #endif
-  {
-#pragma unroll
-    for (int half = WIDTH / 2; half > 0; half /= 2) column = min(column, __shfl_xor_sync(0xffffffff, column, half));
-    return column;
-  }
+    return group_min(column, WIDTH);
 }
 
 // What a thread merges: a row of the right factor. The next entry has been loaded before it is needed.
@@ -109,7 +106,7 @@ __device__ __forceinline__ void merge_columns(index_t count, const index_t *__re
 
 #pragma unroll
     for (int step = 0; step < STEPS<WIDTH>; step++) {
-      smallest = group_min<WIDTH>(right.front);
+      smallest = smallest_column<WIDTH>(right.front);
       right.move_on(right.front == smallest, right_columns, nullptr);
       if (lane == step) mine = smallest;
     }
@@ -118,10 +115,9 @@ __device__ __forceinline__ void merge_columns(index_t count, const index_t *__re
       else found++;
     }
     if (STORE) out_columns += STEPS<WIDTH>;
-  } while (__any_sync(0xffffffff, smallest != NO_COLUMN));
+  } while (__any_sync(FULL_WARP, smallest != NO_COLUMN));
   if constexpr (!STORE) {
-#pragma unroll
-    for (int half = WIDTH / 2; half > 0; half /= 2) found += __shfl_xor_sync(0xffffffff, found, half);
+    found = group_sum(found, WIDTH);
     if (lane == 0 && i < count) lengths[i] = found;
   }
 }
@@ -153,11 +149,11 @@ __device__ __forceinline__ scalar_t group_sums(scalar_t (&sums)[STEPS<WIDTH>], i
     for (int k = 0; k < half; k++) {
       const scalar_t kept = upper ? sums[k + half] : sums[k], given = upper ? sums[k] : sums[k + half];
 
-      sums[k] = kept + __shfl_xor_sync(0xffffffff, given, half);
+      sums[k] = kept + __shfl_xor_sync(FULL_WARP, given, half);
     }
   }
 #pragma unroll
-  for (int half = STEPS<WIDTH>; half < WIDTH; half *= 2) sums[0] += __shfl_xor_sync(0xffffffff, sums[0], half);
+  for (int half = STEPS<WIDTH>; half < WIDTH; half *= 2) sums[0] += __shfl_xor_sync(FULL_WARP, sums[0], half);
   return sums[0];
 }
 
@@ -178,7 +174,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(index_t c
 
 #pragma unroll
     for (int step = 0; step < STEPS<WIDTH>; step++) {
-      smallest = group_min<WIDTH>(right.front);
+      smallest = smallest_column<WIDTH>(right.front);
       sums[step] = right.take(smallest, right_columns, right_values);
       if (lane == step) mine = smallest;
     }
@@ -189,7 +185,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(index_t c
       out_values[place]  = sum;
     }
     place += STEPS<WIDTH>;
-  } while (__any_sync(0xffffffff, smallest != NO_COLUMN));
+  } while (__any_sync(FULL_WARP, smallest != NO_COLUMN));
 }
 
 // The sums of row i, whose columns are known: those at known_columns[starts[i]] .. known_columns[ends[i]] take the place of minima, so
@@ -209,14 +205,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(index_t count, co
   }
   if (lane >= STEPS<WIDTH>) left = 0; // these threads keep no column
   if (left > 0) mine = load_once(known_columns + place);
-  while (__any_sync(0xffffffff, left > 0)) {
+  while (__any_sync(FULL_WARP, left > 0)) {
     const index_t now = mine;
     scalar_t      sums[STEPS<WIDTH>];
 
     mine = NO_COLUMN;
     if (left > STEPS<WIDTH>) mine = load_once(known_columns + place + STEPS<WIDTH>);
 #pragma unroll
-    for (int step = 0; step < STEPS<WIDTH>; step++) sums[step] = right.take(__shfl_sync(0xffffffff, now, step, WIDTH), right_columns, right_values);
+    for (int step = 0; step < STEPS<WIDTH>; step++) sums[step] = right.take(__shfl_sync(FULL_WARP, now, step, WIDTH), right_columns, right_values);
     const scalar_t sum = group_sums<WIDTH>(sums, lane);
 
     if (left > 0) out_values[place] = sum;

@@ -84,10 +84,8 @@ __global__ void __launch_bounds__(THREADS) rmerge_network_lengths(index_t nrows,
 {
   const offset_t                  i = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH;
   const MergedRows<WIDTH, LENGTH> merged(i, nrows, A_rowptr, A_columns, B_rowptr, B_columns);
-  int                             both = merged.terms << 16 | merged.count; // neither is more than WIDTH LENGTH
+  const int                       both = group_sum(merged.terms << 16 | merged.count, WIDTH); // neither is more than WIDTH LENGTH
 
-#pragma unroll
-  for (int half = WIDTH / 2; half > 0; half /= 2) both += __shfl_xor_sync(FULL_WARP, both, half);
   if (i < nrows && threadIdx.x % WIDTH == 0) {
     lengths[i] = both & 0xffff;
     terms[i]   = both >> 16;
@@ -104,15 +102,9 @@ __global__ void __launch_bounds__(THREADS) rmerge_network_columns(index_t nrows,
   index_t *const                  staged = columns_of_warps[threadIdx.x / WARP];
   const offset_t                  i      = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH, first = i - lane / WIDTH;
   const MergedRows<WIDTH, LENGTH> merged(i, nrows, A_rowptr, A_columns, B_rowptr, B_columns);
-  int                             upto = merged.count; // columns of the lanes up to this one
+  const int                       upto  = sum_up_to_lane(merged.count); // columns of the lanes up to this one
+  int                             place = upto - merged.count;
 
-#pragma unroll
-  for (int distance = 1; distance < WARP; distance *= 2) {
-    const int lower = __shfl_up_sync(FULL_WARP, upto, distance);
-
-    if (lane >= distance) upto += lower;
-  }
-  int place = upto - merged.count;
 #pragma unroll
   for (int r = 0; r < LENGTH; r++)
     if (merged.is_first[r]) staged[place++] = merged.columns[r];

@@ -1,5 +1,6 @@
 // Structure kernels of row patterns (formats/row_patterns.py): which patterns there are, and which of them each row has.
 #include "row_patterns.cuh"
+#include "search.cuh"
 
 typedef unsigned long long row_key_t;
 
@@ -80,16 +81,9 @@ __global__ void __launch_bounds__(256) row_patterns_assign(index_t nrows, index_
   const offset_t  row = row_perm ? row_perm[position] : position;
   const row_key_t key = row_key(row, rowptr, colidx);
   const offset_t  begin = rowptr[row], length = rowptr[row + 1] - begin;
-  index_t         id = 0, high = npatterns;
-
-  while (high - id > 1) {
-    const index_t middle = (id + high) / 2;
-
-    if (__ldg(keys + middle) <= key) id = middle;
-    else high = middle;
-  }
-  const index_t *deltas = pattern_deltas + id * pattern_stride;
-  bool           same   = length <= pattern_stride && (length == pattern_stride || __ldg(deltas + length) == NO_ENTRY);
+  const index_t   id    = partition_point(index_t(1), npatterns, [&](index_t p) { return __ldg(keys + p) <= key; }) - 1;
+  const index_t  *deltas = pattern_deltas + id * pattern_stride;
+  bool            same   = length <= pattern_stride && (length == pattern_stride || __ldg(deltas + length) == NO_ENTRY);
 
   for (offset_t j = 0; same && j < length; j++) same = colidx[begin + j] - row == __ldg(deltas + j);
   row_pattern[position] = (unsigned char)id;

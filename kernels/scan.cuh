@@ -1,10 +1,8 @@
 // Prefix sums in one pass: a block waits for the sum of the tiles before its own (Merrill and Garland 2016, decoupled look-back).
 #pragma once
-#include "common.cuh"
+#include "reduce.cuh"
 
-constexpr int      WARP         = 32;
-constexpr unsigned FULL_WARP    = 0xffffffff;
-constexpr int      SCAN_THREADS = 256;
+constexpr int SCAN_THREADS = 256, SCAN_WARPS = SCAN_THREADS / WARP;
 
 typedef unsigned long long count_t;
 
@@ -25,10 +23,7 @@ __device__ __forceinline__ count_t sum_before(const volatile count_t *states, of
     while (__any_sync(FULL_WARP, state == 0));
     complete = __ballot_sync(FULL_WARP, state >= SUM_SO_FAR);
     if (complete && lane > __ffs(complete) - 1) state = 0; // these are part of a sum so far
-    state &= SUM_BITS;
-#pragma unroll
-    for (int half = WARP / 2; half > 0; half /= 2) state += __shfl_xor_sync(FULL_WARP, state, half);
-    sum += state;
+    sum += group_sum(state & SUM_BITS);
     if (complete) break;
   }
   return sum;
@@ -47,13 +42,47 @@ __device__ __forceinline__ count_t sum_before_and_with(count_t *states, offset_t
 }
 
 // The sum of `number` over the threads of a warp up to this one
-__device__ __forceinline__ count_t sum_up_to_lane(count_t number)
+template <class T>
+__device__ __forceinline__ T sum_up_to_lane(T number)
 {
 #pragma unroll
   for (int distance = 1; distance < WARP; distance *= 2) {
-    const count_t lower = __shfl_up_sync(FULL_WARP, number, distance);
+    const T lower = __shfl_up_sync(FULL_WARP, number, distance);
 
     if ((int)(threadIdx.x % WARP) >= distance) number += lower;
   }
   return number;
 }
+
+// What the threads of a block share
+struct BlockScan {
+  count_t tile; // that the block has; blocks take them in the order in which they begin
+  count_t before, warp_sums[SCAN_WARPS];
+
+  // `tile` is known after the next barrier of the block.
+  __device__ __forceinline__ void take_tile(count_t *ticket)
+  {
+    if (threadIdx.x == 0) tile = atomicAdd(ticket, count_t(1));
+  }
+
+  // The sum of all numbers before those of this warp, whose own is `sum`. All threads of the block call it.
+  __device__ __forceinline__ count_t sum_before_warp(count_t *states, count_t sum)
+  {
+    const int warp = threadIdx.x / WARP;
+
+    if (threadIdx.x % WARP == 0) warp_sums[warp] = sum;
+    __syncthreads();
+    if (warp == 0) {
+      count_t all = 0;
+
+      for (int w = 0; w < SCAN_WARPS; w++) all += warp_sums[w];
+      const count_t before_tile = sum_before_and_with(states, (offset_t)tile, all);
+
+      if (threadIdx.x == 0) before = before_tile;
+    }
+    __syncthreads();
+    count_t result = before;
+    for (int w = 0; w < warp; w++) result += warp_sums[w];
+    return result;
+  }
+};

@@ -16,8 +16,8 @@ __device__ __forceinline__ Position partition_point(Position begin, Position end
 }
 
 // The segment of [first, last] that `position` lies in, the last of them if some are empty; segment s begins at begins[s].
-template <class Segment>
-__device__ __forceinline__ Segment segment_of(const index_t *__restrict__ begins, Segment first, Segment last, offset_t position)
+template <class Segment, class Begin>
+__device__ __forceinline__ Segment segment_of(const Begin *__restrict__ begins, Segment first, Segment last, offset_t position)
 {
   return partition_point(first + 1, last + 1, [&](Segment s) { return __ldg(begins + s) <= position; }) - 1;
 }

@@ -26,8 +26,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 6) spgemm_count_terms(index_t n
       count += length;
       longest = max(longest, length);
     }
-#pragma unroll
-    for (int half = LANES / 2; half > 0; half /= 2) count += __shfl_xor_sync(FULL_WARP, count, half);
+    count = group_sum(count, LANES);
     if (lane == 0 && row < nrows) terms[row] = count;
     seen.add(lane == 0 ? count : 0, end - begin, longest);
   }
@@ -50,15 +49,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 6) spgemm_count_terms(index_t n
 template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nrows, const offset_t *__restrict__ lengths, const offset_t *__restrict__ terms, const index_t *__restrict__ A_rowptr, int largest, int nbins, index_t *__restrict__ rowptr, Control *control)
 {
-  constexpr int      NWARPS = SCAN_THREADS / WARP, TILE = SCAN_THREADS * ITEMS;
-  __shared__ Census  census[NWARPS][BINS];
-  __shared__ count_t warp_sums[NWARPS], before, tile_of_block;
-  count_t *const     states = (count_t *)(control + 1);
-  const int          lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  constexpr int        TILE = SCAN_THREADS * ITEMS;
+  __shared__ Census    census[SCAN_WARPS][BINS];
+  __shared__ BlockScan scan;
+  const int            lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 
-  if (threadIdx.x == 0) tile_of_block = atomicAdd(&control->ticket, count_t(1));
-  clear_census<NWARPS>(census);
-  const offset_t tile = (offset_t)tile_of_block, first = tile * TILE + warp * (WARP * ITEMS) + lane;
+  scan.take_tile(&control->ticket);
+  clear_census<SCAN_WARPS>(census);
+  const offset_t tile = (offset_t)scan.tile, first = tile * TILE + warp * (WARP * ITEMS) + lane;
   count_t        sums[ITEMS], so_far = 0, longest = 0;
 
 #pragma unroll
@@ -75,26 +73,13 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nr
     sums[i] = so_far + sum_up_to_lane(sums[i]);
     so_far = __shfl_sync(FULL_WARP, sums[i], WARP - 1);
   }
-  if (lane == 0) warp_sums[warp] = so_far;
-#pragma unroll
-  for (int half = WARP / 2; half > 0; half /= 2) longest = max(longest, __shfl_xor_sync(FULL_WARP, longest, half));
+  longest = group_max(longest);
   if (lane == 0) atomicMax(&control->longest, longest);
-  add_census<NWARPS>(control->lengths, census);
-  if (warp == 0) {
-    count_t sum = 0;
+  add_census<SCAN_WARPS>(control->lengths, census);
+  const count_t begin = scan.sum_before_warp((count_t *)(control + 1), so_far);
 
-    for (int w = 0; w < NWARPS; w++) sum += warp_sums[w];
-    const count_t sum_of_others = sum_before_and_with(states, tile, sum);
-
-    if (lane == 0) {
-      before = sum_of_others;
-      if (tile == 0) rowptr[0] = 0;
-      if ((tile + 1) * TILE >= nrows) control->nnz = sum_of_others + sum;
-    }
-  }
-  __syncthreads();
-  count_t begin = before;
-  for (int w = 0; w < warp; w++) begin += warp_sums[w];
+  if (first == 0) rowptr[0] = 0;
+  if (threadIdx.x == SCAN_THREADS - 1 && (tile + 1) * TILE >= nrows) control->nnz = begin + so_far;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)
     if (first + i * WARP < nrows) rowptr[first + i * WARP + 1] = (index_t)(begin + sums[i]);

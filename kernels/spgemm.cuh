@@ -103,13 +103,10 @@ struct Seen {
   // of all threads of a warp in its first
   __device__ __forceinline__ void reduce()
   {
-#pragma unroll
-    for (int half = WARP / 2; half > 0; half /= 2) {
-      terms += __shfl_xor_sync(FULL_WARP, terms, half);
-      most_terms    = max(most_terms, __shfl_xor_sync(FULL_WARP, most_terms, half));
-      longest_left  = max(longest_left, __shfl_xor_sync(FULL_WARP, longest_left, half));
-      longest_right = max(longest_right, __shfl_xor_sync(FULL_WARP, longest_right, half));
-    }
+    terms         = group_sum(terms);
+    most_terms    = group_max(most_terms);
+    longest_left  = group_max(longest_left);
+    longest_right = group_max(longest_right);
   }
 
   // All threads of the block call it; `parts` is shared and has an entry for each warp.

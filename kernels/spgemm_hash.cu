@@ -95,11 +95,8 @@ __global__ void __launch_bounds__(THREADS, 5) spgemm_hash_count_words(index_t nr
       count += length;
       longest = max(longest, length);
     }
-#pragma unroll
-    for (int distance = TEAM / 2; distance > 0; distance /= 2) {
-      count += __shfl_xor_sync(FULL_WARP, count, distance);
-      words += __shfl_xor_sync(FULL_WARP, words, distance);
-    }
+    count = group_sum(count, TEAM);
+    words = group_sum(words, TEAM);
     const bool counts = valid && lane == 0; // for the row
 
     if (counts) {

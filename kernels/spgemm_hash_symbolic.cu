@@ -90,8 +90,7 @@ __device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, of
   fill_table<TEAM, GROUP < TEAM ? GROUP : TEAM, SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
 #pragma unroll 8
   for (int i = lane; i < SLOTS; i += TEAM) count += __popc(table[i].bits);
-#pragma unroll
-  for (int distance = TEAM / 2; distance > 0; distance /= 2) count += __shfl_xor_sync(FULL_WARP, count, distance);
+  count = group_sum(count, TEAM);
   if (mine.valid && lane == 0) lengths[mine.row] = count;
 }
 
@@ -299,8 +298,7 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
     const int share = (size + WARPS - 1) / WARPS, begin = min(warp * share, size), end = min(begin + share, size);
     int       count = 0;
     for (int i = begin + lane; i < end; i += WARP) count += __popc(bitmap[i]);
-#pragma unroll
-    for (int distance = WARP / 2; distance > 0; distance /= 2) count += __shfl_xor_sync(FULL_WARP, count, distance);
+    count = group_sum(count);
     if (lane == 0) counts[team][warp] = count;
     team_barrier<TEAM>();
     offset_t place = total;
@@ -312,18 +310,12 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
       for (int base = begin; base < end; base += WARP) {
         unsigned  bits = base + lane < end ? bitmap[base + lane] : 0;
         const int mine_here = __popc(bits);
-        int       before    = mine_here; // columns of the lanes up to this one
 
         if (!__any_sync(FULL_WARP, bits != 0)) continue;
-#pragma unroll
-        for (int distance = 1; distance < WARP; distance *= 2) {
-          const int lower = __shfl_up_sync(FULL_WARP, before, distance);
-
-          if (lane >= distance) before += lower;
-        }
-        index_t *to = C_columns + place + before - mine_here;
+        const int up_to_here = sum_up_to_lane(mine_here); // columns of the lanes up to this one
+        index_t  *to         = C_columns + place + up_to_here - mine_here;
         for (; bits; bits &= bits - 1) *to++ = ((index_t)first + base + lane) * 32 + __ffs(bits) - 1;
-        place += __shfl_sync(FULL_WARP, before, WARP - 1);
+        place += __shfl_sync(FULL_WARP, up_to_here, WARP - 1);
       }
     }
     team_barrier<TEAM>(); // before the bitmap is cleared

@@ -48,13 +48,12 @@ __global__ void __launch_bounds__(BLOCK_THREADS) transpose_count(index_t nnz, co
 template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS) transpose_row_pointer(offset_t ncounts, index_t *counts, Control *control)
 {
-  constexpr int      NWARPS = SCAN_THREADS / WARP;
-  __shared__ count_t warp_sums[NWARPS], before, tile_of_block;
-  const int          lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  __shared__ BlockScan scan;
+  const int            lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 
-  if (threadIdx.x == 0) tile_of_block = atomicAdd(&control->ticket, count_t(1));
+  scan.take_tile(&control->ticket);
   __syncthreads();
-  const offset_t tile = (offset_t)tile_of_block, first = tile * (SCAN_THREADS * ITEMS) + warp * (WARP * ITEMS) + lane;
+  const offset_t first = (offset_t)scan.tile * (SCAN_THREADS * ITEMS) + warp * (WARP * ITEMS) + lane;
   count_t        sums[ITEMS], so_far = 0;
 
 #pragma unroll
@@ -66,19 +65,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) transpose_row_pointer(offset_t n
     sums[i] = so_far + up_to_lane - sums[i];
     so_far += __shfl_sync(FULL_WARP, up_to_lane, WARP - 1);
   }
-  if (lane == 0) warp_sums[warp] = so_far;
-  __syncthreads();
-  if (warp == 0) {
-    count_t sum = 0;
+  const count_t begin = scan.sum_before_warp((count_t *)(control + 1), so_far);
 
-    for (int w = 0; w < NWARPS; w++) sum += warp_sums[w];
-    const count_t sum_of_others = sum_before_and_with((count_t *)(control + 1), tile, sum);
-
-    if (lane == 0) before = sum_of_others;
-  }
-  __syncthreads();
-  count_t begin = before;
-  for (int w = 0; w < warp; w++) begin += warp_sums[w];
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)
     if (first + i * WARP < ncounts) counts[first + i * WARP] = (index_t)(begin + sums[i]);
@@ -223,16 +211,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose
     for (int i = 0; i < ITEMS; i++) {
       if (end[i] - begin[i] <= width) continue;
       const int in_piece = place[i] - begin[i], in_run = in_piece & (width - 1), other = begin[i] + ((in_piece - in_run) ^ width);
-      int       low = min(other, end[i]), high = min(other + width, end[i]);
+      const int first    = min(other, end[i]);
 
-      place[i] = begin[i] + (in_piece & -2 * width) + in_run - low;
-      while (low < high) {
-        const int middle = (low + high) / 2;
-
-        if (numbers[middle] < entry[i].number) low = middle + 1;
-        else high = middle;
-      }
-      place[i] += low;
+      place[i] = begin[i] + (in_piece & -2 * width) + in_run - first;
+      place[i] += partition_point(first, min(other + width, end[i]), [&](int p) { return numbers[p] < entry[i].number; });
     }
   }
 #pragma unroll
@@ -259,15 +241,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS) transpose_merge(index_t nnz, in
     if (end - begin <= width) continue;
     const Entry    entry     = entries[position];
     const offset_t in_column = position - begin, in_piece = in_column & (width - 1), other = begin + ((in_column - in_piece) ^ width);
-    offset_t       low = min(other, end), high = min(other + width, end), place = begin + (in_column & -2 * width) + in_piece - low;
+    const offset_t first = min(other, end);
+    offset_t       place = begin + (in_column & -2 * width) + in_piece - first;
 
-    while (low < high) {
-      const offset_t middle = (low + high) / 2;
-
-      if (entries[middle].number < entry.number) low = middle + 1;
-      else high = middle;
-    }
-    place += low;
+    place += partition_point(first, min(other + width, end), [&](offset_t p) { return entries[p].number < entry.number; });
     if (end - begin <= 2 * width) transpose.put(place, entry);
     else merged[place] = entry;
   }

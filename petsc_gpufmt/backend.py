@@ -13,7 +13,7 @@ import numpy as np
 from petsc_gpufmt import native_library
 from petsc_gpufmt.compile import device_function
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.plan import WORD_OF, Launch, Slot, argument_word
+from petsc_gpufmt.plan import WORD_OF, Launch, Slot, argument_word, ceil_div
 
 
 class Backend(ABC):
@@ -180,7 +180,7 @@ class CudaBackend(Backend):
         begins, total = [], 0
         for size, dtype in arrays:
             begins.append(total)
-            total += -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+            total += ceil_div(size * dtype.itemsize, ALIGNMENT) * ALIGNMENT
         memory, ndarray = self.xp.cuda.alloc(total), self.xp.ndarray
         return [ndarray(size, dtype, memory + begin) for (size, dtype), begin in zip(arrays, begins, strict=True)]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import ceil_div, launch_1d
 
 CHECK_THREADS, CHECKS_A_THREAD = 256, 4
 
@@ -66,10 +66,10 @@ class CsrPattern:
         """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; longest row."""
         found = backend.xp.empty(4, dtype=np.int64)
         backend.clear(found)
-        blocks = max(1, -(-max(self.nrows, self.nnz) // (CHECK_THREADS * CHECKS_A_THREAD)))
+        threads = max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD))
         if backend.resident_threads:
-            blocks = min(blocks, max(1, backend.resident_threads // CHECK_THREADS))
+            threads = min(threads, backend.resident_threads)
         function = backend.function("pattern", "pattern_check", (CHECK_THREADS,))
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
-        backend.run([Launch(function, (blocks, 1, 1), (CHECK_THREADS, 1, 1), arguments)])
+        backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])
         return backend.first(found, 4)  # waits for the device

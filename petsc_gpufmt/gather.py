@@ -6,7 +6,7 @@ from typing import Any
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
 
 BLOCK_THREADS = 256
 TARGETS_PER_THREAD = 4  # BATCH in kernels/gather.cu
@@ -36,13 +36,12 @@ def known_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Bac
     if not ntargets:
         return []
     function = backend.function("gather", "gather_sum", (BLOCK_THREADS, int(begins is None)))
-    nblocks = -(-ntargets // (BLOCK_THREADS * TARGETS_PER_THREAD))
     integer = backend.index.type
     arguments = (
         *(integer(ntargets), begins, index, integer(sizes[0]), integer(sizes[0] + sizes[1])),
         *(Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES, Slot.RESULT),
     )
-    return [Launch(function, (nblocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)]
+    return [launch_1d(function, ceil_div(ntargets, TARGETS_PER_THREAD), BLOCK_THREADS, arguments)]
 
 
 def _check(begins: Any, index: Any, nentries: int) -> None:

@@ -98,6 +98,16 @@ class Launch:
     shared_bytes: int = 0
 
 
+def ceil_div(numerator: Any, denominator: Any) -> Any:
+    """The quotient of whole numbers, or of arrays of them, rounded up."""
+    return -(-numerator // denominator)
+
+
+def launch_1d(function: int, n: int, threads: int, arguments: tuple[Any, ...]) -> Launch:
+    """A launch of at least `n` threads in blocks of `threads`."""
+    return Launch(function, (ceil_div(n, threads), 1, 1), (threads, 1, 1), arguments)
+
+
 def address(array: Any) -> int:
     """Address of the first entry of a NumPy or CuPy array; 0 for an empty one."""
     return WORD_OF[type(array)](array)

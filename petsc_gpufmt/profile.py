@@ -10,6 +10,7 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.formats.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, STRIDE_MULTIPLE, collect
+from petsc_gpufmt.plan import ceil_div
 from petsc_gpufmt.sample import SLICE_HEIGHT, Sample, find_blocks
 
 # A length that is counted as one with all above: rows so long are few, and no format pads them by much.
@@ -75,7 +76,7 @@ class Profile:
             return cls(csr.nrows, csr.ncols, 0, empty_rows=csr.nrows)
         xp = backend.xp
         lengths = xp.diff(csr.rowptr)
-        padded = xp.zeros(-(-csr.nrows // SLICE_HEIGHT) * SLICE_HEIGHT, dtype=lengths.dtype)
+        padded = xp.zeros(ceil_div(csr.nrows, SLICE_HEIGHT) * SLICE_HEIGHT, dtype=lengths.dtype)
         padded[: csr.nrows] = lengths
         widths = padded.reshape(-1, SLICE_HEIGHT).max(axis=1)
         figures = (widths.max(), widths.sum(dtype=np.int64), (lengths == 0).sum())
@@ -120,7 +121,7 @@ def sorted_entries(counts: np.ndarray, nnz: int, longest: int) -> int:
     """
     lengths = np.arange(counts.size, dtype=np.int64)
     first = np.cumsum(counts[::-1])[::-1] - counts  # rows that are longer
-    slices = -(-(first + counts) // SLICE_HEIGHT) - -(-first // SLICE_HEIGHT)  # whose first row has this length
+    slices = ceil_div(first + counts, SLICE_HEIGHT) - ceil_div(first, SLICE_HEIGHT)  # whose first row has this length
     counted = int((slices * lengths)[:-1].sum()) * SLICE_HEIGHT
     beyond = int(counts[-1])
     if not beyond:
@@ -140,7 +141,7 @@ def by_powers_of_two(counts: np.ndarray) -> tuple[int, ...]:
 
 def count_patterns(csr: CsrPattern, longest: int, backend: Backend) -> int:
     """How many different rows there are, 0 if too many for a table in the cache of a multiprocessor."""
-    stride = -(-longest // STRIDE_MULTIPLE) * STRIDE_MULTIPLE
+    stride = ceil_div(longest, STRIDE_MULTIPLE) * STRIDE_MULTIPLE
     most = min(MOST_PATTERNS, MOST_TABLE_BYTES // (stride * backend.index.itemsize))
     count = int(collect(csr, backend)[0].size) if most else 0
     return count if count <= most else 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.plan import ceil_div
 
 SLICE_HEIGHT = 32
 # Rows are sampled in chunks that hold whole blocks of 2, 3, 4, 5, 6 and 8 rows, and a few slices.
@@ -47,7 +48,7 @@ class Sample:
     @classmethod
     def of(cls, csr: CsrPattern, backend: Backend) -> Sample:
         """Chunks with about SAMPLED_ENTRIES entries, one at least."""
-        chunk_rows = -(-CHUNK_ROWS // csr.row_block) * csr.row_block
+        chunk_rows = ceil_div(CHUNK_ROWS, csr.row_block) * csr.row_block
         nchunks = max(1, csr.nrows // chunk_rows)
         taken = min(nchunks, max(1, int(SAMPLED_ENTRIES // (csr.nnz / csr.nrows * chunk_rows))))
         first = np.arange(taken, dtype=np.int64) * nchunks // taken * chunk_rows
@@ -104,7 +105,9 @@ def find_blocks(csr: CsrPattern, sample: Sample) -> tuple[tuple[int, int], float
     for rows, columns in sorted(shapes - {(1, 1)}):
         if not sample.columns.size:
             break
-        blocks = np.repeat(sample.rows // rows, sample.lengths) * -(-csr.ncols // columns) + sample.columns // columns
+        blocks = (
+            np.repeat(sample.rows // rows, sample.lengths) * ceil_div(csr.ncols, columns) + sample.columns // columns
+        )
         fill = min(1.0, sample.columns.size / (np.unique(blocks).size * rows * columns))
         if _entry_bytes((rows, columns), fill) < _entry_bytes(*best):
             best = (rows, columns), fill

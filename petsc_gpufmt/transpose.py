@@ -6,7 +6,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 
 BLOCK_THREADS, BATCH = 256, 4  # of kernels over entries; BATCH as in kernels/transpose.cu
 SCAN_THREADS, COUNTS_A_THREAD = 256, 4  # of the prefix sum; SCAN_THREADS as in kernels/scan.cuh
@@ -35,24 +35,22 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
     slots = colidx  # until the entries are in their columns
     outputs = (csr.source, colidx, source)
 
-    def launch(kernel: str, template: tuple[int, ...], nblocks: int, nthreads: int, *arguments: object) -> Launch:
-        function = backend.function("transpose", kernel, template)
-        return Launch(function, (nblocks, 1, 1), (nthreads, 1, 1), arguments)
+    def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
+        return launch_1d(backend.function("transpose", kernel, template), n, block, arguments)
 
     def over_entries(kernel: str, *arguments: object) -> Launch:
-        nblocks = -(-nnz // (BLOCK_THREADS * BATCH))
-        return launch(kernel, (BLOCK_THREADS,), nblocks, BLOCK_THREADS, integer(nnz), *arguments)
+        return launch(kernel, (BLOCK_THREADS,), ceil_div(nnz, BATCH), BLOCK_THREADS, integer(nnz), *arguments)
 
     sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
-    windows = -(-nnz // (SORT_THREADS * ENTRIES_A_THREAD - PIECE + 1))
+    windows = ceil_div(nnz, SORT_THREADS * ENTRIES_A_THREAD - PIECE + 1)
     sorted_by = (integer(nnz), integer(ncols), rowptr, entries, *outputs, control)
     counts = (np.int64(ncols + 1), rowptr, control)
     backend.run(
         [
             over_entries("transpose_count", csr.colidx, rowptr, slots),
-            launch("transpose_row_pointer", (COUNTS_A_THREAD,), ntiles, SCAN_THREADS, *counts),
+            launch("transpose_row_pointer", (COUNTS_A_THREAD,), ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
             over_entries("transpose_scatter", integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, entries),
-            launch("transpose_sort", sort, windows, SORT_THREADS, *sorted_by),
+            launch("transpose_sort", sort, windows * SORT_THREADS, SORT_THREADS, *sorted_by),
         ]
     )
     _, longest = backend.first(control, TICKET_AND_LONGEST)  # waits for the device
@@ -72,4 +70,4 @@ def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
 
 def _tiles(ncols: int) -> int:
     """Blocks of the prefix sum over columns, and the end of the last."""
-    return -(-(ncols + 1) // (SCAN_THREADS * COUNTS_A_THREAD))
+    return ceil_div(ncols + 1, SCAN_THREADS * COUNTS_A_THREAD)

@@ -10,7 +10,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import launch_1d
 from petsc_gpufmt.transpose import transposed
 
 BLOCK_THREADS = 256
@@ -128,5 +128,4 @@ def _empty_part(rowptr: Any, more: Any, backend: Backend) -> Part:
 def _run(kernel: str, nrows: int, team: tuple[int, ...], arguments: tuple, backend: Backend) -> None:
     """A launch with a thread a row, or a team of threads."""
     function = backend.function("union", kernel, (BLOCK_THREADS, *team))
-    nblocks = -(-nrows * sum(team or (1,)) // BLOCK_THREADS)
-    backend.run([Launch(function, (nblocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
+    backend.run([launch_1d(function, nrows * sum(team or (1,)), BLOCK_THREADS, arguments)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
 
 BLOCK_THREADS = 256
-TILE = 4 * BLOCK_THREADS  # entries of a block; BATCH in kernels/update.cu
+BATCH = 4  # entries a thread, as in kernels/update.cu
+TILE = BATCH * BLOCK_THREADS  # entries of a block
 
 
 def plan_scale(nnz: int, backend: Backend) -> list[Launch]:
@@ -63,12 +64,11 @@ def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[L
     if not nnz:
         return []
     function = backend.function("update", kernel, (BLOCK_THREADS,))
-    grid, block = (-(-nnz // TILE), 1, 1), (BLOCK_THREADS, 1, 1)
-    return [Launch(function, grid, block, (backend.index.type(nnz), *arguments))]
+    return [launch_1d(function, ceil_div(nnz, BATCH), BLOCK_THREADS, (backend.index.type(nnz), *arguments))]
 
 
 def _tile_rows(rowptr: Any, nnz: int, backend: Backend) -> Any:
     """The row of the first entry of each tile, and that of the last entry of all."""
     xp = backend.xp
-    firsts = xp.minimum(xp.arange(-(-nnz // TILE) + 1) * TILE, nnz - 1).astype(backend.index)
+    firsts = xp.minimum(xp.arange(ceil_div(nnz, TILE) + 1) * TILE, nnz - 1).astype(backend.index)
     return (xp.searchsorted(rowptr, firsts, side="right") - 1).astype(backend.index)

@@ -1,6 +1,7 @@
 /* Structure of BSR, values into it and the diagonal out of it (formats/bsr.py): the parameters and arrays are those of
    kernels/bsr_build.cu and kernels/bsr_values.cu. */
 #include "bsr.h"
+#include "search.h"
 
 /* Structure pass: the blocks that each row opens (it has an entry in them, no earlier row of its block row has), counted in `nopened` or
    written to block_col from first_block[row] on. */
@@ -18,15 +19,10 @@ static void open_blocks(index_t nrows, index_t row_block, index_t col_block, con
 
         previous = wanted;
         for (offset_t i = first_row; i < row && !open; i++) {
-          index_t begin = rowptr[i], end = rowptr[i + 1];
+          offset_t p;
 
-          while (begin < end) {
-            const index_t middle = begin + (end - begin) / 2;
-
-            if (colidx[middle] / col_block < wanted) begin = middle + 1;
-            else end = middle;
-          }
-          open = begin < rowptr[i + 1] && colidx[begin] / col_block == wanted;
+          PARTITION_POINT(p, rowptr[i], rowptr[i + 1], colidx[p] / col_block < wanted);
+          open = p < rowptr[i + 1] && colidx[p] / col_block == wanted;
         }
         if (open) continue;
         if (block_col) block_col[first_block[row] + count] = wanted;
@@ -79,20 +75,11 @@ HOST_KERNEL(bsr_fill_values)
           continue;
         }
         const index_t block_column = block_col[block.base + block.rank];
-        index_t       k = 0, end = 0;
+        offset_t      k = 0, end = 0;
 
         if (row < nrows) {
           end = rowptr[row + 1];
-          for (index_t begin = rowptr[row], last = end;;) { /* the row's first entry in the block */
-            if (begin == last) {
-              k = begin;
-              break;
-            }
-            const index_t middle = begin + (last - begin) / 2;
-
-            if (colidx[middle] / col_block < block_column) begin = middle + 1;
-            else last = middle;
-          }
+          PARTITION_POINT(k, rowptr[row], end, colidx[k] / col_block < block_column); /* the row's first entry in the block */
         }
         for (index_t c = 0; c < col_block; c++) {
           scalar_t *entry = stored + place_of_entry(&block, size, (offset_t)c * row_block + r);
@@ -100,7 +87,7 @@ HOST_KERNEL(bsr_fill_values)
           if (k < end && colidx[k] == (offset_t)block_column * col_block + c) {
             scalar_t sum = 0;
 
-            for (offset_t e = first ? first[k] : k; e < (first ? first[k + 1] : (offset_t)k + 1); e++) sum += values[source ? source[e] : e];
+            for (offset_t e = first ? first[k] : k; e < (first ? first[k + 1] : k + 1); e++) sum += values[source ? source[e] : e];
             *entry = sum;
             k++;
           } else *entry = -(scalar_t)0;
@@ -128,18 +115,6 @@ HOST_KERNEL(bsr_transpose_values)
   }
 }
 
-/* the first of blocks begin .. end whose column is not less than `wanted` */
-static inline offset_t find_block(offset_t begin, offset_t end, const index_t *block_col, index_t wanted)
-{
-  while (begin < end) {
-    const offset_t middle = begin + (end - begin) / 2;
-
-    if (block_col[middle] < wanted) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
-}
-
 /* z = diagonal of A */
 HOST_KERNEL(bsr_diagonal)
 {
@@ -149,8 +124,12 @@ HOST_KERNEL(bsr_diagonal)
   scalar_t       *z             = PARAM(scalar_t *, 6);
 
   for (index_t row = 0; row < nrows; row++) {
-    const offset_t end = block_offsets[row / row_block + 1], block = find_block(block_offsets[row / row_block], end, block_col, row / col_block);
-    const scalar_t entry = block < end && block_col[block] == row / col_block ? val[(block * col_block + row % col_block) * row_block + row % row_block] : 0;
+    const offset_t end = block_offsets[row / row_block + 1];
+    const index_t  wanted = row / col_block;
+    offset_t       block;
+
+    PARTITION_POINT(block, block_offsets[row / row_block], end, block_col[block] < wanted);
+    const scalar_t entry = block < end && block_col[block] == wanted ? val[(block * col_block + row % col_block) * row_block + row % row_block] : 0;
 
     z[row] = is_padding(entry) ? 0 : entry;
   }

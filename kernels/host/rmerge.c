@@ -1,5 +1,6 @@
 /* Row merging on the host: the parameters and arrays are those of kernels/rmerge.cu. The fronts of the rows that are merged stand in a
    binary heap; equal columns are added in the order of the left factor's entries. */
+#include "search.h"
 #include "spgemm.h"
 
 enum {
@@ -13,18 +14,6 @@ typedef struct {
   const scalar_t *right_values;
   index_t         col_begin, col_end, ncols;
 } Factors;
-
-/* The first position in [begin, end) whose column is not below `column` */
-static offset_t lower_bound(const index_t *columns, offset_t begin, offset_t end, index_t column)
-{
-  while (begin < end) {
-    const offset_t middle = begin + (end - begin) / 2;
-
-    if (columns[middle] < column) begin = middle + 1;
-    else end = middle;
-  }
-  return begin;
-}
 
 /* A front in the heap: its column, then the number of its row, in one word that compares as both do */
 static inline uint64_t front(index_t column, int row)
@@ -56,8 +45,8 @@ static inline offset_t merge_row(const Factors *f, offset_t i, index_t *out_colu
 
     position[entry] = f->right_rowptr[row];
     end[entry]      = f->right_rowptr[row + 1];
-    if (f->col_begin > 0) position[entry] = lower_bound(f->right_columns, position[entry], end[entry], f->col_begin);
-    if (f->col_end < f->ncols) end[entry] = lower_bound(f->right_columns, position[entry], end[entry], f->col_end);
+    if (f->col_begin > 0) PARTITION_POINT(position[entry], position[entry], end[entry], f->right_columns[position[entry]] < f->col_begin);
+    if (f->col_end < f->ncols) PARTITION_POINT(end[entry], position[entry], end[entry], f->right_columns[end[entry]] < f->col_end);
     if (position[entry] < end[entry]) heap[size++] = front(f->right_columns[position[entry]], entry);
   }
   for (int hole = size / 2 - 1; hole >= 0; hole--) sift_down(heap, size, hole, heap[hole]);

@@ -1,5 +1,6 @@
 /* Host kernels of row patterns (formats/row_patterns.py): the parameters are those of kernels/row_patterns.cu. */
 #include "row_patterns.h"
+#include "search.h"
 
 #define SLOTS 1024 /* of the hash table, a power of two */
 #define LIMIT 256  /* patterns that a byte numbers */
@@ -54,15 +55,10 @@ HOST_KERNEL(row_patterns_table)
 /* the pattern whose key is that of the row; `keys` ascend */
 static index_t find_pattern(uint64_t key, const uint64_t *keys, index_t npatterns)
 {
-  index_t id = 0, high = npatterns;
+  offset_t p;
 
-  while (high - id > 1) {
-    const index_t middle = (id + high) / 2;
-
-    if (keys[middle] <= key) id = middle;
-    else high = middle;
-  }
-  return id;
+  PARTITION_POINT(p, 1, npatterns, keys[p] <= key);
+  return (index_t)(p - 1);
 }
 
 /* the pattern of each row; *mismatch is set if a row differs from the pattern of its key */

@@ -15,6 +15,7 @@ import scipy.io
 import scipy.sparse
 
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.plan import ceil_div
 
 STENCILS = {"7point": 1, "27point": 3}
 """Stencil name -> how many of the three coordinates of a neighbour may differ from those of the point."""
@@ -155,7 +156,7 @@ def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Gen
             f"--matrix {spec}: give a number of copies after *, or none for {REPLICATED_NONZEROS} nonzeros"
         )
     pattern = read_pattern(Path(path), index)
-    count = int(copies or max(1, -(-REPLICATED_NONZEROS // max(1, pattern.nnz)))) if star else 1
+    count = int(copies or max(1, ceil_div(REPLICATED_NONZEROS, max(1, pattern.nnz)))) if star else 1
     return _from_pattern(Path(path).name.split(".")[0], pattern, count, scalar, rng)
 
 
@@ -192,7 +193,7 @@ def folder_matrices(
     for path in paths:
         pattern = read_pattern(path, index)
         if pattern.nnz >= REAL_NONZEROS:
-            copies = -(-REPLICATED_NONZEROS // pattern.nnz) if replicate else 1
+            copies = ceil_div(REPLICATED_NONZEROS, pattern.nnz) if replicate else 1
             yield _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
 
 

@@ -21,6 +21,7 @@ from petsc_gpufmt.bench.spgemm_contenders import PlannedContender, left_rows, me
 from petsc_gpufmt.bench.spgemm_tasks import ProductTask, count_terms, matrix_product, row_lengths
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError
+from petsc_gpufmt.plan import ceil_div
 from petsc_gpufmt.spgemm.rmerge import DEFAULT_WIDTH
 
 DEFAULT_MATRICES = {
@@ -203,7 +204,7 @@ def compression_levels(matrix: scipy.sparse.csr_matrix, place: Place) -> list[fl
 def pieces(rowptr: np.ndarray, size: int) -> np.ndarray:
     """The row pointer after each row is cut into pieces of `size` entries; the last of a row may be shorter."""
     lengths = np.diff(rowptr)
-    count = -(-lengths // size)
+    count = ceil_div(lengths, size)
     row = np.repeat(np.arange(lengths.size), count)
     inside = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
     return np.append(rowptr[:-1][row] + size * inside, rowptr[-1])

@@ -17,7 +17,7 @@ from petsc_gpufmt.bench.spgemm_contender import PreparedProduct, SpgemmContender
 from petsc_gpufmt.bench.spgemm_tasks import ProductTask, row_lengths
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.plan import Launch, Product, Slot
+from petsc_gpufmt.plan import Launch, Product, Slot, ceil_div
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 OURS = "rmerge"
@@ -275,7 +275,7 @@ def merge_calls(longest_row: int, width: int) -> int:
     """Calls of MulLimited that RMerge takes for a left matrix, "iterations" of the paper (listing 2)."""
     calls = 1
     while longest_row > width:
-        longest_row = -(-longest_row // width)
+        longest_row = ceil_div(longest_row, width)
         calls += 1
     return calls
 

@@ -38,7 +38,7 @@ from petsc_gpufmt.formats.bsr_parameters import (
     parameter_space,
     power_of_two,
 )
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.tuning import tuned
 
 LARGEST_BLOCK = 1024
@@ -137,7 +137,7 @@ class Bsr(Format):
         sizes = (self.backend.index.type(self.nrows), self.backend.index.type(self.row_block))
         arguments = (*sizes, self.segment_ptr, self.partial, *result)
         function = self.backend.function("bsr", "bsr_reduce", REDUCE_BLOCK)
-        reduce = Launch(function, (-(-self.nrows // rows), 1, 1), (rows, lanes, 1), arguments)
+        reduce = Launch(function, (ceil_div(self.nrows, rows), 1, 1), (rows, lanes, 1), arguments)
         return [self._spmv(int(self.partial.size), scalar(1), scalar(0), None, self.partial), reduce]
 
     def _spmv(self, nrows: int, *result: Any) -> Launch:
@@ -148,13 +148,13 @@ class Bsr(Format):
         if self.interleaved:
             template = (self.row_block, self.col_block, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
             function = self.backend.function("bsr_interleaved", "bsr_spmv_interleaved", template)
-            items, threads = -(-self.nsegments // WARP), WARP
+            items, threads = ceil_div(self.nsegments, WARP), WARP
         else:
             template = (self.row_block, self.col_block, p.tile_height, p.thread_groups)
             template += (p.thread_arrays, p.rows_per_array, p.entries_per_thread, padded)
             function = self.backend.function("bsr", "bsr_spmv", template)
-            items, threads = self.nsegments * -(-self.row_block // p.tile_height), p.tile_height
-        grid = (-(-items // (p.thread_arrays * p.rows_per_array)), 1, 1)
+            items, threads = self.nsegments * ceil_div(self.row_block, p.tile_height), p.tile_height
+        grid = (ceil_div(items, p.thread_arrays * p.rows_per_array), 1, 1)
         return Launch(function, grid, (threads, p.thread_groups, p.thread_arrays), arguments)
 
     def diagonal(self) -> list[Launch]:
@@ -164,12 +164,11 @@ class Bsr(Format):
         arrays = (self.block_offsets, self.block_col, self.val, Slot.Z)
         if self.interleaved:
             function = self.backend.function("bsr_values", "bsr_diagonal_interleaved", ())
-            grid = (-(-self.nblock_rows // DIAGONAL_THREADS), 1, 1)
+            grid = (ceil_div(self.nblock_rows, DIAGONAL_THREADS), 1, 1)
             block = (WARP, DIAGONAL_THREADS // WARP, 1)
             return [Launch(function, grid, block, (*sizes, np.int64(self.nblock_rows), *arrays))]
         function = self.backend.function("bsr_values", "bsr_diagonal", ())
-        grid = (-(-self.nrows // DIAGONAL_THREADS), 1, 1)
-        return [Launch(function, grid, (DIAGONAL_THREADS, 1, 1), (*sizes, *arrays))]
+        return [launch_1d(function, self.nrows, DIAGONAL_THREADS, (*sizes, *arrays))]
 
     def refresh(self) -> list[Launch]:
         if not self.nstored:
@@ -182,12 +181,12 @@ class Bsr(Format):
             while threads < FILL_THREADS and self.nstored > 8 * threads * self.nblock_rows:
                 threads *= 2
             rows = FILL_THREADS // threads
-            nblocks = -(-self.nblock_rows // rows)
+            nblocks = ceil_div(self.nblock_rows, rows)
             function = self.backend.function("bsr_values", "bsr_transpose_values", ())
             arguments = (np.int64(self.nblock_rows), *sizes, self.block_offsets, entries.source, Slot.VALUES, self.val)
             return [Launch(function, (nblocks, self._fill_shares(nblocks), 1), (threads, rows, 1), arguments)]
-        slice_rows = WARP if self.interleaved else power_of_two(min(-(-FILL_ROWS // self.row_block), FILL_SLICE))
-        nslices = -(-self.nblock_rows // slice_rows)
+        slice_rows = WARP if self.interleaved else power_of_two(min(ceil_div(FILL_ROWS, self.row_block), FILL_SLICE))
+        nslices = ceil_div(self.nblock_rows, slice_rows)
         function = self.backend.function(
             "bsr_values", "bsr_fill_values", (self.row_block, self.col_block, slice_rows, int(full))
         )
@@ -199,7 +198,7 @@ class Bsr(Format):
 
     def _fill_shares(self, nblocks: int) -> int:
         """Thread blocks that share the values of what `nblocks` thread blocks would do alone, to fill the device."""
-        most = min(-(-self.nstored // (nblocks * FILL_SHARE)), GRID_LIMIT)
+        most = min(ceil_div(self.nstored, nblocks * FILL_SHARE), GRID_LIMIT)
         return max(1, min(most, FILL_WAVES * self.backend.resident_threads // (FILL_THREADS * nblocks)))
 
     def stats(self) -> Stats:
@@ -240,7 +239,7 @@ class Bsr(Format):
         block_col, blocks = self.blocks()
         offsets = self.backend.to_host(self.block_offsets)
         z = np.zeros(self.nblock_rows * self.row_block, dtype=blocks.dtype)
-        x_blocks = np.zeros((-(-self.ncols // self.col_block), self.col_block), dtype=blocks.dtype)
+        x_blocks = np.zeros((ceil_div(self.ncols, self.col_block), self.col_block), dtype=blocks.dtype)
         x_blocks.ravel()[: self.ncols] = x
         for i in range(self.nblock_rows):
             rows = slice(i * self.row_block, (i + 1) * self.row_block)

@@ -11,7 +11,7 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import IndexOverflowError
 from petsc_gpufmt.formats.bsr_parameters import WARP
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 
 # Blocks of the application's size are kept up to this padding; with more, narrower blocks are looked at, too.
 ACCEPTABLE_FILL_RATIO = 0.1
@@ -114,7 +114,7 @@ def block_pattern(entries: Entries, row_block: int, col_block: int, nopened: Any
     """
     xp = backend.xp
     first_block = offsets_of(nopened, xp)
-    nblock_rows = -(-entries.nrows // row_block)
+    nblock_rows = ceil_div(entries.nrows, row_block)
     nblocks = int(first_block[-1])
     block_offsets = xp.full(nblock_rows + 1, nblocks, dtype=xp.int64)
     block_offsets[:-1] = first_block[:-1:row_block]
@@ -150,15 +150,14 @@ def launch_rows(
         return
     index = backend.index.type
     sizes = (index(entries.nrows), index(row_block), index(col_block))
-    grid = (-(-entries.nrows // THREADS_PER_BLOCK), 1, 1)
     function = backend.function("bsr_build", kernel, ())
     arguments = (*sizes, entries.rowptr, entries.colidx, *arguments)
-    backend.run([Launch(function, grid, (THREADS_PER_BLOCK, 1, 1), arguments)])
+    backend.run([launch_1d(function, entries.nrows, THREADS_PER_BLOCK, arguments)])
 
 
 def share_of_lanes(block_offsets: Any, lanes: int, xp: Any) -> float:
     """The share of lanes that have a block where `lanes` consecutive block rows go through theirs side by side."""
-    lengths = xp.zeros(-(-(int(block_offsets.size) - 1) // lanes) * lanes, dtype=xp.int64)
+    lengths = xp.zeros(ceil_div(int(block_offsets.size) - 1, lanes) * lanes, dtype=xp.int64)
     lengths[: block_offsets.size - 1] = xp.diff(block_offsets)
     steps = int(lengths.reshape(-1, lanes).max(axis=1).sum()) if lengths.size else 0
     return int(block_offsets[-1]) / (lanes * steps) if steps else 1.0
@@ -169,7 +168,7 @@ def interleave_columns(block_offsets: Any, block_col: Any, backend: Backend) -> 
     interleaved = backend.xp.empty_like(block_col)
     nblock_rows = int(block_offsets.size) - 1
     if block_col.size:
-        grid = (-(-nblock_rows // THREADS_PER_BLOCK), 1, 1)
+        grid = (ceil_div(nblock_rows, THREADS_PER_BLOCK), 1, 1)
         function = backend.function("bsr_build", "bsr_interleave_columns", ())
         arguments = (np.int64(nblock_rows), block_offsets, block_col, interleaved)
         backend.run([Launch(function, grid, (WARP, THREADS_PER_BLOCK // WARP, 1), arguments)])
@@ -197,7 +196,7 @@ def cut_block_rows(block_offsets: Any, limit: int, xp: Any) -> tuple[Any, Any]:
     Returns segment_offsets, (nsegments + 1,) int64: the blocks of each segment; and segment_ptr, (nblock_rows + 1,)
     int64: the segments of each block row. An empty block row has no segment.
     """
-    segment_ptr = offsets_of(-(-xp.diff(block_offsets) // limit), xp)
+    segment_ptr = offsets_of(ceil_div(xp.diff(block_offsets), limit), xp)
     segments = xp.arange(int(segment_ptr[-1]), dtype=xp.int64)
     block_rows = xp.searchsorted(segment_ptr[1:], segments, side="right")
     segment_offsets = xp.empty(segments.size + 1, dtype=xp.int64)

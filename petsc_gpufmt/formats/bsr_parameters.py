@@ -7,6 +7,7 @@ from itertools import product as combinations
 from math import log2
 
 from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.plan import ceil_div
 
 AUTOMATIC = 0
 NEVER = -1
@@ -219,7 +220,7 @@ def _suitable_kernel(shape: Shape, given: dict[str, int]) -> int:
 
 def _suitable_height(row_block: int) -> int:
     """Rows of a tile where a block is cut into equal ones of about TILE_HEIGHT rows."""
-    return -(-row_block // max(1, round(row_block / TILE_HEIGHT)))
+    return ceil_div(row_block, max(1, round(row_block / TILE_HEIGHT)))
 
 
 def _suitable_groups(shape: Shape, height: int, entries: int) -> int:
@@ -231,7 +232,7 @@ def _suitable_groups(shape: Shape, height: int, entries: int) -> int:
     if shape.fills_device:
         threads = 2 ** round(log2(max(1.0, height * shape.row_width / K2_ENTRIES)))
         return min(most, max(1, min(max(threads, K2_FEWEST_THREADS), THREADS_PER_BLOCK) // height))
-    tiles = -(-shape.row_block // height) * shape.nblock_rows
+    tiles = ceil_div(shape.row_block, height) * shape.nblock_rows
     available = 2 * shape.resident_threads // max(1, tiles * height)
     widest = max(1, THREADS_PER_BLOCK // height)
     suitable = max(1, min(most, available, widest))
@@ -247,7 +248,8 @@ def _suitable_arrays(array_threads: int, rows: int) -> int:
     """Thread arrays for a thread block of up to 256 threads that leaves few lanes of its last warp idle."""
     most = max(1, min(THREADS_PER_BLOCK // array_threads, 64, SHARED_ENTRIES_LIMIT // (array_threads * rows)))
     return max(
-        range((most + 1) // 2, most + 1), key=lambda n: (n * array_threads / (-(-n * array_threads // WARP) * WARP), n)
+        range((most + 1) // 2, most + 1),
+        key=lambda n: (n * array_threads / (ceil_div(n * array_threads, WARP) * WARP), n),
     )
 
 
@@ -281,7 +283,7 @@ def parameter_space(row_block: int, col_block: int) -> list[dict[str, int]]:
         groups = sorted({max(1, threads // row_block) for threads in (16, WARP, 64, 128, THREADS_PER_BLOCK)})
         space += combinations((K2,), (0,), groups, (0,), (2, 4, 6))
     if row_block >= TILE_HEIGHT:
-        heights = sorted({-(-row_block // tiles) for tiles in (2, 3, 4) if row_block >= 8 * tiles})
+        heights = sorted({ceil_div(row_block, tiles) for tiles in (2, 3, 4) if row_block >= 8 * tiles})
         groups = sorted({THREADS_PER_BLOCK // height for height in heights} | {8})
         space += combinations((K3,), heights, groups, (0,), (4, 6))
     return [

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import Launch, ceil_div
 
 FULL, SHORT, MIXED = 0, 1, 2
 """Index modes, as in kernels/columns.cuh: all columns full, all short, or full in some slices."""
@@ -123,7 +123,7 @@ class StoredColumns:
         height, compressed = backend.index.type(self.height), (col_offset, col_base, wide_size)
         self._run(
             "columns_compress",
-            -(-ngroups // block[1]),
+            ceil_div(ngroups, block[1]),
             block,
             (np.int64(ngroups), height, np.int64(self.nslices), self.slice_offsets, self.col, *compressed),
         )

@@ -13,7 +13,7 @@ from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.base import Format, Stats
 from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.tuning import tuned
 
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
@@ -113,7 +113,7 @@ class CsrFormat(Format):
         if not self.nnz:
             return []
         arguments = (self.backend.index.type(self.nnz), self.source, Slot.VALUES, self.val)
-        return [self._fill("csr_fill_values", VALUES_A_THREAD, -(-self.nnz // VALUES_A_THREAD), *arguments)]
+        return [self._fill("csr_fill_values", VALUES_A_THREAD, ceil_div(self.nnz, VALUES_A_THREAD), *arguments)]
 
     def _store_columns(self, colidx: Any, index: int) -> tuple[Any, Any]:
         """(col, col_base) for the option `index`."""
@@ -140,7 +140,7 @@ class CsrFormat(Format):
     def _fill(self, kernel: str, template_argument: int, threads: int, *arguments: Any) -> Launch:
         """A launch of a kernel that fills arrays."""
         function = self.backend.function("csr", kernel, (FILL_THREADS, template_argument))
-        return Launch(function, (-(-threads // FILL_THREADS), 1, 1), (FILL_THREADS, 1, 1), arguments)
+        return launch_1d(function, threads, FILL_THREADS, arguments)
 
     def stats(self) -> Stats:
         candidates = (*self.row_arguments, self.col, self.col_base, self.val)

@@ -15,6 +15,7 @@ from typing import Any
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.formats.csr_arrays import CsrFormat
+from petsc_gpufmt.plan import ceil_div
 
 ENTRIES_A_THREAD = 8  # at most, but for rows longer than a block can divide so
 
@@ -39,7 +40,7 @@ class CsrAdaptive(CsrFormat):
         ranges = ranges_of_rows(csr.rowptr, block_threads, xp)
         nranges = block_threads.bit_length()
         self.rows_of_range = [int(n) for n in backend.to_host(xp.bincount(ranges, minlength=nranges))]
-        self.blocks_of_range = [-(-rows * 2**r // block_threads) for r, rows in enumerate(self.rows_of_range)]
+        self.blocks_of_range = [ceil_div(rows * 2**r, block_threads) for r, rows in enumerate(self.rows_of_range)]
         first_block = [sum(self.blocks_of_range[:r]) for r in range(nranges)]
         first_position = [sum(self.rows_of_range[:r]) for r in range(nranges + 1)]
         self.marks = xp.asarray(first_block + first_position, dtype=backend.index)

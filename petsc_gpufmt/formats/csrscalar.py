@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from petsc_gpufmt.formats.csr_arrays import CsrFormat
+from petsc_gpufmt.plan import ceil_div
 
 
 class CsrScalar(CsrFormat):
@@ -13,4 +14,4 @@ class CsrScalar(CsrFormat):
 
     @property
     def nblocks(self) -> int:
-        return -(-self.nrows // self.block_threads)
+        return ceil_div(self.nrows, self.block_threads)

@@ -8,6 +8,7 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.formats.columns import AUTOMATIC
 from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, WARP, CsrFormat, power_of_two
+from petsc_gpufmt.plan import ceil_div
 from petsc_gpufmt.tuning import tuned
 
 THREADS_PER_ROW = (2, 4, 8, 16, 32)
@@ -45,7 +46,7 @@ class CsrVector(CsrFormat):
 
     @property
     def nblocks(self) -> int:
-        return -(-self.nrows * self.threads_per_row // self.block_threads)
+        return ceil_div(self.nrows * self.threads_per_row, self.block_threads)
 
     @property
     def template_arguments(self) -> tuple[int, ...]:

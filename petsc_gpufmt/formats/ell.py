@@ -11,7 +11,7 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
 from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.tuning import tuned
 
 BLOCK_THREADS = (64, 128, 256, 512)
@@ -94,8 +94,7 @@ class EllFormat(Format):
             return []
         function = self.backend.function(self.name, f"{self.name}_{operation}", (self.block_threads,))
         arguments = (self.backend.index.type(self.nrows), *self.row_arguments(), self.col, self.val, *vectors)
-        grid, block = (-(-self.nrows // self.block_threads), 1, 1), (self.block_threads, 1, 1)
-        return [Launch(function, grid, block, arguments)]
+        return [launch_1d(function, self.nrows, self.block_threads, arguments)]
 
     def refresh(self) -> list[Launch]:
         return self._fill("values", Slot.VALUES, self.val, source=self.source)
@@ -107,7 +106,7 @@ class EllFormat(Format):
         block = (64, 2, 1) if self.nstored < 16 * self.nrows else (32, 4, 1)
         function = self.backend.function(self.fill_stem, f"{self.fill_stem}_fill_{what}", block[:2])
         places = (self.backend.index.type(self.nrows), *self.place_arguments())
-        grid = (-(-self.positions() // block[0]), 1, 1)
+        grid = (ceil_div(self.positions(), block[0]), 1, 1)
         return [Launch(function, grid, block, (*places, self.rowptr, source, entries, stored))]
 
     def row_arrays(self) -> list[Any]:
@@ -160,7 +159,7 @@ class EllFormat(Format):
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
         """Mean row length, rounded up to a power of two."""
-        mean = -(-int(csr.nnz) // max(1, int(csr.nrows)))
+        mean = ceil_div(int(csr.nnz), max(1, int(csr.nrows)))
         return f"row_length<={1 << max(0, mean - 1).bit_length()}"
 
     @classmethod

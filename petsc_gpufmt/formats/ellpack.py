@@ -13,6 +13,7 @@ import numpy as np
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.formats.ell import EllFormat, row_lengths
+from petsc_gpufmt.plan import ceil_div
 
 
 class Ellpack(EllFormat):
@@ -30,7 +31,7 @@ class Ellpack(EllFormat):
 
     def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, int], lengths: Any, longest: int):
         super().__init__(csr, backend, options, lengths, longest)
-        self.height = -(-csr.nrows // backend.simd_width) * backend.simd_width
+        self.height = ceil_div(csr.nrows, backend.simd_width) * backend.simd_width
         self.store(self.height * longest, csr)
 
     @classmethod

@@ -32,7 +32,7 @@ from petsc_gpufmt.formats.evchyb_layout import (
 )
 from petsc_gpufmt.formats.evchyb_parameters import LARGE_BATCH, SMALL_BATCH, Parameters
 from petsc_gpufmt.formats.evchyb_tasks import ENTRIES_PER_THREAD, deal
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div
 from petsc_gpufmt.tuning import tuned
 
 BLOCK_THREADS = (128, 256, 512, 1024)
@@ -126,7 +126,7 @@ class EvcHyb(Format):
     def tuning_key(cls, csr: CsrPattern) -> str:
         """How many entries, and their mean number in a row rounded up to a power of two."""
         entries = next((name for name, most in (("few", 1 << 18), ("some", 1 << 21)) if csr.nnz <= most), "many")
-        mean = -(-csr.nnz // max(1, csr.nrows))
+        mean = ceil_div(csr.nnz, max(1, csr.nrows))
         return f"entries={entries},row_length={1 << min(10, max(0, mean - 1).bit_length())}"
 
     @classmethod
@@ -168,7 +168,7 @@ class EvcHyb(Format):
         function = self.backend.function("evchyb", kernel, ())
         layout = (np.int64(nslices), self.backend.index.type(self.slices.nell), self.slices.offsets)
         arguments = (*layout, *self._row_arguments, self.rowptr, source, entries, stored)
-        return [Launch(function, (-(-nslices // block[2]), 1, 1), block, arguments)]
+        return [Launch(function, (ceil_div(nslices, block[2]), 1, 1), block, arguments)]
 
     @property
     def _row_arguments(self) -> tuple[Any, Any, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.plan import ceil_div
 
 AUTOMATIC, ALL_ROWS = 0, -1
 SPLIT_LENGTHS, SMALL_SPLIT_LENGTHS = (128, 256), (64, 128)
@@ -99,7 +100,7 @@ def order_rows(
         window = automatic_window(csr, short_lengths, height, backend)
     window = nshort if window == ALL_ROWS else min(window, nshort)
     if window > 1:
-        window = -(-window // height) * height
+        window = ceil_div(window, height) * height
         order = sort_order(short_lengths, window, xp)
         short_rows = short_rows if order is None else short_rows[order]
     nell = nshort // height
@@ -175,8 +176,8 @@ def cut_slices(lengths: Any, order: RowOrder, height: int, segment_groups: int, 
     in_ell = order.nell * height
     ell_lengths = lengths[:in_ell] if order.ell_rows is None else lengths[order.ell_rows]
     ell_groups = ell_lengths.reshape(order.nell, height).max(axis=1) if order.nell else lengths[:0]
-    row_groups = -(-lengths[order.long_rows].astype(np.int64) // height)
-    counts = xp.maximum(1, -(-row_groups // segment_groups))
+    row_groups = ceil_div(lengths[order.long_rows].astype(np.int64), height)
+    counts = xp.maximum(1, ceil_div(row_groups, segment_groups))
     first = xp.zeros(counts.size + 1, dtype=np.int64)
     first[1:] = xp.cumsum(counts)
     nsegments = int(first[-1])

@@ -14,6 +14,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.formats.evchyb_layout import Slices
+from petsc_gpufmt.plan import ceil_div
 
 MOST_WARPS = 16
 FEWEST_WARPS = 4
@@ -41,7 +42,7 @@ class TeamClass:
 
     def tasks(self, warps: int) -> int:
         """Warps that its blocks have, a multiple of `warps`."""
-        return -(-self.count * self.team // warps) * warps
+        return ceil_div(self.count * self.team, warps) * warps
 
 
 @dataclass(frozen=True)

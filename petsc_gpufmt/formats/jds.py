@@ -16,6 +16,7 @@ from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.ell import BLOCK_THREADS, EllFormat, row_lengths
 from petsc_gpufmt.formats.pjds import sort_rows
+from petsc_gpufmt.plan import ceil_div
 
 PAPER_ALIGNMENT = 16
 MAX_ALIGNMENT = 1024
@@ -60,7 +61,7 @@ class Jds(EllFormat):
         return self.backend.index.type(self.alignment), self.jd_ptr, self.nz_count, self.perm
 
     def positions(self) -> int:
-        return -(-self.nrows // self.alignment) * self.alignment
+        return ceil_div(self.nrows, self.alignment) * self.alignment
 
     def rows_of_positions(self) -> np.ndarray:
         return np.arange(self.nrows) if self.perm is None else self.backend.to_host(self.perm)
@@ -83,5 +84,5 @@ def jagged_diagonals(lengths: Any, longest: int, alignment: int, xp: Any) -> Any
     if longest:
         rows_of_length = xp.bincount(lengths, minlength=longest + 1)
         rows_longer = int(lengths.size) - xp.cumsum(rows_of_length)[:longest]
-        jd_ptr[1:] = xp.cumsum(-(-rows_longer // alignment) * alignment)
+        jd_ptr[1:] = xp.cumsum(ceil_div(rows_longer, alignment) * alignment)
     return jd_ptr

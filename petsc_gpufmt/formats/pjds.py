@@ -23,7 +23,7 @@ from petsc_gpufmt.formats import columns
 from petsc_gpufmt.formats.base import Format, Stats
 from petsc_gpufmt.formats.columns import StoredColumns
 from petsc_gpufmt.formats.row_patterns import NoRowPatternsError, RowPatterns
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, ceil_div
 from petsc_gpufmt.tuning import tuned
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
@@ -98,12 +98,12 @@ class Pjds(Format):
     def tuning_key(cls, csr: CsrPattern) -> str:
         """How many rows, and their mean length rounded up to a power of two."""
         rows = next((name for name, most in (("few", 1 << 15), ("some", 1 << 18)) if csr.nrows <= most), "many")
-        mean = -(-csr.nnz // max(1, csr.nrows))
+        mean = ceil_div(csr.nnz, max(1, csr.nrows))
         return f"rows={rows},width={1 << max(0, mean - 1).bit_length()}"
 
     @classmethod
     def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
-        mean = -(-csr.nnz // max(1, csr.nrows))
+        mean = ceil_div(csr.nnz, max(1, csr.nrows))
         return [
             {"slice_height": height, "threads_per_row": threads, "block_threads": block}
             for height, threads, block in product((16, 32, 64), THREADS_PER_ROW, (64, 128, 256))
@@ -181,7 +181,7 @@ class Pjds(Format):
         block = (self.slice_height, threads_per_row, slices_per_block)
         function = self.backend.function("pjds", kernel, (*template, *block))
         nrows = self.backend.index.type(self.nrows)
-        grid = (-(-self.nslices // slices_per_block), 1, 1)
+        grid = (ceil_div(self.nslices, slices_per_block), 1, 1)
         return Launch(function, grid, block, (nrows, self.slice_offsets, *arguments))
 
     def stats(self) -> Stats:
@@ -317,12 +317,12 @@ def sort_rows(rowptr: Any, window: int, backend: Backend) -> Any:
 def slices_of_rows(rowptr: Any, row_perm: Any, window: int, height: int, backend: Backend) -> Slices:
     """Cut rows, sorted already, into slices. One launch and one read of its results: small matrices are built often."""
     xp, nrows = backend.xp, int(rowptr.size) - 1
-    nslices = -(-nrows // height)
+    nslices = ceil_div(nrows, height)
     counted = xp.zeros(3 + nslices + 1, dtype=np.int64)  # three sums, then 0 and the size of each slice
     if nslices:
         lanes = min(height, 32)
         block = (lanes, DEFAULT_BLOCK_THREADS // lanes, 1)
-        nblocks = -(-nslices // block[1])
+        nblocks = ceil_div(nslices, block[1])
         nblocks = min(nblocks, max(1, backend.resident_threads // DEFAULT_BLOCK_THREADS))
         function = backend.function("pjds", "pjds_slice_sizes", ())
         index = backend.index.type

@@ -14,7 +14,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import ceil_div, launch_1d
 
 MOST_PATTERNS = 256
 """What a byte numbers; LIMIT in the kernels."""
@@ -57,7 +57,7 @@ class RowPatterns:
         """
         if not csr.nrows:
             raise NoRowPatternsError("no rows")
-        stride = -(-max(longest, 1) // STRIDE_MULTIPLE) * STRIDE_MULTIPLE
+        stride = ceil_div(max(longest, 1), STRIDE_MULTIPLE) * STRIDE_MULTIPLE
         row_bytes = stride * backend.index.itemsize
         if row_bytes > MOST_TABLE_BYTES:
             raise NoRowPatternsError(
@@ -74,13 +74,12 @@ class RowPatterns:
         found = xp.asarray(np.stack([keys.view(np.int64), rows]))
         deltas = xp.empty((keys.size, stride), dtype=backend.index)
         pattern = (csr.rowptr, csr.colidx)
-        run(backend, "row_patterns_table", keys.size, (index(stride), found[1], *pattern, deltas))
+        run(backend, "row_patterns_table", keys.size * THREADS_PER_BLOCK, (index(stride), found[1], *pattern, deltas))
         row_pattern = xp.empty(csr.nrows, dtype=np.uint8)
         mismatch = xp.zeros(1, dtype=np.int32)
         sizes = (index(csr.nrows), index(keys.size), index(stride))
-        nblocks = -(-csr.nrows // THREADS_PER_BLOCK)
         arguments = (*sizes, found[0], deltas, *pattern, row_perm, row_pattern, mismatch)
-        run(backend, "row_patterns_assign", nblocks, arguments)
+        run(backend, "row_patterns_assign", csr.nrows, arguments)
         if backend.to_host(mismatch)[0]:
             raise NoRowPatternsError("two row patterns with the same hash")
         return cls(row_pattern, deltas, row_perm, backend)
@@ -122,11 +121,10 @@ def collect(csr: CsrPattern, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
     More than MOST_PATTERNS of them if there are too many; then some are missing.
     """
     table = backend.xp.zeros(2 * SLOTS + 1, dtype=np.int64)  # keys, rows, how many
-    nblocks = -(-csr.nrows // THREADS_PER_BLOCK)
-    nblocks = min(nblocks, max(1, backend.resident_threads // THREADS_PER_BLOCK))
+    threads = min(csr.nrows, max(1, backend.resident_threads))  # blocks take rows in turns
     parts = (table[:SLOTS], table[SLOTS : 2 * SLOTS], table[2 * SLOTS :])
     arguments = (backend.index.type(csr.nrows), csr.rowptr, csr.colidx, *parts)
-    run(backend, "row_patterns_collect", nblocks, arguments)
+    run(backend, "row_patterns_collect", threads, arguments)
     host_table = backend.to_host(table)
     keys, rows = host_table[:SLOTS].view(np.uint64), host_table[SLOTS : 2 * SLOTS]
     order = np.argsort(keys)
@@ -134,7 +132,7 @@ def collect(csr: CsrPattern, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
     return keys[order], rows[order]
 
 
-def run(backend: Backend, kernel: str, nblocks: int, arguments: tuple[Any, ...]) -> None:
-    """Launch a kernel of kernels/row_patterns.cu."""
+def run(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> None:
+    """Launch a kernel of kernels/row_patterns.cu with at least `n` threads."""
     function = backend.function("row_patterns", kernel, ())
-    backend.run([Launch(function, (nblocks, 1, 1), (THREADS_PER_BLOCK, 1, 1), arguments)])
+    backend.run([launch_1d(function, n, THREADS_PER_BLOCK, arguments)])

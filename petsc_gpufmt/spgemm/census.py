@@ -16,7 +16,7 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 
 BLOCK_THREADS = 256
 FEW_ROWS = 1 << 17  # whose prefix sum is rather spread over the device than done by few blocks
@@ -47,7 +47,7 @@ class Bins:
     @cached_property
     def bounds(self) -> tuple[int | None, ...]:
         """The largest size in each bin; None if any is."""
-        return None, *(-(-self.largest // 2**halvings) for halvings in range(self.count)), 0
+        return None, *(ceil_div(self.largest, 2**halvings) for halvings in range(self.count)), 0
 
 
 # By words of B that meet a row of A, and by entries of a row of C
@@ -177,7 +177,7 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     team = power_of_two(B.nnz / B.nrows, 2, WARP)
     function = backend.function("spgemm_hash", "spgemm_hash_words", (team,))
     arguments: tuple = (B.nrows, B.rowptr, B.colidx, words, ends, control)
-    divide = Launch(function, (-(-B.nrows * team // BLOCK_THREADS), 1, 1), (BLOCK_THREADS, 1, 1), arguments)
+    divide = launch_1d(function, B.nrows * team, BLOCK_THREADS, arguments)
     team = power_of_two(A.nnz / A.nrows, 2, WARP)
     function = backend.function("spgemm_hash", "spgemm_hash_count_words", (team,))
     arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
@@ -207,7 +207,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
         *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
         *(rowptr, control),
     )
-    backend.run([Launch(function, (tiles(nrows), 1, 1), (BLOCK_THREADS, 1, 1), arguments)])
+    backend.run([launch_1d(function, ceil_div(nrows, rows_a_thread(nrows)), BLOCK_THREADS, arguments)])
     counters = backend.first(control, CURSORS)  # waits for the device
     census = _census(counters, BY_LENGTH, LENGTH_BINS)
     if not operands.counted:
@@ -247,7 +247,7 @@ def require_memory(needed: int, backend: Backend, what: str) -> None:
 
 def tiles(nrows: int) -> int:
     """Blocks of the prefix sum over rows."""
-    return -(-nrows // (BLOCK_THREADS * rows_a_thread(nrows)))
+    return ceil_div(nrows, BLOCK_THREADS * rows_a_thread(nrows))
 
 
 def rows_a_thread(nrows: int) -> int:
@@ -257,10 +257,9 @@ def rows_a_thread(nrows: int) -> int:
 
 def _in_turns(function: int, threads: int, arguments: tuple, backend: Backend) -> Launch:
     """A launch whose blocks take rows in turns: no more of them than run at once."""
-    blocks = -(-threads // BLOCK_THREADS)
     if backend.resident_threads:
-        blocks = min(blocks, max(1, backend.resident_threads // BLOCK_THREADS))
-    return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)
+        threads = min(threads, backend.resident_threads)
+    return launch_1d(function, threads, BLOCK_THREADS, arguments)
 
 
 def _totals(counters: list[int]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD
-from petsc_gpufmt.plan import Launch, Product, Slot, address
+from petsc_gpufmt.plan import Launch, Product, Slot, address, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, default_option
 from petsc_gpufmt.transpose import bytes_to_transpose, transposed
@@ -45,9 +45,9 @@ class Chain:
         values = backend.xp.empty(pattern.nnz, dtype=backend.scalar)
         if pattern.nnz:
             function = backend.function("csr", "csr_fill_values", (FILL_THREADS, VALUES_A_THREAD))
-            blocks = -(-pattern.nnz // (FILL_THREADS * VALUES_A_THREAD))
+            threads = ceil_div(pattern.nnz, VALUES_A_THREAD)
             arguments = (pattern.nnz, transpose.source, factor.values, values)
-            self.launches.append(Launch(function, (blocks, 1, 1), (FILL_THREADS, 1, 1), arguments))
+            self.launches.append(launch_1d(function, threads, FILL_THREADS, arguments))
         return Factor(transpose, values, f"{factor.name}^T")
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:

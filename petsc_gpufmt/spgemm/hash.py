@@ -21,7 +21,7 @@ import numpy as np
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words
 
@@ -189,7 +189,7 @@ class HashAccumulator(Accumulator):
     def __init__(self, operands: Operands, backend: Backend, options: dict[str, int | str]):
         """UnsupportedError for a B of more columns than words can number."""
         self.operands, self.backend = operands, backend
-        self.nwords = -(-operands.B.ncols // 32)
+        self.nwords = ceil_div(operands.B.ncols, 32)
         if self.nwords > LARGEST_WORD:
             raise UnsupportedError(
                 f"-mat_rmerge_accumulator hash: the right factor has {operands.B.ncols} columns, hashing takes at most "
@@ -233,7 +233,7 @@ class HashAccumulator(Accumulator):
         for b in small:
             shape = self.shapes[b.bound]
             counts[shape.slots] = b.count
-            blocks += -(-b.count * shape.team // shape.threads)
+            blocks += ceil_div(b.count * shape.team, shape.threads)
             threads += b.count * shape.team
         if threads > MANY_THREADS * self.backend.resident_threads:
             return [self._symbolic_kernel(b) for b in bins]
@@ -244,7 +244,7 @@ class HashAccumulator(Accumulator):
     def _symbolic_kernel(self, rows: Bin) -> Kernel:
         kind, team, sizes, threads, _ = self.shapes[rows.bound]
         template = (team, rows.group(min(team, WARP)), *sizes)
-        return Kernel(rows, kind, template, threads, -(-rows.count * team // threads), (rows.count,), rows.rows)
+        return Kernel(rows, kind, template, threads, ceil_div(rows.count * team, threads), (rows.count,), rows.rows)
 
     def _symbolic_launch(self, operation: str, kernel: Kernel, *results: Any) -> Launch:
         A, B, words = self.operands.A, self.operands.B, self.operands.words
@@ -301,7 +301,7 @@ class HashAccumulator(Accumulator):
         one_step = int(self.operands.longest_right <= group)
         template = (team, group, one_step, capacity, int(parts is not None))
         units_a_block = VALUES_THREADS // team if rows.bound else 1
-        return Units("spgemm_hash_values", template, -(-count // units_a_block), (count, listed, parts))
+        return Units("spgemm_hash_values", template, ceil_div(count, units_a_block), (count, listed, parts))
 
     def _are_few_with_many_terms(self, rows: Bin) -> bool:
         """Whether a warp for each row would leave the device idle, as on coarse levels of multigrid methods."""
@@ -322,7 +322,7 @@ class HashAccumulator(Accumulator):
         for b in bins:
             counts[b.bound] = b.count
             threads = VALUES_THREADS if shared and TEAMS[b.bound] == WARP else TEAMS[b.bound]
-            blocks += -(-b.count * threads // VALUES_THREADS)
+            blocks += ceil_div(b.count * threads, VALUES_THREADS)
         template = rows.group(WARP), int(shared)
         return Units("spgemm_hash_values_together", template, blocks, (*counts.values(), rows.rows))
 
@@ -388,7 +388,7 @@ class HashAccumulator(Accumulator):
     def _over_rows(self, kernel: str, template: tuple[int, ...], arguments: tuple) -> Launch:
         """A launch of a thread a row."""
         function = self.backend.function("spgemm_hash", kernel, template)
-        return Launch(function, (-(-self.operands.A.nrows // THREADS), 1, 1), (THREADS, 1, 1), arguments)
+        return launch_1d(function, self.operands.A.nrows, THREADS, arguments)
 
     def _host_scratch(self, size: int, dtype: Any) -> Any:
         """Zeros for a host kernel; device kernels have shared memory instead."""

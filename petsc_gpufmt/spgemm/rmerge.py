@@ -21,7 +21,7 @@ import numpy as np
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
 from petsc_gpufmt.spgemm.splitting import WIDTHS, LeftRows, Splitting, bins, offsets, split
@@ -195,8 +195,7 @@ class MergeAccumulator(Accumulator):
         A, B, backend = self.operands.A, self.operands.B, self.backend
         function = backend.function("rmerge_network", f"rmerge_network_{operation}", self.network)
         arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
-        blocks = -(-A.nrows * self.network[0] // BLOCK_THREADS)
-        return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)
+        return launch_1d(function, A.nrows * self.network[0], BLOCK_THREADS, arguments)
 
     def _count(self, left: LeftRows, right: RightRows) -> Any:
         """(left.count,) int64, numbers of columns of the rows."""
@@ -213,7 +212,7 @@ class MergeAccumulator(Accumulator):
             lengths = self._count(first, self._right(part))
             entries = int(lengths.sum())  # waits for the device
             if entries > self._largest_intermediate and part.end - part.begin > 1:
-                pending = part.parts(-(-entries // self._largest_intermediate)) + pending
+                pending = part.parts(ceil_div(entries, self._largest_intermediate)) + pending
                 continue
             part.before = out[rows]
             self._count_levels(part, lengths, out)
@@ -311,8 +310,7 @@ class MergeAccumulator(Accumulator):
             *(right.col_begin, right.col_end, self.operands.B.ncols),
             *outputs,
         )
-        blocks = -(-left.count * left.width // BLOCK_THREADS)
-        return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), arguments)
+        return launch_1d(function, left.count * left.width, BLOCK_THREADS, arguments)
 
     # Sizes and words
 

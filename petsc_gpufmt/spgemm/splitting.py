@@ -10,6 +10,7 @@ import numpy as np
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.plan import ceil_div
 
 WIDTHS = (2, 4, 8, 16, 32)
 # Of the threads that a device runs at once: a launch with fewer leaves most of the device idle.
@@ -107,8 +108,8 @@ def split(A: CsrPattern, rows: Any, longest: int, limit: int, width: int, backen
     depth = xp.zeros(rows.size, dtype=np.int8)
     while longest > limit:
         depth += left > limit
-        left = xp.where(left > limit, -(-left // width), left)
-        longest = -(-longest // width)
+        left = xp.where(left > limit, ceil_div(left, width), left)
+        longest = ceil_div(longest, width)
     at_depth = backend.to_host(xp.bincount(depth)).tolist()
     rows = rows[xp.argsort(-depth, kind="stable")]
     begin, end = A.rowptr[rows], A.rowptr[rows + 1]
@@ -126,7 +127,7 @@ def split(A: CsrPattern, rows: Any, longest: int, limit: int, width: int, backen
 def _pieces(begin: Any, end: Any, width: int, backend: Backend) -> tuple[LeftRows, Any]:
     """Pieces of `width` entries of the rows begin[i] to end[i], and at which piece each row begins: (rows + 1,)."""
     xp, index = backend.xp, backend.index
-    bounds = offsets(-(-(end - begin) // width), backend)
+    bounds = offsets(ceil_div(end - begin, width), backend)
     piece = xp.arange(int(bounds[-1]), dtype=index)
     row = xp.searchsorted(bounds[1:], piece, side="right")
     first = begin[row] + (piece - bounds[row]) * index.type(width)
