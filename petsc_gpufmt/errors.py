@@ -13,6 +13,13 @@ class UnsupportedError(GpufmtError):
     petsc_code = 56  # PETSC_ERR_SUP
 
 
+class LibraryError(UnsupportedError, ImportError):
+    """The native library cannot be used, so neither can the package: `import petsc_gpufmt` fails."""
+
+    def __init__(self, text: str):
+        super().__init__(text, name="petsc_gpufmt")  # by the name, `python -m petsc_gpufmt` knows it for a failed import
+
+
 class OptionError(GpufmtError):
     """An option has a value that the format does not take."""
 

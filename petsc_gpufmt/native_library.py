@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.errors import GpufmtError, UnsupportedError
+from petsc_gpufmt.errors import GpufmtError, LibraryError, UnsupportedError
 
 SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
 
@@ -21,17 +22,20 @@ def library_path() -> Path:
 
 @functools.cache
 def load() -> ctypes.CDLL:
-    """The library, loaded once a process; UnsupportedError if it is not there or does not load."""
+    """The library, loaded once a process; LibraryError if it is not there or does not load."""
     path = library_path()
     if not path.exists():
-        raise UnsupportedError(
-            f"{path} is missing: "
-            "build it against your PETSc with `pip install --no-build-isolation .`, or `make setup` in a source tree"
-        )
+        tree = Path(__file__).resolve().parents[1]
+        if (tree / "setup.py").exists():
+            raise LibraryError(
+                f"{path} is missing: the source tree {tree} shadows a petsc_gpufmt that is installed, so start in another "
+                "folder (or compile the library in the tree with `make setup`)"
+            )
+        raise LibraryError(f"{path} is missing: install again with `pip install --no-build-isolation .`")
     try:
         return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
-        raise UnsupportedError(f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses") from e
+        raise LibraryError(f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses") from e
 
 
 def host_function(kernel: str) -> int:
@@ -76,19 +80,8 @@ def option_table() -> dict[str, dict[str, int | str]]:
     return table
 
 
-def is_registered() -> bool:
-    """Whether the types are known to the PETSc of this process."""
-    return bool(load().GpufmtIsRegistered())
-
-
 def register() -> None:
-    """Register the types with PETSc, which must be initialised."""
-    from petsc4py import PETSc
-
-    PETSc.Sys.pushErrorHandler("traceback")  # petsc4py's own would keep the message to itself
-    try:
-        code = load().PetscGpuFmtInitialize()
-    finally:
-        PETSc.Sys.popErrorHandler()
+    """Make the types known to PETSc: at once, or when it is initialised."""
+    code = load().GpufmtRegister(os.fsencode(library_path()))
     if code:
         raise UnsupportedError(f"PETSc error {code} while registering the matrix types: its message is above")

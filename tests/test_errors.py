@@ -103,9 +103,9 @@ def test_an_option_value_that_is_no_integer(options, matrix):
 
 def test_a_misspelt_option_is_listed_as_unused():
     program = (
-        "import sys, petsc4py; petsc4py.init(sys.argv)\n"
+        "import sys, petsc4py, petsc_gpufmt\n"
+        "petsc4py.init(sys.argv)  # after the import: the options count nevertheless\n"
         "from petsc4py import PETSc\n"
-        "import petsc_gpufmt\n"
         "A = PETSc.Mat().createAIJ((4, 4), nnz=1); A.setFromOptions(); A.setUp(); A.assemble()\n"
         "A.mult(*A.createVecs()); print(A.getType())\n"
     )
@@ -256,7 +256,7 @@ def test_a_c_program_with_everything_in_place(multiply_twice):
 @pytest.mark.slow
 def test_a_petsc_of_another_minor_release(tmp_path):
     """Private structs differ between minor releases."""
-    program = "import petsc_gpufmt"
+    program = "from petsc4py import PETSc; import petsc_gpufmt"
     preloaded = compiled("other_version", tmp_path, "-shared", "-fPIC")
     finished = launch.run([sys.executable, "-c", program], LD_PRELOAD=str(preloaded))
 

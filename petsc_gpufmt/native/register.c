@@ -97,8 +97,16 @@ PETSC_EXTERN void petscgpufmtinitialize_(PetscErrorCode *ierr)
   *ierr = PetscGpuFmtInitialize();
 }
 
-/* for petsc_gpufmt/__init__.py: a program that loaded this library by -dll_append has the types already */
-PETSC_EXTERN int GpufmtIsRegistered(void)
+/* For `import petsc_gpufmt`: where PETSc has not begun, PetscInitialize() is to load this library, with options from whoever calls it;
+   PetscOptionsSetValue() may come before. petsc4py's handler of errors would keep the message to itself. */
+PETSC_EXTERN PetscErrorCode GpufmtRegister(const char library[])
 {
-  return registered;
+  PetscErrorCode ierr;
+
+  if (!PetscInitializeCalled) return PetscOptionsSetValue(NULL, "-dll_append", library);
+  PetscFunctionBegin;
+  PetscCall(PetscPushErrorHandler(PetscTraceBackErrorHandler, NULL));
+  ierr = PetscGpuFmtInitialize();
+  PetscCall(PetscPopErrorHandler());
+  PetscFunctionReturn(ierr);
 }
