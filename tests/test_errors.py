@@ -221,19 +221,35 @@ def run_with_library(program, **environment):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("python", "message"),
+    ("variable", "value", "message"),
     [
-        ("/nonexistent", "A plan needs Python, and /nonexistent cannot be started"),
-        ("/bin/true", "A plan needs Python, and /bin/true"),
-        ("/it's here", "a quote in the path is not supported"),
+        ("PETSC_GPUFMT_PYTHON", "/nonexistent", "A plan needs Python, and /nonexistent cannot be started"),
+        ("PETSC_GPUFMT_PYTHON", "/bin/true", "A plan needs Python, and /bin/true"),
+        ("PETSC_GPUFMT_PYTHON", "/it's here", "/it's here has a quote in its path, which is not supported"),
+        ("PYTHONHOME", "/nonexistent", "with PYTHONHOME=/nonexistent cannot be started"),
     ],
 )
-def test_a_c_program_that_finds_no_python(multiply_twice, python, message):
-    finished = run_with_library(multiply_twice, PETSC_GPUFMT_PYTHON=python)
+def test_a_c_program_that_finds_no_python(multiply_twice, variable, value, message):
+    finished = run_with_library(multiply_twice, **{variable: value})
 
     assert finished.status == 0, finished
     assert_one_line(finished.output, message)
     assert "first 0" not in finished.output and "second 0 norm 12" in finished.output, finished
+
+
+@pytest.mark.slow
+def test_a_c_program_whose_python_has_gone(multiply_twice, tmp_path):
+    """A library that was built for a Python that is not there any more: the path lies in it as a C string."""
+    built_for = sys.executable.encode() + b"\0"
+    library = petsc_gpufmt.library_path().read_bytes()
+    assert library.count(built_for) == 1
+    moved = tmp_path / "libpetscgpufmt.so"
+    moved.write_bytes(library.replace(built_for, b"/gone" + built_for[5:]))
+
+    finished = launch.run([multiply_twice, "-dll_append", moved, "-mat_type", "pjds"])
+
+    assert "first 56 second 56" in finished.output, finished
+    assert "for which this library was built, is not there any more: set PETSC_GPUFMT_PYTHON" in finished.output
 
 
 @pytest.mark.slow
@@ -242,7 +258,7 @@ def test_a_c_program_whose_python_cannot_import_the_package(multiply_twice, tmp_
 
     finished = run_with_library(multiply_twice, PYTHONPATH=str(tmp_path))
 
-    assert "A plan needs Python, and `import petsc_gpufmt` failed there (ImportError: wrong place)" in finished.output
+    assert "A plan needs Python, and `import petsc_gpufmt` failed there (ImportError('wrong\\nplace'))" in finished.output
     assert "first 56 second 56" in finished.output, finished
 
 

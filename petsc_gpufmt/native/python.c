@@ -1,7 +1,7 @@
 /* Starts Python at the first plan of a program that is not a Python program. */
 #include "gpufmt_impl.h"
 #include <dlfcn.h>
-#include <inttypes.h>
+#include <unistd.h>
 #include <wchar.h>
 
 #ifndef GPUFMT_PYTHON_EXECUTABLE
@@ -20,7 +20,13 @@ static struct {
   void *(*SaveThread)(void);
   int (*Ensure)(void);
   void (*Release)(int);
-  int (*RunString)(const char *);
+  void *(*ImportModule)(const char *);
+  void (*Fetch)(void **, void **, void **);
+  void (*Normalize)(void **, void **, void **);
+  void (*Clear)(void);
+  void *(*Repr)(void *);
+  const char *(*AsUTF8)(void *, ssize_t *);
+  void (*DecRef)(void *);
   int (*InterruptOccurred)(void);
   int (*AddPendingCall)(int (*)(void *), void *);
   void (*SetInterrupt)(void);
@@ -42,7 +48,13 @@ static PetscBool LoadApi(void *handle)
   LOAD(SaveThread, "PyEval_SaveThread");
   LOAD(Ensure, "PyGILState_Ensure");
   LOAD(Release, "PyGILState_Release");
-  LOAD(RunString, "PyRun_SimpleString");
+  LOAD(ImportModule, "PyImport_ImportModule");
+  LOAD(Fetch, "PyErr_Fetch");
+  LOAD(Normalize, "PyErr_NormalizeException");
+  LOAD(Clear, "PyErr_Clear");
+  LOAD(Repr, "PyObject_Repr");
+  LOAD(AsUTF8, "PyUnicode_AsUTF8AndSize");
+  LOAD(DecRef, "Py_DecRef");
   LOAD(InterruptOccurred, "PyOS_InterruptOccurred");
   LOAD(AddPendingCall, "Py_AddPendingCall");
   LOAD(SetInterrupt, "PyErr_SetInterrupt");
@@ -51,18 +63,19 @@ static PetscBool LoadApi(void *handle)
   return PETSC_TRUE;
 }
 
-/* asks an interpreter for its shared library; an empty answer: it has none */
+/* asks an interpreter for its shared library; an empty answer: it has none, or does not start */
 static PetscErrorCode AskLibrary(const char executable[], size_t length, char library[])
 {
-  static const char question[] = "import os, sysconfig as s; d, n = s.get_config_var('LIBDIR'), s.get_config_var('LDLIBRARY'); "
-                                 "p = os.path.join(d or '', n or ''); print(p if '.so' in p and os.path.exists(p) else '')";
-  char              command[PETSC_MAX_PATH_LEN + sizeof(question) + 16];
+  static const char question[] = "import os, sysconfig as s; v = lambda name: s.get_config_var(name) or ''; "
+                                 "print(next((p for d in ('LIBDIR', 'LIBPL') for n in ('INSTSONAME', 'LDLIBRARY') "
+                                 "for p in [os.path.join(v(d), v(n))] if '.so' in v(n) and os.path.isfile(p)), ''))";
+  char              command[PETSC_MAX_PATH_LEN + sizeof(question) + 32];
   FILE             *pipe;
 
   PetscFunctionBegin;
   library[0] = 0;
-  PetscCheck(!strchr(executable, '\''), PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "PETSC_GPUFMT_PYTHON=%s: a quote in the path is not supported", executable);
-  PetscCall(PetscSNPrintf(command, sizeof(command), "'%s' -c \"%s\"", executable, question));
+  PetscCheck(!strchr(executable, '\''), PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "A plan needs Python, and %s has a quote in its path, which is not supported: set PETSC_GPUFMT_PYTHON to another interpreter", executable);
+  PetscCall(PetscSNPrintf(command, sizeof(command), "'%s' -c \"%s\" 2>/dev/null", executable, question));
   pipe = popen(command, "r");
   if (!pipe) PetscFunctionReturn(PETSC_SUCCESS);
   if (!fgets(library, (int)length, pipe)) library[0] = 0;
@@ -73,14 +86,16 @@ static PetscErrorCode AskLibrary(const char executable[], size_t length, char li
 
 static PetscErrorCode StartInterpreter(void)
 {
-  const char *executable = getenv("PETSC_GPUFMT_PYTHON"), *why;
+  const char *executable = getenv("PETSC_GPUFMT_PYTHON"), *home = getenv("PYTHONHOME"), *why;
   char        library[PETSC_MAX_PATH_LEN] = GPUFMT_PYTHON_LIBRARY;
+  PetscBool   named = executable && executable[0] ? PETSC_TRUE : PETSC_FALSE, moved = home && home[0] ? PETSC_TRUE : PETSC_FALSE;
   void       *handle;
 
   PetscFunctionBegin;
-  if (executable && executable[0]) PetscCall(AskLibrary(executable, sizeof(library), library));
-  else executable = GPUFMT_PYTHON_EXECUTABLE;
-  PetscCheck(library[0], PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and %s cannot be started or has no shared libpython: set PETSC_GPUFMT_PYTHON to an interpreter that has one and can import petsc_gpufmt", executable);
+  if (!named) executable = GPUFMT_PYTHON_EXECUTABLE;
+  PetscCheck(named || !access(executable, X_OK), PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and %s, for which this library was built, is not there any more: set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt, or install the package again", executable);
+  if (named || moved) PetscCall(AskLibrary(executable, sizeof(library), library)); /* with a wrong PYTHONHOME, Python would end this process */
+  PetscCheck(library[0], PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and %s%s%s cannot be started or has no shared libpython: %sset PETSC_GPUFMT_PYTHON to an interpreter that has one and can import petsc_gpufmt", executable, moved ? " with PYTHONHOME=" : "", moved ? home : "", moved ? "unset PYTHONHOME, or " : "");
   handle = dlopen(library, RTLD_LAZY | RTLD_GLOBAL);
   why    = handle ? NULL : dlerror();
   PetscCheck(handle, PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and its library does not load (%s): set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt", why ? why : library);
@@ -91,26 +106,41 @@ static PetscErrorCode StartInterpreter(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* importing the package hands us the planner; an exception comes back as text */
+/* the exception that was raised, as text of one line */
+static PetscErrorCode ExceptionText(size_t length, char text[])
+{
+  void       *type, *value, *traceback, *repr;
+  const char *utf8;
+
+  PetscFunctionBegin;
+  py.Fetch(&type, &value, &traceback);
+  py.Normalize(&type, &value, &traceback);
+  repr = py.Repr(value);
+  utf8 = repr ? py.AsUTF8(repr, NULL) : NULL;
+  PetscCall(PetscStrncpy(text, utf8 ? utf8 : "an exception without text", length));
+  py.Clear();
+  if (repr) py.DecRef(repr);
+  if (traceback) py.DecRef(traceback);
+  py.DecRef(value);
+  py.DecRef(type);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* importing the package hands us the planner */
 PetscErrorCode GpufmtPythonStart(void)
 {
-  char program[512], message[512] = "";
-  int  state, failed;
+  char  message[512];
+  void *module;
+  int   state;
 
   PetscFunctionBegin;
   if (!(LoadApi(RTLD_DEFAULT) && py.IsInitialized())) PetscCall(StartInterpreter());
-  PetscCall(PetscSNPrintf(program, sizeof(program),
-                          "try:\n"
-                          "    import petsc_gpufmt\n"
-                          "except BaseException as e:\n"
-                          "    import ctypes\n"
-                          "    text = ' '.join(f'{type(e).__name__}: {e}'.split()).encode()[:500] + b'\\0'\n"
-                          "    ctypes.memmove(%" PRIuPTR ", text, len(text))\n",
-                          (uintptr_t)message));
   state  = py.Ensure();
-  failed = py.RunString(program);
+  module = py.ImportModule("petsc_gpufmt");
+  if (module) py.DecRef(module);
+  else PetscCall(ExceptionText(sizeof(message), message));
   py.Release(state);
-  PetscCheck(!failed && !message[0], PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and `import petsc_gpufmt` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH", message);
+  PetscCheck(module, PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and `import petsc_gpufmt` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH", message);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -22,6 +22,7 @@ int main(int argc, char **argv)
   PetscCall(VecSet(x, 1));
   first = MatMult(A, x, z);
   unsetenv("PETSC_GPUFMT_PYTHON");
+  unsetenv("PYTHONHOME");
   second = MatMult(A, x, z);
   PetscCall(VecNorm(z, NORM_2, &norm));
   PetscCall(PetscPrintf(PETSC_COMM_SELF, "first %d second %d norm %g\n", (int)first, (int)second, (double)norm));
