@@ -1,10 +1,7 @@
 """``python -m petsc_gpufmt``."""
 
-import signal
 import sys
 
-from petsc_gpufmt.cli.main import main
+from petsc_gpufmt.cli.main import program
 
-# leave as by an exception, so that programs that a benchmark started are ended too
-signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-sys.exit(main())
+sys.exit(program())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,14 +23,24 @@ def test_options_line_names_the_library(capsys):
 
 
 @pytest.mark.slow
-def test_options_line_gives_a_program_the_types():
+def test_options_line_gives_a_program_the_types(capsys, monkeypatch, tmp_path):
     """A program that does not import the package gets the type from the printed line alone."""
-    printed = run([sys.executable, "-m", "petsc_gpufmt", "options"])
-    assert printed.status == 0, printed
+    library = tmp_path / "with blanks" / "libpetscgpufmt.so"
+    library.parent.mkdir()
+    shutil.copy(petsc_gpufmt.library_path(), library)
+    monkeypatch.setattr(petsc_gpufmt.cli.main, "library_path", lambda: library)
+    assert main(["options"]) == 0
+    printed = capsys.readouterr().out.strip()
     program = "from petsc4py import PETSc; A = PETSc.Mat().create(); A.setType('pjds'); print(A.getType())"
-    found = run([sys.executable, "-c", program], PETSC_OPTIONS=printed.output.strip())
+    found = run([sys.executable, "-c", program], PETSC_OPTIONS=f"{printed} -options_left")
     assert found.status == 0, found
-    assert found.output.split()[-1] == "seqaijpjds"
+    assert "seqaijpjds" in found.output and "not used" not in found.output, found
+
+
+def test_options_line_cannot_be_given_for_a_path_with_a_comma(capsys, monkeypatch):
+    monkeypatch.setattr(petsc_gpufmt.cli.main, "library_path", lambda: Path("/a,b/libpetscgpufmt.so"))
+    assert main(["options"]) == 1
+    assert "PETSc cannot load /a,b/libpetscgpufmt.so" in capsys.readouterr().err
 
 
 def test_info_lists_versions_library_and_formats(capsys):
@@ -62,3 +73,28 @@ def test_errors_are_one_line(capsys):
     text = capsys.readouterr().err
     assert text.startswith("petsc_gpufmt: --matrix absent.mtx")
     assert text.count("\n") == 1
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    finished = run(["sh", "-c", f"{sys.executable} -m petsc_gpufmt info | true"])
+    assert (finished.status, finished.output) == (0, ""), finished
+
+
+def test_a_missing_package_is_named():
+    program = (
+        "import sys; sys.modules['scipy'] = None\n"
+        "from petsc_gpufmt.cli.main import main\n"
+        "sys.exit(main(['tune', '--quick']) + main(['bench', 'mult', '--host', '--matrix', '7point:3']))\n"
+    )
+    finished = run([sys.executable, "-c", program])
+    line = "petsc_gpufmt: this command needs scipy, which is not installed: pip install scipy\n"
+    assert (finished.status, finished.output) == (2, 2 * line), finished
+
+
+def test_a_source_tree_that_hides_the_installed_package_says_so(tmp_path):
+    package = Path(petsc_gpufmt.__file__).parent
+    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    (tmp_path / "setup.py").touch()
+    finished = run([sys.executable, "-m", package.name, "options"], cwd=tmp_path, PYTHONSAFEPATH="")
+    assert finished.status == 1 and finished.output.count("\n") == 1, finished
+    assert f"the source tree {tmp_path} shadows a petsc_gpufmt that is installed" in finished.output

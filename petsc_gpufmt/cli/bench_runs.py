@@ -74,13 +74,12 @@ def timed(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def optional_packages() -> Iterator[None]:
-    """The benchmarks need more packages than the matrix types do."""
+    """Benchmarks and tuning need more packages than the matrix types do: those of the extra `bench`."""
     try:
         yield
     except ModuleNotFoundError as e:
-        raise BenchError(
-            f"this benchmark needs the package {e.name}, which is not installed: pip install {e.name}"
-        ) from e
+        package = (e.name or "").partition(".")[0]
+        raise BenchError(f"this command needs {package}, which is not installed: pip install {package}") from e
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 import petsc4py
-from petsc4py import PETSc
 
 import petsc_gpufmt
 from petsc_gpufmt import native_library
@@ -14,6 +13,8 @@ from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
 
 
 def show_info(arguments: argparse.Namespace) -> int:
+    from petsc4py import PETSc
+
     config = petsc4py.get_config()
     cuda = "with CUDA" if PETSc.Sys.hasExternalPackage("cuda") else "without CUDA"
     version = ".".join(map(str, PETSc.Sys.getVersion()))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
 from collections.abc import Sequence
 
 from petsc_gpufmt import library_path
 from petsc_gpufmt.cli import bench, info, tune
 from petsc_gpufmt.cli.outcome import exit_status
+from petsc_gpufmt.errors import UnsupportedError
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -28,11 +32,33 @@ def make_parser() -> argparse.ArgumentParser:
 
 def show_options(arguments: argparse.Namespace) -> int:
     """For ``PETSC_OPTIONS="$(python -m petsc_gpufmt options) -mat_type pjds"``."""
-    print(f"-dll_append {library_path()}")
+    print(f"-dll_append {in_petsc_options(str(library_path()))}")
     return 0
+
+
+def in_petsc_options(path: str) -> str:
+    """`path` as PETSC_OPTIONS takes it: PETSc splits words at blanks outside of double quotes, -dll_append at commas."""
+    if '"' in path or "," in path:
+        raise UnsupportedError(f"PETSc cannot load {path}: install the package in a folder without comma and quote")
+    return f'"{path}"' if " " in path else path
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (default: of this process); the exit status."""
     arguments = make_parser().parse_args(words)
     return exit_status("petsc_gpufmt", lambda: arguments.run(arguments))
+
+
+def program() -> int:
+    """The program ``petsc-gpufmt``, and ``python -m petsc_gpufmt``; the exit status."""
+    # leave as by an exception, so that programs that a benchmark started are ended too
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # PETSc's handler of this signal would abort MPI; blocked, it leaves a BrokenPipeError
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer goes nowhere
+        return 128 + signal.SIGPIPE
+    return status

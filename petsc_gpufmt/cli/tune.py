@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from petsc_gpufmt.cli.bench_runs import optional_packages
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.tune import PRODUCTS, Trial
 
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_tune)
 
 
+@optional_packages()
 def run_tune(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.environment import describe
     from petsc_gpufmt.bench.places import device_place, device_reason
