@@ -16,7 +16,7 @@ help:
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
 	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="all --matrices FOLDER" adds real matrices'
-	@echo 'make lint    ruff'
+	@echo 'make lint    ruff, mypy, codespell'
 	@echo 'make clean   removes build/ and what the build put among the sources; .venv stays'
 
 setup:
@@ -38,6 +38,8 @@ bench: setup
 lint: setup
 	@$(IN_ENVIRONMENT) ruff check .
 	@$(IN_ENVIRONMENT) ruff format --check .
+	@$(IN_ENVIRONMENT) mypy
+	@$(IN_ENVIRONMENT) codespell
 
 clean:
 	rm -rf build dist *.egg-info petsc_gpufmt/native/*.so .pytest_cache .ruff_cache

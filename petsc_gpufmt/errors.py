@@ -17,7 +17,8 @@ class LibraryError(UnsupportedError, ImportError):
     """The native library cannot be used, so neither can the package: `import petsc_gpufmt` fails."""
 
     def __init__(self, text: str):
-        super().__init__(text, name="petsc_gpufmt")  # by the name, `python -m petsc_gpufmt` knows it for a failed import
+        # by the name `python -m petsc_gpufmt` knows it for a failed import, and shows the text alone
+        super().__init__(text, name="petsc_gpufmt")
 
 
 class OptionError(GpufmtError):

@@ -28,8 +28,8 @@ def load() -> ctypes.CDLL:
         tree = Path(__file__).resolve().parents[1]
         if (tree / "setup.py").exists():
             raise LibraryError(
-                f"{path} is missing: the source tree {tree} shadows a petsc_gpufmt that is installed, so start in another "
-                "folder (or compile the library in the tree with `make setup`)"
+                f"{path} is missing: the source tree {tree} shadows a petsc_gpufmt that is installed, "
+                "so start in another folder (or compile the library in the tree with `make setup`)"
             )
         raise LibraryError(f"{path} is missing: install again with `pip install --no-build-isolation .`")
     try:

@@ -294,12 +294,12 @@ def _update_launches(request: Any, backend: Backend) -> list[Launch] | None:
         return update.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
     if kind is Update.SCALE_COLUMNS:
         return update.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
-    patterns = (
+    into, added = (
         (_indices(o.rowptr, o.nrows + 1, backend, keep=False), _indices(o.colidx, o.nnz, backend, keep=False))
         for o in (target, request.added)
     )
     columns = _indices(request.columns, request.added.ncols, backend, keep=False) if request.columns else None
-    return update.plan_add_subset(*patterns, columns, backend)
+    return update.plan_add_subset(into, added, columns, backend)
 
 
 def _indices(pointer: int | None, size: int, backend: Backend, *, keep: bool = True) -> Any:
@@ -355,7 +355,8 @@ def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:
     """A NumPy array over memory of the caller."""
     if not size or not pointer:
         return np.zeros(size, dtype=dtype)
-    return np.frombuffer((ctypes.c_char * (size * dtype.itemsize)).from_address(pointer), dtype=dtype)
+    memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(pointer)
+    return np.frombuffer(memory, dtype=dtype)
 
 
 def _release(token: int) -> None:

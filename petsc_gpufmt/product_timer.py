@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from petsc_gpufmt.backend import CudaBackend
+from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import GpufmtError
 from petsc_gpufmt.formats.base import Format
@@ -14,7 +14,7 @@ SEQUENCES = 2
 class ProductTimer:
     """Times z = A x of stored matrices on the device of `backend`."""
 
-    def __init__(self, backend: CudaBackend):
+    def __init__(self, backend: Backend):
         self.backend = backend
 
     def seconds(self, stored: Format, csr: CsrPattern, products: int) -> float:

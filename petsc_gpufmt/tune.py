@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
@@ -60,7 +60,8 @@ def try_options(
             trial.left_out = len(space) - number
             break
         try:
-            stored = cls.build(csr, backend, {**cls.default_options, **dict(options)})
+            merged: dict[str, Any] = {**cls.default_options, **dict(options)}
+            stored = cls.build(csr, backend, merged)
             trial.seconds[options] = timer.seconds(stored, csr, PRODUCTS)
         except Exception as e:
             if not is_limit(e):

@@ -258,7 +258,7 @@ def test_a_c_program_whose_python_cannot_import_the_package(multiply_twice, tmp_
 
     finished = run_with_library(multiply_twice, PYTHONPATH=str(tmp_path))
 
-    assert "A plan needs Python, and `import petsc_gpufmt` failed there (ImportError('wrong\\nplace'))" in finished.output
+    assert "and `import petsc_gpufmt` failed there (ImportError('wrong\\nplace'))" in finished.output, finished
     assert "first 56 second 56" in finished.output, finished
 
 

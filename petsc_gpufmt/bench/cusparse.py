@@ -17,7 +17,7 @@ SCALARS = {4: ctypes.c_float, 8: ctypes.c_double}
 INDEX_BASE_ZERO = 0
 NON_TRANSPOSE = 0
 
-COMMON_PROTOTYPES = {
+COMMON_PROTOTYPES: dict[str, Sequence[Any]] = {
     "cusparseCreate": [POINTER(c_void_p)],
     "cusparseDestroy": [c_void_p],
     "cusparseSetStream": [c_void_p, c_void_p],

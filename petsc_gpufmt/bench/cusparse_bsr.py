@@ -6,6 +6,7 @@ CuPy does not offer them, so the library that this process has loaded already is
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ DEFAULT_ALGORITHM = 0
 RELEASE = "12.6"
 
 _PRODUCT_TYPES = [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int]
-PROTOTYPES = {
+PROTOTYPES: dict[str, Sequence[Any]] = {
     "cusparseCreateBsr": [POINTER(c_void_p), *[c_int64] * 5, *[c_void_p] * 3, *[c_int] * 5],
     "cusparseCreateDnVec": [POINTER(c_void_p), c_int64, c_void_p, c_int],
     "cusparseDestroyDnVec": [c_void_p],
@@ -79,7 +80,7 @@ class CusparseBsrProduct(Product):
         nblocks, size, _ = values.shape
         scalar, index = values.dtype.itemsize, rowptr.dtype.itemsize
         self.x, self.z = x, xp.empty((rowptr.size - 1) * size, dtype=values.dtype)
-        self.kept = rowptr, columns, values
+        self.kept: Any = (rowptr, columns, values)
         one, zero = SCALARS[scalar](1.0), SCALARS[scalar](0.0)
         try:
             handle = self.handles.create("cusparseCreate", "cusparseDestroy")

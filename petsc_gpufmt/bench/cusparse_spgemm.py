@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,7 @@ RELEASE = "12.0"
 
 _SIZE = POINTER(c_size_t)
 _PRODUCT_TYPES = [c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int, c_void_p]
-PROTOTYPES = {
+PROTOTYPES: dict[str, Sequence[Any]] = {
     "cusparseCreateCsr": [POINTER(c_void_p), *[c_int64] * 3, *[c_void_p] * 3, *[c_int] * 4],
     "cusparseCsrSetPointers": [c_void_p] * 4,
     "cusparseSpMatGetSize": [c_void_p, *[POINTER(c_int64)] * 3],
@@ -72,7 +73,7 @@ class CusparseSpgemmRun(PreparedProduct):
         self.cusparse, self.algorithm, self.backend, self.kind = cusparse, algorithm, backend, task.kind
         self.one, self.zero = (SCALARS[backend.scalar.itemsize](value) for value in (1.0, 0.0))
         self.kept, self.made = Handles(cusparse), Handles(cusparse)
-        self.C: DeviceCsr | None = None
+        self.C: Any = None
         try:
             self.handle = self.kept.create("cusparseCreate", "cusparseDestroy")
             cusparse.call("cusparseSetStream", self.handle, stream)

@@ -189,12 +189,13 @@ def compression_levels(matrix: scipy.sparse.csr_matrix, place: Place) -> list[fl
 
     xp, index = place.backend.xp, matrix.indices.dtype
     columns = xp.asarray(matrix.indices)
-    B = CsrPattern(*matrix.shape, xp.asarray(matrix.indptr), columns)
+    nrows, ncols = matrix.shape
+    B = CsrPattern(nrows, ncols, xp.asarray(matrix.indptr), columns)
     longest, levels, piece = int(row_lengths(matrix).max(initial=0)), [1.0], 1
     while piece < longest:
         piece *= 2
         rowptr = pieces(matrix.indptr, piece).astype(index)
-        left = CsrPattern(rowptr.size - 1, matrix.shape[1], xp.asarray(rowptr), columns)
+        left = CsrPattern(rowptr.size - 1, ncols, xp.asarray(rowptr), columns)
         stats = SparseProduct.build(left, B, place.backend).stats
         levels.append(stats.nnz / stats.terms)
     place.free_memory()

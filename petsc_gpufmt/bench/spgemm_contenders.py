@@ -55,7 +55,8 @@ class PlannedRun(PreparedProduct):
 
     def _pattern(self, operand: scipy.sparse.csr_matrix) -> CsrPattern:
         xp = self.backend.xp
-        pattern = CsrPattern(*operand.shape, xp.asarray(operand.indptr), xp.asarray(operand.indices))
+        nrows, ncols = operand.shape
+        pattern = CsrPattern(nrows, ncols, xp.asarray(operand.indptr), xp.asarray(operand.indices))
         return pattern.validated(self.backend)  # finds its longest row, as where the planner brings it to a device
 
     def cold(self) -> None:
@@ -83,7 +84,7 @@ class PlannedRun(PreparedProduct):
 
     def close(self) -> None:
         self.drop()
-        self.patterns = self.slots = None
+        self.patterns, self.slots = [], {}
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class PetscRun(PreparedProduct):
     """MatMatMult or MatPtAP, and the same with MAT_REUSE_MATRIX."""
 
     def __init__(self, task: ProductTask, types: Sequence[str]):
-        self.shape, self.C = task.reference.C.matrix.shape, None
+        self.shape = task.reference.C.matrix.shape
+        self.C: Any = None
         self.made: list[Any] = []
         try:
             self.left, self.right = once_each(task.operands, lambda operand: self._matrix(operand, types))
@@ -185,7 +187,8 @@ class CsrRun(PreparedProduct):
     has_numeric = False
 
     def __init__(self, task: ProductTask, matrix: Callable[[Any], Any]):
-        self.kind, self.C = task.kind, None
+        self.kind = task.kind
+        self.C: Any = None
         self.left, self.right = once_each(task.operands, matrix)
 
     def cold(self) -> None:

@@ -24,9 +24,8 @@ def measure_storage(variant: str, matrix: BenchMatrix, place: Place) -> dict[str
     name, options = format_options(variant)
     xp, timer = place.backend.xp, place.timer
     given, block = matrix.csr, matrix.block_size
-    csr = CsrPattern(
-        *given.shape, xp.asarray(given.indptr), xp.asarray(given.indices), row_block=block, col_block=block
-    )
+    (nrows, ncols), rowptr, colidx = given.shape, xp.asarray(given.indptr), xp.asarray(given.indices)
+    csr = CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=block)
     values = xp.asarray(given.data)
 
     def build() -> Any:

@@ -60,7 +60,8 @@ def _best(
     entries: Iterable[dict[str, Any]], name: str, seconds: str, unit_seconds: float = MICROSECOND
 ) -> Measured | None:
     """The least of our times, in units of `unit_seconds`, and the least of the peers'."""
-    ours, peers = [], []
+    ours: list[tuple[float, str]] = []
+    peers: list[tuple[float, str]] = []
     for entry in entries:
         (ours if entry["ours"] else peers).append((entry[seconds] / unit_seconds, entry[name]))
     return Measured(min(ours)[0], min(peers)[0] if peers else None, min(ours)[1]) if ours else None

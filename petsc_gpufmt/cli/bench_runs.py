@@ -229,7 +229,9 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
         contenders = [contender for contender in chosen if contender.name not in arguments.without]
         if arguments.matrix:
             named = ((make_matrix(spec, *types), Path(spec).is_file()) for spec in arguments.matrix)
-            cases = (case for matrix, real in named for case in make_cases(matrix, kinds, types[2], show, real))
+            cases: Iterator[Any] = (
+                case for matrix, real in named for case in make_cases(matrix, kinds, types[2], show, real)
+            )
         else:
             cases = default_cases(best_place(places), arguments.matrices, kinds, types, show)
         for case in cases:
@@ -307,7 +309,7 @@ def run_all(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.places import device_reason
 
     base = {"json": arguments.json, "commit": arguments.commit, "host": arguments.host}
-    mult = {"matrix": None, "matrix_set": None, "format": None, "all_formats": False, "without": []}
+    mult: dict[str, Any] = {"matrix": None, "matrix_set": None, "format": None, "all_formats": False, "without": []}
     status = run_mult(argparse.Namespace(**base, **mult))
     if not arguments.host and device_reason() is None:
         status |= run_bsr(argparse.Namespace(**base, block_size=None, entries=None))

@@ -56,6 +56,6 @@ def gpu_rows() -> list[tuple[str, str]]:
     return rows
 
 
-def format_rows(name: str, defaults: dict[str, int]) -> list[tuple[str, str]]:
+def format_rows(name: str, defaults: dict[str, int | str]) -> list[tuple[str, str]]:
     rows = [("format", f"{name}: -mat_type {name}")]
     return rows + [("", f"-mat_{name}_{option} <{default}>") for option, default in defaults.items()]

@@ -37,7 +37,7 @@ def show_options(arguments: argparse.Namespace) -> int:
 
 
 def in_petsc_options(path: str) -> str:
-    """`path` as PETSC_OPTIONS takes it: PETSc splits words at blanks outside of double quotes, -dll_append at commas."""
+    """`path` as PETSC_OPTIONS takes it: a blank outside of double quotes ends a word, a comma a name of -dll_append."""
     if '"' in path or "," in path:
         raise UnsupportedError(f"PETSc cannot load {path}: install the package in a folder without comma and quote")
     return f'"{path}"' if " " in path else path

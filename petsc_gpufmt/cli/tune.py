@@ -60,7 +60,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
     if reason:
         raise UnsupportedError(f"tune looks for options for a GPU, and {reason}: run it on a machine with one")
     with device_place() as place:
-        backend, model = place.backend, place.backend.model
+        backend, model = place.backend, str(place.backend.model)
         path = arguments.output or cache_file(model)
         environment = {
             name: str(value) for name, value in describe().items() if name in ("driver", "commit", "package")

@@ -95,7 +95,9 @@ class Bsr(Format):
         self.interleaved = self.parameters.kernel == K1
         if self.interleaved:
             self.block_col = interleave_columns(self.block_offsets, self.block_col, backend)
-        self.segment_offsets, self.segment_ptr, self.partial = self.block_offsets, None, None
+        self.segment_offsets = self.block_offsets
+        self.segment_ptr: Any = None
+        self.partial: Any = None
         if self.limit:
             self.segment_offsets, self.segment_ptr = cut_block_rows(self.block_offsets, self.limit, xp)
             self.partial = xp.empty((int(self.segment_offsets.size) - 1) * self.row_block, dtype=backend.scalar)
@@ -145,6 +147,7 @@ class Bsr(Format):
         p, index, padded = self.parameters, self.backend.index.type, int(self.padding > 0)
         sizes = (index(self.row_block), index(self.col_block), np.int64(self.nsegments), np.int64(nrows))
         arguments = (*sizes, index(self.ncols), self.segment_offsets, self.block_col, self.val, Slot.X, *result)
+        template: tuple[int, ...]
         if self.interleaved:
             template = (self.row_block, self.col_block, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
             function = self.backend.function("bsr_interleaved", "bsr_spmv_interleaved", template)
@@ -175,6 +178,7 @@ class Bsr(Format):
             return []
         index, entries = self.backend.index.type, self.entries
         sizes = (index(self.row_block), index(self.col_block))
+        arguments: tuple[Any, ...]
         full = entries.colidx is None
         if full and not self.interleaved and self.row_block <= TRANSPOSED_DIRECTLY:
             threads = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,16 +89,16 @@ def choose_blocks(entries: Entries, row_block: int, col_block: int, backend: Bac
     The compacted columns of an off-diagonal block of a parallel matrix do not come in blocks, nor do the rows of its
     transpose. Raises IndexOverflowError as `block_pattern`.
     """
-    best: tuple[int, int, int, Any] | None = None
+    least = math.inf
     for rows, columns in dict.fromkeys(((row_block, col_block), (row_block, 1), (1, col_block), (1, 1))):
         nopened = count_blocks(entries, rows, columns, backend)
         nblocks = int(nopened.sum())
         size = nblocks * (rows * columns * backend.scalar.itemsize + backend.index.itemsize)
-        if best is None or size < best[0]:
-            best = size, rows, columns, nopened
+        if size < least:
+            least, best = size, (rows, columns, nopened)
         if entries.colidx.size >= (1 - ACCEPTABLE_FILL_RATIO) * nblocks * rows * columns:
             break
-    return block_pattern(entries, *best[1:], backend)
+    return block_pattern(entries, *best, backend)
 
 
 def count_blocks(entries: Entries, row_block: int, col_block: int, backend: Backend) -> Any:

@@ -152,7 +152,8 @@ def store(
         raise OptionError(f"-mat_gpufmt_format {name}: choose {AUTOMATIC} or one of {', '.join(known)}")
     cls, prefix = known[name], f"{name}."
     given = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
-    return cls.build(csr, backend, {**cls.default_options, **chosen_options, **given})
+    merged: dict[str, Any] = {**cls.default_options, **chosen_options, **given}
+    return cls.build(csr, backend, merged)
 
 
 def reasons(chosen: Format, candidate: Candidate, profile: Profile, backend: Backend) -> str:

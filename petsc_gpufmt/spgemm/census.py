@@ -141,6 +141,7 @@ def uncounted(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     if not A.nnz or not B.nnz:
         return count_terms(A, B, backend)
     control, terms = _counters(A, backend)
+    assert A.longest is not None and B.longest is not None
     return Operands(A, B, terms, control, longest_left=A.longest, longest_right=B.longest, counted=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +179,7 @@ def _abc(chain: Chain, A: Factor, B: Factor, C: Factor) -> Factor:
     return chain.multiplied(A, chain.multiplied(B, C), Slot.RESULT)
 
 
-STAGES = {
+STAGES: dict[Product, Callable[..., Factor]] = {
     Product.AB: _ab,
     Product.ATB: _atb,
     Product.ABT: _abt,

@@ -36,7 +36,7 @@ BLOCK_TEAM, WARP_WORK = 256, 768  # rows that more words meet are worth a block
 
 # Numeric phase: a team for each row of at most so many entries
 LONGEST_UNSPLIT = LENGTH_BINS.largest
-TEAMS = {500: 32, 250: 32, 125: 32, 63: 16, 32: 8, 16: 4}
+TEAMS: dict[int | None, int] = {500: 32, 250: 32, 125: 32, 63: 16, 32: 8, 16: 4}
 TEAM_OF_BIN = tuple(TEAMS.get(bound or 0, 0) for bound in LENGTH_BINS.bounds)  # 0 for rows that are cut, or empty
 VALUES_THREADS = 128
 FULL_STEP = 0.9  # of the threads of a group have an entry of B, or it is halved
@@ -210,6 +210,7 @@ class HashAccumulator(Accumulator):
         if self.operands.words is None:
             self.operands.words = count_words(A, B, backend).words
         words = self.operands.words
+        assert words is not None  # without terms there are no lengths to find
         if self.on_host:
             bins = [Bin(A.nrows, None, 0, 0)]
         else:
@@ -248,6 +249,7 @@ class HashAccumulator(Accumulator):
 
     def _symbolic_launch(self, operation: str, kernel: Kernel, *results: Any) -> Launch:
         A, B, words = self.operands.A, self.operands.B, self.operands.words
+        assert words is not None
         function = self.backend.function(
             "spgemm_hash_symbolic", f"spgemm_hash_{kernel.kind}_{operation}", kernel.template
         )

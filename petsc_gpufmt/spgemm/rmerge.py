@@ -24,7 +24,7 @@ from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
-from petsc_gpufmt.spgemm.splitting import WIDTHS, LeftRows, Splitting, bins, offsets, split
+from petsc_gpufmt.spgemm.splitting import WIDTHS, LeftRows, Level, Splitting, bins, offsets, split
 
 DEFAULT_WIDTH = 16
 BLOCK_THREADS = 128
@@ -161,14 +161,19 @@ class MergeAccumulator(Accumulator):
 
     @property
     def iterations(self) -> int:
-        return 1 + (len(self.splitting.levels) if self.splitting else 0)
+        return 1 + len(self.levels)
+
+    @property
+    def levels(self) -> list[Level]:
+        return self.splitting.levels if self.splitting else []
 
     # Symbolic phase
 
     def lengths(self) -> Any:
         out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
         if self.network:
-            self.backend.run([self._network_launch("lengths", out, self.operands.terms, self.operands.control)])
+            results = (out, self.operands.terms, self.operands.control)
+            self.backend.run([self._network_launch("lengths", self.network, *results)])
             return out
         for left in self.direct:
             lengths = self._count(left, self._right())
@@ -176,26 +181,26 @@ class MergeAccumulator(Accumulator):
                 return lengths
             out[left.rows] = lengths
         if self.splitting:
-            self._count_split_rows(out)
+            self._count_split_rows(self.splitting.rows, out)
         return out
 
     def columns(self, rowptr: Any, colidx: Any) -> None:
         if self.network:
-            self.backend.run([self._network_launch("columns", rowptr, colidx)])
+            self.backend.run([self._network_launch("columns", self.network, rowptr, colidx)])
             return
         for left in self.direct:
             to, _ = self._place(left, rowptr)
             self.backend.run([self._launch("rmerge_columns", left, self._right(), to, colidx)])
         if self.splitting:
-            merged = len(self.ranges) == 1 and len(self.splitting.levels) <= 2  # still there, from `lengths`
+            merged = len(self.ranges) == 1 and len(self.levels) <= 2  # still there, from `lengths`
             for number in range(len(self.ranges)):
                 self.backend.run(self._split_columns(number, rowptr, colidx, merged))
 
-    def _network_launch(self, operation: str, *results: Any) -> Launch:
+    def _network_launch(self, operation: str, network: tuple[int, int], *results: Any) -> Launch:
         A, B, backend = self.operands.A, self.operands.B, self.backend
-        function = backend.function("rmerge_network", f"rmerge_network_{operation}", self.network)
+        function = backend.function("rmerge_network", f"rmerge_network_{operation}", network)
         arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
-        return launch_1d(function, A.nrows * self.network[0], BLOCK_THREADS, arguments)
+        return launch_1d(function, A.nrows * network[0], BLOCK_THREADS, arguments)
 
     def _count(self, left: LeftRows, right: RightRows) -> Any:
         """(left.count,) int64, numbers of columns of the rows."""
@@ -203,8 +208,8 @@ class MergeAccumulator(Accumulator):
         self.backend.run([self._launch("rmerge_lengths", left, right, lengths)])
         return lengths
 
-    def _count_split_rows(self, out: Any) -> None:
-        rows, first = self.splitting.rows, self.splitting.levels[0].pieces
+    def _count_split_rows(self, rows: Any, out: Any) -> None:
+        first = self.levels[0].pieces
         out[rows] = 0
         pending = [ColumnRange(0, self.operands.B.ncols)]
         while pending:
@@ -222,13 +227,13 @@ class MergeAccumulator(Accumulator):
     def _largest_intermediate(self) -> int:
         """Entries of the intermediates of one level."""
         entry = self.backend.index.itemsize + self.backend.scalar.itemsize
-        levels = min(2, len(self.splitting.levels))
+        levels = min(2, len(self.levels))
         return max(1, min(self.buffer_bytes // (levels * entry), self.backend.largest_index))
 
     def _count_levels(self, part: ColumnRange, lengths: Any, out: Any) -> None:
         """Intermediates of a range, level by level; adds to `out` what rows of C have there."""
         right = self._right(part)
-        for number, level in enumerate(self.splitting.levels):
+        for number, level in enumerate(self.levels):
             if number:
                 lengths = self._count(level.pieces, right)
             starts = offsets(lengths, self.backend)
@@ -243,7 +248,7 @@ class MergeAccumulator(Accumulator):
         """The columns of split rows in one range; `merged` if the intermediates are there already."""
         part = self.ranges[number_of_part]
         launches, right = [], self._right(part)
-        for number, level in enumerate(self.splitting.levels):
+        for number, level in enumerate(self.levels):
             if not merged:
                 columns = self.intermediates.columns(number)
                 launches.append(self._launch("rmerge_columns", level.pieces, right, part.rowptr[number], columns))
@@ -258,7 +263,7 @@ class MergeAccumulator(Accumulator):
     def values(self, C: ResultRows, colidx: Any, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
         rowptr = C.rowptr
         if self.splitting and not self.ranges:  # another accumulator has found the columns
-            self._count_split_rows(self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64))
+            self._count_split_rows(self.splitting.rows, self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64))
         right = self._right(values=b_values)
         launches = [
             self._launch("rmerge_values", left, right, *self._place(left, rowptr), colidx, c_values, weights=a_values)
@@ -266,7 +271,7 @@ class MergeAccumulator(Accumulator):
         ]
         for number_of_part, part in enumerate(self.ranges):
             right = self._right(part, b_values)
-            for number, level in enumerate(self.splitting.levels):
+            for number, level in enumerate(self.levels):
                 made = self._right_of_level(part, number, self.intermediates.values(number))
                 outputs = (made.rowptr, made.columns, made.values)
                 weights = None if number else a_values
