@@ -102,7 +102,7 @@ def test_wheel_holds_modules_kernels_and_library(wheel):
     assert kernels
     tuning = {f"petsc_gpufmt/tuning_data/{path.name}" for path in ROOT.glob("petsc_gpufmt/tuning_data/*.json")}
     assert tuning
-    assert modules | kernels | tuning | {LIBRARY} <= names
+    assert modules | kernels | tuning | {LIBRARY, "petsc_gpufmt/py.typed"} <= names
     assert not [name for name in names if name.endswith((".c", ".o", ".key"))]
 
 
@@ -124,6 +124,8 @@ def test_installed_wheel_brings_its_own_library(wheel, tmp_path):
     program = "import petsc_gpufmt; print(petsc_gpufmt.library_path())"
     process = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(target))
     assert process.stdout.strip() == str(target / LIBRARY)
+    process = run(target / "bin" / "petsc-gpufmt", "options", cwd=tmp_path, PYTHONPATH=str(target))
+    assert process.stdout.strip() == f"-dll_append {target / LIBRARY}"
 
 
 @pytest.mark.slow

@@ -119,7 +119,8 @@ def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
             f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
         ) from e
     matrix.sum_duplicates()
-    _check_sizes(f"--matrix {path}", *matrix.shape, matrix.nnz, index)
+    nrows, ncols = matrix.shape
+    _check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
     matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
 
