@@ -19,7 +19,11 @@ def has_cuda_device() -> bool:
 
 def pytest_collection_modifyitems(items):
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
-    if gpu_tests and not has_cuda_device():
+    if not gpu_tests:
+        return
+    if has_cuda_device():
+        import petsc4py.PETSc  # noqa: F401  initialises PETSc, through whose device context arrays are uploaded
+    else:
         for item in gpu_tests:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
