@@ -15,7 +15,7 @@ help:
 	@echo 'make demo    the 3-D Bratu problem on two MPI ranks, pjds against aij'
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
-	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="all --matrices FOLDER" adds real matrices'
+	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="mult --matrix FILE.mtx" measures another matrix'
 	@echo 'make lint    ruff, mypy, codespell'
 	@echo 'make clean   removes build/ and what the build put among the sources; .venv stays'
 

@@ -1,17 +1,26 @@
-"""The 3-D Bratu problem, PETSc's SNES tutorial ex14, unmodified: CG with Jacobi or GAMG, -log_view read back."""
+"""The 3-D Bratu problem, PETSc's SNES tutorial ex14, unmodified: CG with Jacobi or GAMG, -log_view read back.
+
+``python benchmarks/bratu.py <PETSc>/src/snes/tutorials/ex14.c`` measures it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import re
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compiled import compile_program, known_types, launcher, run_program
+from log_view import read_csv_events, read_gpu_columns
+
 from petsc_gpufmt import library_path
+from petsc_gpufmt.bench.command import add_output, finish, show, timed
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.log_view import read_csv_events, read_gpu_columns
-from petsc_gpufmt.bench.programs import launcher, run_program
+from petsc_gpufmt.bench.results import Recorder
+from petsc_gpufmt.cli.outcome import program
 from petsc_gpufmt.registry import FORMATS
 
 EVENTS = (
@@ -31,6 +40,7 @@ SOLVERS = {
     "jacobi": ("-ksp_type", "cg", "-pc_type", "jacobi"),
     "gamg": ("-ksp_type", "cg", "-pc_type", "gamg", "-mg_levels_pc_type", "jacobi"),
 }
+PEERS, OURS = ("aijcusparse",), ("gpufmt", "pjds")
 GALERKIN_EVENTS = {"symbolic": "MatPtAPSymbolic", "numeric": "MatPtAPNumeric"}
 
 
@@ -168,3 +178,70 @@ def entry_line(entry: dict[str, Any]) -> str:
     products = "".join(f", PtAP {phase} {seconds * 1e3:.1f} ms" for phase, seconds in galerkin if seconds is not None)
     times = f"{solves}, MatMult {mult['total']:.4f} s of which {parts}{products}{copies}"
     return f"  {entry['mat_type']:14}{iterations}, {times}"
+
+
+def run_name(arguments: argparse.Namespace) -> str:
+    """What tells the results of one preconditioner, set of types and number of ranks from others."""
+    parts = ["bratu"]
+    if arguments.pc != "jacobi":
+        parts.append(arguments.pc.upper())
+    if arguments.all_formats:
+        parts.append("all formats")
+    if arguments.ranks > 1:
+        parts.append(f"{arguments.ranks} ranks")
+    return ", ".join(parts)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    recorder = Recorder(run_name(arguments), arguments.json, arguments.commit)
+    wrong = []
+    with timed(recorder.run["name"]), tempfile.TemporaryDirectory() as folder:
+        executable = compile_program(arguments.source, Path(folder))
+        for grid in arguments.grid:
+            show(f"Bratu {grid}^3, ranks {arguments.ranks}")
+            setting = Setting(executable, grid, arguments.ranks, arguments.pc, arguments.mpiexec, arguments.seconds)
+            entries = []
+            for matrix_type in arguments.types or known_types(PEERS, tuple(FORMATS) if arguments.all_formats else OURS):
+                entry = measure_bratu(setting, matrix_type)
+                entries.append(entry)
+                show(entry_line(entry))
+            recorder.add({"grid": grid, "ranks": arguments.ranks, "runs": entries})
+            wrong += [f"Bratu {grid}^3, ranks {arguments.ranks}: {text}" for text in agreement(entries)]
+    return finish(wrong)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bratu.py", description="PETSc's SNES tutorial ex14 with CG and Jacobi or GAMG, times from -log_view."
+    )
+    parser.add_argument("source", type=Path, help="ex14.c of PETSc's src/snes/tutorials")
+    parser.add_argument(
+        "--grid",
+        type=int,
+        nargs="+",
+        default=[128, 200],
+        metavar="N",
+        help="grid points in each direction (default 128 200)",
+    )
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="MPI ranks (default 1)")
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument(
+        "--types",
+        nargs="+",
+        metavar="T",
+        help="matrix types; the first is the reference for the iterations (default: PETSc's own, gpufmt and pjds)",
+    )
+    formats.add_argument("--all-formats", action="store_true", help="PETSc's own type and every format")
+    parser.add_argument("--pc", choices=tuple(SOLVERS), default="jacobi", help="preconditioner (default %(default)s)")
+    parser.add_argument("--mpiexec", help="starts MPI programs (default: the one that PETSc was configured with)")
+    parser.add_argument("--seconds", type=float, default=300.0, metavar="S", help="time limit of one run (default 300)")
+    add_output(parser)
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    return run(make_parser().parse_args(words))
+
+
+if __name__ == "__main__":
+    sys.exit(program("bratu", main))

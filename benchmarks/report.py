@@ -1,14 +1,15 @@
-"""The page with the results, and the table of the figures to reach."""
+"""The page with the results, and the table of the figures to reach: ``python benchmarks/report.py``."""
 
 from __future__ import annotations
 
-import functools
-import operator
+import argparse
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from petsc_gpufmt.bench.markdown import number, section, table
-from petsc_gpufmt.bench.report_tables import (
+from markdown_parts import number, section, table
+from report_tables import (
     SET_TITLES,
     bratu_section,
     bsr_section,
@@ -16,9 +17,15 @@ from petsc_gpufmt.bench.report_tables import (
     mult_sections,
     set_section,
 )
-from petsc_gpufmt.bench.spgemm_tables import spgemm_sections
-from petsc_gpufmt.bench.targets import TARGETS, Runs, Target
+from spgemm_tables import spgemm_sections
+from targets import TARGETS, Runs, Target
 
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.results import read_runs
+from petsc_gpufmt.cli.outcome import program
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTES = ROOT / "docs/performance_notes.md"
 ENVIRONMENT_LABELS = {
     "gpu": "GPU",
     "driver": "driver",
@@ -38,14 +45,14 @@ ENVIRONMENT_LABELS = {
 
 ORDER = (
     *("mult", "bsr", "real-replicated", "real", "mult-from-c", "spgemm"),
-    *("bratu", "bratu, GAMG", "mult, all formats"),
+    *("bratu", "bratu, GAMG", "mult, all formats", "bratu, all formats"),
 )
-"""Runs come in this order; others after them."""
+"""Runs come in this order; others after them, by their names."""
 
 INTRODUCTION = """\
 # Performance
 
-Made from `benchmarks/results/` by `python -m petsc_gpufmt bench report`. Do not edit this page: the text below the
+Made from `benchmarks/results/` by `python benchmarks/report.py`. Do not edit this page: the text below the
 first table is in `docs/performance_notes.md`.
 """
 
@@ -59,13 +66,16 @@ REPRODUCE = """\
     benchmarks/run_on_gpu.sh                   # with a GPU: build, test, measure; writes results/results.json
     make bench                                 # what one process measures, on the GPU or without one on the host
     python -m petsc_gpufmt bench mult --help   # other matrices, also .mtx and .npz files; other options of a format
-    python -m petsc_gpufmt bench report benchmarks/results/*.json > docs/performance.md
+    python benchmarks/report.py > docs/performance.md
 """
 
 
 def collect(all_runs: Sequence[dict[str, Any]]) -> Runs:
-    """Runs by name. Of runs of one name in several files the last counts."""
-    return functools.reduce(operator.or_, ({run["name"]: run} for run in all_runs), {})
+    """Runs by name, in the order of the page. Of runs of one name in several files the last counts."""
+    runs = {run["name"]: run for run in all_runs}
+    return dict(
+        sorted(runs.items(), key=lambda item: (ORDER.index(item[0]) if item[0] in ORDER else len(ORDER), item[0]))
+    )
 
 
 def targets_section(runs: Runs) -> str:
@@ -130,7 +140,44 @@ def make_report(all_runs: Sequence[dict[str, Any]], notes: str) -> str:
     runs = collect(all_runs)
     parts = [INTRODUCTION, targets_section(runs)]
     parts += [notes.strip() + "\n"] if notes.strip() else []
-    for name in sorted(runs, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
-        parts += run_sections(runs[name])
+    for run in runs.values():
+        parts += run_sections(run)
     parts += [environment_section(runs), section("How to measure again", REPRODUCE)]
     return "\n".join(parts)
+
+
+def committed_results() -> list[Path]:
+    """The files in benchmarks/results/, in the same order everywhere."""
+    return sorted((ROOT / "benchmarks/results").glob("*.json"), key=lambda path: path.stem)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="report.py", description="Turn results into Markdown.")
+    parser.add_argument(
+        "results", nargs="*", type=Path, help="JSON files of the benchmarks (default: those of benchmarks/results)"
+    )
+    parser.add_argument(
+        "--notes",
+        type=Path,
+        default=NOTES,
+        metavar="FILE",
+        help="Markdown to include, with the reasons for figures that were missed (default docs/performance_notes.md)",
+    )
+    parser.add_argument("--targets", action="store_true", help="only the table of the figures to reach")
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    arguments = make_parser().parse_args(words)
+    runs = [run for path in arguments.results or committed_results() for run in read_runs(path)]
+    if arguments.targets:
+        print(targets_section(collect(runs)), end="")
+        return 0
+    if not arguments.notes.is_file():
+        raise BenchError(f"--notes {arguments.notes}: there is no such file")
+    print(make_report(runs, arguments.notes.read_text()), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(program("report", main))

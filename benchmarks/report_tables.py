@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from petsc_gpufmt.bench.bratu import GALERKIN_EVENTS, SOLVERS, galerkin_seconds, matmult_seconds
-from petsc_gpufmt.bench.markdown import microseconds, number, section, table
+from bratu import GALERKIN_EVENTS, SOLVERS, galerkin_seconds, matmult_seconds
+from markdown_parts import microseconds, number, section, table
+
 from petsc_gpufmt.bench.storage import in_products
 from petsc_gpufmt.bench.summary import compare
 

@@ -40,15 +40,19 @@ bench() {
   python3 -m petsc_gpufmt bench "$@" --json "$results"
 }
 
+campaign() { # a program of benchmarks/; PYTHONSAFEPATH would hide the modules beside it, PYTHONPATH shows them last
+  PYTHONPATH=$PYTHONPATH:$root/benchmarks python3 "$root/benchmarks/$1.py" "${@:2}"
+}
+
 find_ex14() {
   local path
-  for path in "${EX14:-}" "$PETSC_DIR"/src/snes/tutorials/ex14.c "$PETSC_DIR"/tut/src/snes/tutorials/ex14.c; do
+  for path in "${EX14:-}" "${PETSC_DIR:-}"/src/snes/tutorials/ex14.c "${PETSC_DIR:-}"/tut/src/snes/tutorials/ex14.c; do
     if [ -f "$path" ]; then
       echo "$path"
       return
     fi
   done
-  echo "ex14.c was not found under PETSC_DIR=$PETSC_DIR: name it with EX14=<path>" >&2
+  echo "ex14.c was not found under PETSC_DIR=${PETSC_DIR:-}: name it with EX14=<path>" >&2
   return 1
 }
 
@@ -77,10 +81,10 @@ step_sanitize() {
   local sanitizer tool program
   sanitizer=$(find_sanitizer) || return 1
   for program in small_products small_spgemm; do
-    python3 "benchmarks/$program.py" || return 1 # compiles the kernels, outside the sanitizer
+    python3 "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer
     for tool in memcheck racecheck; do
       echo "== $program, $tool"
-      "$sanitizer" --tool "$tool" --error-exitcode 86 python3 "benchmarks/$program.py" || return 1
+      "$sanitizer" --tool "$tool" --error-exitcode 86 python3 "tests/sanitizer/$program.py" || return 1
     done
   done
 }
@@ -108,7 +112,7 @@ step_c() {
       [ ! -f "$path" ] || matrices+=(--matrix "$path")
     done
   done
-  bench mult-from-c benchmarks/mult_from_c.c "${matrices[@]}"
+  campaign mult_from_c "${matrices[@]}" --json "$results"
 }
 
 step_spgemm() {
@@ -117,7 +121,7 @@ step_spgemm() {
 
 step_bratu() {
   local source
-  source=$(find_ex14) && bench bratu "$source" --grid 128 200
+  source=$(find_ex14) && campaign bratu "$source" --json "$results" --grid 128 200
 }
 
 step_mpi() {
@@ -127,20 +131,20 @@ step_mpi() {
     echo "skipped: this machine has one GPU, two ranks need two"
     return
   fi
-  source=$(find_ex14) && bench bratu "$source" --grid 128 200 --ranks 2 --mpiexec "$(command -v mpiexec)"
+  source=$(find_ex14) && campaign bratu "$source" --json "$results" --grid 128 200 --ranks 2 --mpiexec "$(command -v mpiexec)"
 }
 
 step_gamg() {
   local source count ranks
   source=$(find_ex14) || return 1
-  bench bratu "$source" --pc gamg --grid 128 200 --types aijcusparse gpufmt || return 1
+  campaign bratu "$source" --json "$results" --pc gamg --grid 128 200 --types aijcusparse gpufmt || return 1
   count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
   for ranks in 2 4; do
     if [ "$count" -lt "$ranks" ]; then
       echo "skipped: this machine has $count GPUs, $ranks ranks need as many"
       return
     fi
-    bench bratu "$source" --pc gamg --grid 200 --types aijcusparse gpufmt --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
+    campaign bratu "$source" --json "$results" --pc gamg --grid 200 --types aijcusparse gpufmt --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
   done
 }
 
@@ -150,7 +154,7 @@ step_formats() {
 
 step_types() {
   local source
-  source=$(find_ex14) && bench bratu "$source" --grid 64 --all-formats
+  source=$(find_ex14) && campaign bratu "$source" --json "$results" --grid 64 --all-formats
 }
 
 if [ "${1:-}" = --step ]; then # one step, in the process that the time limit ends
@@ -187,7 +191,7 @@ for step in "${steps[@]}"; do
 done
 
 if [ -f "$results" ]; then
-  { echo; python3 -m petsc_gpufmt bench report --targets "$results"; } 2>&1 | tee -a "$out/run.log"
+  { echo; campaign report --targets "$results"; } 2>&1 | tee -a "$out/run.log"
 fi
 printf '\n===== summary\n' | tee -a "$out/run.log"
 printf '%s\n' "${summary[@]}" | tee -a "$out/run.log"

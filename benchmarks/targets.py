@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from petsc_gpufmt.bench.bratu import galerkin_seconds, matmult_seconds
-from petsc_gpufmt.bench.spgemm_tables import real_squares
+from bratu import galerkin_seconds, matmult_seconds
+from spgemm_tables import real_squares
+
 from petsc_gpufmt.bench.storage import in_products
 from petsc_gpufmt.registry import FORMATS
 

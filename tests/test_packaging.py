@@ -89,6 +89,7 @@ def wheel(sdist, tmp_path_factory):
 @pytest.mark.slow
 def test_sdist_holds_every_source(sdist):
     patterns = ("petsc_gpufmt/**/*.py", "petsc_gpufmt/native/*.[ch]", "petsc_gpufmt/native/*.def", "kernels/**/*.[ch]*")
+    patterns += ("benchmarks/*.[cps]*", "benchmarks/results/*.json")
     sources = {path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)}
     assert Path("petsc_gpufmt/native/register.c") in sources
     assert {path for path in sources if not (sdist / path).is_file()} == set()
@@ -103,7 +104,7 @@ def test_wheel_holds_modules_kernels_and_library(wheel):
     tuning = {f"petsc_gpufmt/tuning_data/{path.name}" for path in ROOT.glob("petsc_gpufmt/tuning_data/*.json")}
     assert tuning
     assert modules | kernels | tuning | {LIBRARY, "petsc_gpufmt/py.typed"} <= names
-    assert not [name for name in names if name.endswith((".c", ".o", ".key"))]
+    assert not [name for name in names if name.endswith((".c", ".o", ".key")) or name.startswith("benchmarks/")]
 
 
 @pytest.mark.slow

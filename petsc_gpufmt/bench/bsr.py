@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from petsc_gpufmt.bench.contenders import Contender, PetscContender, format_contender
 from petsc_gpufmt.bench.cusparse_bsr import ORDERS, CusparseBsrContender
 from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix
-from petsc_gpufmt.bench.mult import matrix_sizes, measure_products
+from petsc_gpufmt.bench.mult import measure_products, timed_case
 from petsc_gpufmt.bench.places import Place
 
 BLOCK_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 45, 64)
@@ -45,20 +44,17 @@ def measure_block_size(
     entries: int,
     contenders: Sequence[Contender],
     places: dict[str, Place],
-    rng: np.random.Generator,
+    types: tuple[np.dtype, np.dtype, np.random.Generator],
     show: Callable[[str], None],
 ) -> dict[str, Any]:
-    """All products of the 27-point stencil of blocks of one size."""
-    start = time.perf_counter()
-    host = places["host"].backend
-    matrix = make_matrix(f"27point:{grid_points(block_size, entries)}x{block_size}", host.scalar, host.index, rng)
-    product_bytes = bsr_bytes(matrix)
-    products = measure_products(matrix, contenders, places, product_bytes, rng, show)
-    seconds = time.perf_counter() - start
-    show(f"  {seconds:.1f} s")
-    return {
-        "matrix": matrix_sizes(matrix),
-        "bsr_bytes": product_bytes,
-        "products": products,
-        "measured_in_seconds": round(seconds, 1),
-    }
+    """All products of the 27-point stencil of blocks of one size; `types` are those of bench/matrices.py."""
+    matrix = make_matrix(f"27point:{grid_points(block_size, entries)}x{block_size}", *types)
+    nbytes = bsr_bytes(matrix)
+
+    def measure() -> dict[str, Any]:
+        return {
+            "bsr_bytes": nbytes,
+            "products": measure_products(matrix, contenders, places, nbytes, types[2], show),
+        }
+
+    return timed_case(matrix, measure, show)

@@ -7,14 +7,15 @@ import os
 import platform
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy
 import petsc4py
 
 import petsc_gpufmt
-from petsc_gpufmt.bench.programs import petsc_variables
 
 COMMIT_VARIABLE = "PETSC_GPUFMT_COMMIT"
 COMMAND_SECONDS = 20
@@ -55,6 +56,15 @@ def gpu_environment() -> dict[str, Any]:
         "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
         "cupy": cupy.__version__,
     }
+
+
+@cache
+def petsc_variables() -> dict[str, str]:
+    """The assignments of PETSc's petscvariables file, with PETSC_DIR and PETSC_ARCH filled in."""
+    config = petsc4py.get_config()
+    text = Path(config["PETSC_DIR"], config["PETSC_ARCH"], "lib/petsc/conf/petscvariables").read_text()
+    pairs = re.findall(r"^(\w+) *=[ \t]*(.*)$", text, re.MULTILINE)
+    return {name: Template(value).safe_substitute(config).strip() for name, value in pairs}
 
 
 def without_paths(options: str) -> str:

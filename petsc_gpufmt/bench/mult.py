@@ -16,8 +16,6 @@ from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place, random_vector
 from petsc_gpufmt.bench.storage import in_products, measure_storage
 
-SEED = 20120917
-
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
@@ -111,24 +109,31 @@ def measure_case(
     show: Callable[[str], None],
 ) -> dict[str, Any]:
     """All products of one matrix, and what storing it in our formats costs."""
+
+    def measure() -> dict[str, Any]:
+        products = measure_products(matrix, contenders, places, csr_bytes(matrix.csr), rng, show)
+        storage = []
+        for product in products:
+            if product["ours"] and "skipped" not in product:
+                place = places[product["place"]]
+                entry = measure_storage(product["name"], matrix, place)
+                place.free_memory()
+                storage.append(entry)
+                show(storage_line(entry, products))
+        return {"products": products, "storage": storage}
+
+    return timed_case(matrix, measure, show)
+
+
+def timed_case(
+    matrix: BenchMatrix, measure: Callable[[], dict[str, Any]], show: Callable[[str], None]
+) -> dict[str, Any]:
+    """What `measure` finds, between the sizes of its matrix and how long it took."""
     start = time.perf_counter()
-    products = measure_products(matrix, contenders, places, csr_bytes(matrix.csr), rng, show)
-    storage = []
-    for product in products:
-        if product["ours"] and "skipped" not in product:
-            place = places[product["place"]]
-            entry = measure_storage(product["name"], matrix, place)
-            place.free_memory()
-            storage.append(entry)
-            show(storage_line(entry, products))
-    seconds = time.perf_counter() - start
-    show(f"  {seconds:.1f} s")
-    return {
-        "matrix": matrix_sizes(matrix),
-        "products": products,
-        "storage": storage,
-        "measured_in_seconds": round(seconds, 1),
-    }
+    found = measure()
+    seconds = round(time.perf_counter() - start, 1)
+    show(f"  {seconds} s")
+    return {"matrix": matrix_sizes(matrix), **found, "measured_in_seconds": seconds}
 
 
 def matrix_sizes(matrix: BenchMatrix) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.timing import DeviceTimer, HostTimer, Timer
 from petsc_gpufmt.cupy_state import borrowed_stream
 
+SEED = 20120917
 COPY_BYTES = {"host": 1 << 27, "cuda": 1 << 30}
 
 
@@ -99,6 +100,16 @@ def available_places(host_only: bool) -> Iterator[dict[str, Place]]:
     with device_place() as device:
         places["cuda"] = device
         yield places
+
+
+def best_place(places: dict[str, Place]) -> str:
+    """Where sets of large matrices are measured."""
+    return "cuda" if "cuda" in places else "host"
+
+
+def matrix_types(host: Place) -> tuple[np.dtype, np.dtype, np.random.Generator]:
+    """Type of values, type of indices and a generator of random numbers, as bench/matrices.py takes them."""
+    return host.backend.scalar, host.backend.index, np.random.default_rng(SEED)
 
 
 def random_vector(size: int, scalar: np.dtype, rng: np.random.Generator) -> np.ndarray:

@@ -20,9 +20,7 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         raise BenchError(f"{path} is not a file of results: {e}") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise BenchError(
-            f"{path} has schema {found}, this version reads {SCHEMA}: measure again with `python -m petsc_gpufmt bench`"
-        )
+        raise BenchError(f"{path} has schema {found}, this version reads {SCHEMA}: measure again")
     return document["runs"]
 
 
@@ -51,3 +49,26 @@ def check_file(path: Path) -> None:
 def _new_file(path: Path) -> Path:
     """Written first, then put in place of the other."""
     return path.with_name(path.name + ".new")
+
+
+class Recorder:
+    """Keeps the cases of one benchmark, and writes them after each: an interrupted one leaves what it measured.
+
+    It is made before anything is measured: a file that cannot be written is found out then.
+    """
+
+    def __init__(self, name: str, path: Path | None, commit: str | None):
+        from petsc_gpufmt.bench.environment import describe
+
+        if path:
+            check_file(path)
+        self.path = path
+        self.run: dict[str, Any] = {"name": name, "environment": describe(commit)}
+        self.cases: list[dict[str, Any]] = []
+
+    def add(self, case: dict[str, Any], **facts: Any) -> None:
+        """One more case, and what the run says of all cases so far."""
+        self.cases.append(case)
+        self.run |= facts
+        if self.path:
+            save_run(self.path, {**self.run, "cases": self.cases})

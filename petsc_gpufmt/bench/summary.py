@@ -10,9 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Comparison:
-    """One matrix: our median seconds, those of the fastest peer that could run and was right, and who that is."""
+    """One matrix: who of ours, and how many seconds; the same of the fastest peer that could run and was right."""
 
     matrix: str
+    variant: str
     seconds: float
     peer: str
     peer_seconds: float
@@ -36,7 +37,7 @@ def compare(case: dict[str, Any], variant: str, seconds: str = "median_seconds")
     if not peers:
         return None
     best = min(peers, key=lambda product: product[seconds])
-    return Comparison(case["matrix"]["name"], own[seconds], best["name"], best[seconds])
+    return Comparison(case["matrix"]["name"], variant, own[seconds], best["name"], best[seconds])
 
 
 def summarise(cases: Sequence[dict[str, Any]], variant: str) -> dict[str, Any]:
@@ -64,3 +65,24 @@ def summary_line(summary: dict[str, Any]) -> str:
         f"best peers {peers:.2f} us; ratio {summary['geometric_mean_ratio']:.3f}, "
         f"worst {summary['worst_ratio']:.3f} on {summary['worst_matrix']}"
     )
+
+
+def fastest(case: dict[str, Any], seconds: str) -> Comparison | None:
+    """The fastest of ours against the fastest peer, on the device where one was measured; None if either is missing."""
+    place = "cuda" if any(product["place"] == "cuda" for product in case["products"]) else "host"
+    products = [product for product in case["products"] if product["place"] == place]
+    ours = [product["name"] for product in products if product["ours"]]
+    compared = [found for name in ours if (found := compare({**case, "products": products}, name, seconds))]
+    return min(compared, key=lambda comparison: comparison.seconds, default=None)
+
+
+def fastest_lines(cases: Sequence[dict[str, Any]], seconds: str) -> list[str]:
+    """A table for the terminal, a line for each case that has both ours and a peer; no lines if none has."""
+    lines = [
+        f"{': '.join(filter(None, (found.matrix, case.get('kind')))):34}{found.seconds * 1e6:12.2f}  {found.variant:24}"
+        f"{found.peer_seconds * 1e6:12.2f}  {found.peer:18}{found.ratio:7.2f}"
+        for case in cases
+        if (found := fastest(case, seconds))
+    ]
+    heading = f"\n{'':34}{'ours us':>12}  {'':24}{'peer us':>12}  {'':18}{'ratio':>7}"
+    return [heading, *lines] if lines else []

@@ -22,3 +22,9 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def program(name: str, run: Callable[[], int]) -> int:
+    """The exit status of a program; SIGTERM ends it as an exception does, so that what it has started is ended too."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    return exit_status(name, run)

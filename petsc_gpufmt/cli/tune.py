@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from petsc_gpufmt.cli.bench_runs import optional_packages
+from petsc_gpufmt.bench.command import optional_packages
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.tune import PRODUCTS, Trial
 

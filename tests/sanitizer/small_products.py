@@ -12,8 +12,8 @@ import scipy.sparse
 from petsc4py import PETSc
 
 from petsc_gpufmt import transpose
-from petsc_gpufmt.bench.mult import SEED, Reference
-from petsc_gpufmt.bench.places import available_places, device_reason, random_vector
+from petsc_gpufmt.bench.mult import Reference
+from petsc_gpufmt.bench.places import SEED, available_places, device_reason, random_vector
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.plan import Operation, Slot
 from petsc_gpufmt.registry import FORMATS

@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse
 from petsc4py import PETSc
 
-from petsc_gpufmt.bench.mult import SEED
-from petsc_gpufmt.bench.places import available_places, device_reason
+from petsc_gpufmt.bench.places import SEED, available_places, device_reason
 from petsc_gpufmt.bench.spgemm_contender import host_csr
 from petsc_gpufmt.bench.spgemm_tasks import Bounded, ProductReference, row_lengths, sorted_transpose
 from petsc_gpufmt.csr import CsrPattern

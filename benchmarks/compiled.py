@@ -1,32 +1,22 @@
-"""Compiled PETSc programs: build them, run them to their end or to a time limit."""
+"""Compiled PETSc programs: build them, run them to their end or to a time limit, and the types to run them with."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from string import Template
 
 import petsc4py
 
+from petsc_gpufmt.bench.environment import petsc_variables
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.places import device_reason
 
 COMPILE_SECONDS = 120
 OUTPUT_SHOWN = 3000
-
-
-@cache
-def petsc_variables() -> dict[str, str]:
-    """The assignments of PETSc's petscvariables file, with PETSC_DIR and PETSC_ARCH filled in."""
-    config = petsc4py.get_config()
-    text = Path(config["PETSC_DIR"], config["PETSC_ARCH"], "lib/petsc/conf/petscvariables").read_text()
-    pairs = re.findall(r"^(\w+) *=[ \t]*(.*)$", text, re.MULTILINE)
-    return {name: Template(value).safe_substitute(config).strip() for name, value in pairs}
 
 
 def compile_program(source: Path, folder: Path) -> Path:
@@ -80,3 +70,9 @@ def run_program(command: Sequence[str], seconds: float) -> str:
     if process.returncode != 0:
         raise BenchError(f"{line}: status {process.returncode}\n{output[-OUTPUT_SHOWN:]}")
     return output
+
+
+def known_types(peers: Sequence[str], formats: Sequence[str]) -> list[str]:
+    """The peers that this PETSc has, AIJ where it has none of them, then our formats."""
+    usable = [peer for peer in peers if peer == "aij" or device_reason() is None]
+    return [*(usable or ["aij"]), *formats]

@@ -1,0 +1,49 @@
+"""What the commands that measure have in common: arguments, what they print, how they end."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from petsc_gpufmt.bench.errors import BenchError
+
+
+def add_output(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
+    """Where the results go, and the commit that they name."""
+    shown = "add the results to this file" + (" (default: %(default)s)" if default else "")
+    parser.add_argument("--json", type=Path, metavar="FILE", default=default, help=shown)
+    parser.add_argument(
+        "--commit", help="commit to name in the results (default: PETSC_GPUFMT_COMMIT, or what git says)"
+    )
+
+
+def show(line: str) -> None:
+    print(line, flush=True)
+
+
+@contextlib.contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Say how long a benchmark took."""
+    start = time.perf_counter()
+    yield
+    show(f"\n{name}: {time.perf_counter() - start:.0f} s")
+
+
+@contextlib.contextmanager
+def optional_packages() -> Iterator[None]:
+    """Benchmarks and tuning need more packages than the matrix types do: those of the extra `bench`."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        package = (e.name or "").partition(".")[0]
+        raise BenchError(f"this command needs {package}, which is not installed: pip install {package}") from e
+
+
+def finish(wrong: Sequence[str]) -> int:
+    """Say which results are wrong; the exit status."""
+    for line in wrong:
+        print(f"WRONG: {line}")
+    return 1 if wrong else 0
