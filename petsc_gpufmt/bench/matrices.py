@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -108,21 +109,35 @@ def with_random_values(
 
 def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
     """The pattern in a Matrix Market file (.mtx, .mtx.gz) or a SciPy one (.npz); stored zeros belong to it."""
-    if not path.is_file():
-        raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
-    try:
-        _check_sizes(f"--matrix {path}", *file_sizes(path), index)
+    _check_file(path, index)
+    with _of_a_matrix(path):
         matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
         matrix = scipy.sparse.csr_matrix(matrix)
-    except (ValueError, OSError, KeyError, OverflowError, zipfile.BadZipFile) as e:
-        raise BenchError(
-            f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
-        ) from e
     matrix.sum_duplicates()
     nrows, ncols = matrix.shape
     _check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
     matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
+
+
+@contextlib.contextmanager
+def _of_a_matrix(path: Path) -> Iterator[None]:
+    """BenchError for what SciPy raises where a file holds something else."""
+    try:
+        yield
+    except (ValueError, OSError, KeyError, OverflowError, zipfile.BadZipFile) as e:
+        raise BenchError(
+            f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
+        ) from e
+
+
+def _check_file(path: Path, index: np.dtype) -> None:
+    """BenchError if a file is missing, its head is not that of a matrix, or the matrix is too large."""
+    if not path.is_file():
+        raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
+    with _of_a_matrix(path):
+        sizes = file_sizes(path)
+    _check_sizes(f"--matrix {path}", *sizes, index)
 
 
 def file_sizes(path: Path) -> tuple[int, int, int]:
@@ -151,25 +166,47 @@ def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Gen
     stencil, _, size = spec.partition(":")
     if stencil in STENCILS:
         return _stencil(spec, stencil, size, scalar, index, rng)
+    path, copies = _file_and_copies(spec)
+    pattern = read_pattern(path, index)
+    if copies is None:
+        copies = max(1, -(-REPLICATED_NONZEROS // max(1, pattern.nnz)))
+    return _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
+
+
+def check_matrix(spec: str, index: np.dtype) -> None:
+    """BenchError for what make_matrix() would refuse, as far as that is known before the matrix is read or made."""
+    stencil, _, size = spec.partition(":")
+    if stencil in STENCILS:
+        _grid_and_block(spec, stencil, size, index)
+    else:
+        _check_file(_file_and_copies(spec)[0], index)
+
+
+def _file_and_copies(spec: str) -> tuple[Path, int | None]:
+    """File and copies that `spec` names; None for as many as REPLICATED_NONZEROS asks for."""
     path, star, copies = spec.partition("*")
     if copies and not (copies.isdigit() and int(copies)):
         raise BenchError(
             f"--matrix {spec}: give a number of copies after *, or none for {REPLICATED_NONZEROS} nonzeros"
         )
-    pattern = read_pattern(Path(path), index)
-    count = int(copies or max(1, ceil_div(REPLICATED_NONZEROS, max(1, pattern.nnz)))) if star else 1
-    return _from_pattern(Path(path).name.split(".")[0], pattern, count, scalar, rng)
+    return Path(path), int(copies) if copies else None if star else 1
 
 
-def _stencil(
-    spec: str, stencil: str, size: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
-) -> BenchMatrix:
+def _grid_and_block(spec: str, stencil: str, size: str, index: np.dtype) -> tuple[int, int]:
+    """Grid points in each direction and block size that `spec` names."""
     numbers = re.fullmatch(r"(\d+)(?:x(\d+))?", size)
     n, block_size = (int(numbers[1]), int(numbers[2] or 1)) if numbers else (0, 0)
     if not n or not block_size:
         raise BenchError(f"--matrix {spec}: give the grid points in each direction, such as {stencil}:50, or 50x3")
     nrows = n**3 * block_size
     _check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
+    return n, block_size
+
+
+def _stencil(
+    spec: str, stencil: str, size: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+) -> BenchMatrix:
+    n, block_size = _grid_and_block(spec, stencil, size, index)
     name = f"{stencil.replace('point', '-point')} {n}^3"
     if block_size > 1:
         name += f", {block_size} x {block_size} blocks"

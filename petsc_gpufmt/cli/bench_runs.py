@@ -50,6 +50,15 @@ def check_left_out(left_out: Iterable[str], known: Iterable[str]) -> None:
             raise BenchError(f"--without {name}: nobody has this name, choose from {', '.join(names)}")
 
 
+def check_matrices(specs: Iterable[str] | None) -> None:
+    """BenchError if one of `specs` cannot be made; a long measurement of others is not to end with it."""
+    from petsc_gpufmt.bench.matrices import check_matrix
+    from petsc_gpufmt.native_library import petsc_types
+
+    for spec in specs or ():
+        check_matrix(spec, petsc_types()[1])
+
+
 @optional_packages()
 def run_mult(arguments: argparse.Namespace) -> int:
     if arguments.matrix_set:
@@ -61,6 +70,7 @@ def run_mult(arguments: argparse.Namespace) -> int:
     variants = list(FORMATS) if arguments.all_formats else arguments.format
     peers = (peer.name for peer in (*DEVICE_PEERS, *HOST_PEERS))
     check_left_out(arguments.without, (*(variants or DEFAULT_VARIANTS), *peers))
+    check_matrices(arguments.matrix)
     recorder = Recorder("mult, all formats" if arguments.all_formats else "mult", arguments.json, arguments.commit)
     with measured_places(recorder, arguments.host) as places:
         defaults = ALL_FORMATS_MATRICES if arguments.all_formats else DEFAULT_MATRICES
@@ -167,6 +177,7 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
     everybody = (contender.name for places in PLACES for contender in spgemm_contenders(places, arguments.variant))
     check_left_out(arguments.without, everybody)
     kinds = (arguments.only,) if arguments.only else PRODUCT_KINDS
+    check_matrices(arguments.matrix)
     recorder = Recorder("spgemm", arguments.json, arguments.commit)
     with measured_places(recorder, arguments.host) as places:
         types = matrix_types(places["host"])

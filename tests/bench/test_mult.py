@@ -128,6 +128,16 @@ def test_interrupted_benchmark_keeps_what_it_measured(tmp_path, monkeypatch, cap
     assert [case["matrix"]["name"] for case in run["cases"]] == ["7-point 3^3"]
 
 
+@pytest.mark.parametrize("benchmark", ["mult", "spgemm"])
+def test_matrices_that_cannot_be_made_are_found_out_before_measuring(monkeypatch, capsys, benchmark):
+    monkeypatch.setattr(places, "available_places", lambda host_only: pytest.fail("measured"))
+    for spec, complaint in (("absent.mtx", "no such file"), ("7point:9999", "too many"), ("7point:x", "grid points")):
+        assert main(["bench", benchmark, "--host", "--matrix", "7point:3", "--matrix", spec]) == 1
+        message = capsys.readouterr().err
+        assert message.startswith(f"petsc_gpufmt: --matrix {spec}: ") and complaint in message
+        assert message.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "choices"),
     [
