@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import sys
 from collections.abc import Sequence
 
 from petsc_gpufmt import library_path
-from petsc_gpufmt.cli import bench, info, tune
-from petsc_gpufmt.cli.outcome import exit_status
+from petsc_gpufmt.cli import bench, info, outcome, tune
 from petsc_gpufmt.errors import UnsupportedError
 
 
@@ -46,19 +42,9 @@ def in_petsc_options(path: str) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command in `words` (default: of this process); the exit status."""
     arguments = make_parser().parse_args(words)
-    return exit_status("petsc_gpufmt", lambda: arguments.run(arguments))
+    return outcome.exit_status("petsc_gpufmt", lambda: arguments.run(arguments))
 
 
 def program() -> int:
     """The program ``petsc-gpufmt``, and ``python -m petsc_gpufmt``; the exit status."""
-    # leave as by an exception, so that programs that a benchmark started are ended too
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    # PETSc's handler of this signal would abort MPI; blocked, it leaves a BrokenPipeError
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
-    try:
-        status = main()
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer goes nowhere
-        return 128 + signal.SIGPIPE
-    return status
+    return outcome.program("petsc_gpufmt", main)

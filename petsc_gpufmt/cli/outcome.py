@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -25,6 +26,15 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
 
 
 def program(name: str, run: Callable[[], int]) -> int:
-    """The exit status of a program; SIGTERM ends it as an exception does, so that what it has started is ended too."""
+    """The exit status of a program that does `run`."""
+    # leave as by an exception, so that programs that a benchmark started are ended too
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    return exit_status(name, run)
+    # PETSc's handler of this signal would abort MPI; blocked, it leaves a BrokenPipeError
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        status = exit_status(name, run)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer goes nowhere
+        return 128 + signal.SIGPIPE
+    return status
