@@ -43,19 +43,6 @@ static PetscErrorCode BlocksConvert(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* one hook for all the ways in which blocks come to be: preallocation, hash, COO, WithSeqAIJ, submatrices, products */
-static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
-{
-  struct _MatOps parent;
-
-  PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
-  PetscCall(BlocksVecType(A));
-  PetscCall((*parent.assemblyend)(A, mode));
-  if (mode == MAT_FINAL_ASSEMBLY) PetscCall(BlocksConvert(A));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* The parent's operations write into the arrays of the blocks, and free these where a nonzero is new: not managed ones. */
 static PetscErrorCode BlocksLeaveManaged(Mat A)
 {
@@ -66,6 +53,26 @@ static PetscErrorCode BlocksLeaveManaged(Mat A)
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++)
     if (blocks[k]) PetscCall(GpufmtManagedLeave(blocks[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether other ranks send entries that the assembly under way inserts; PETSc has two kinds of stash */
+static PetscBool EntriesArrive(Mat A)
+{
+  return (PetscBool)(!A->nooffprocentries && (A->stash.nrecvranks || A->stash.nrecvs));
+}
+
+/* one hook for all the ways in which blocks come to be: preallocation, hash, COO, WithSeqAIJ, submatrices, products */
+static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
+{
+  struct _MatOps parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall(BlocksVecType(A));
+  if (EntriesArrive(A)) PetscCall(BlocksLeaveManaged(A));
+  PetscCall((*parent.assemblyend)(A, mode));
+  if (mode == MAT_FINAL_ASSEMBLY) PetscCall(BlocksConvert(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

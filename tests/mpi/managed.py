@@ -119,9 +119,22 @@ def add_a_new_column_on_one_rank(A):
     A.axpy(2.0, matrix_of_rows(rows, A.getType()), structure=PETSc.Mat.Structure.SUBSET_NONZERO_PATTERN)
 
 
+def assemble(A):
+    A.assemble()
+
+
 STAY_MANAGED = (
-    *(scale, scale_rows_and_columns, add_some_entries, add_the_same_entries, add_the_same_entries_unannounced),
+    *(scale, scale_rows_and_columns, add_some_entries, add_the_same_entries),
+    *(add_the_same_entries_unannounced, assemble),
 )
+
+
+def from_the_first_rank_alone(A):
+    """New nonzeros in the last row: its owner sets none and is told nothing before they arrive."""
+    allow_new_nonzeros(A)
+    if COMM.rank == 0:
+        A.setValues([COUNT - 1], range(COUNT), np.ones((1, COUNT)), addv=True)
+    A.assemble()
 
 
 def convert(A):
@@ -148,8 +161,8 @@ def to_dense(A):
 
 
 WRITERS = (
-    *(on_the_diagonal, new_nonzeros, from_the_other_ranks, zero_rows, zero_rows_and_columns, shift, scale),
-    *(add_other_pattern, convert, *STAY_MANAGED[1:], add_a_new_entry_on_one_rank),
+    *(on_the_diagonal, new_nonzeros, from_the_other_ranks, from_the_first_rank_alone, zero_rows),
+    *(zero_rows_and_columns, shift, add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
 )
 
 
