@@ -119,6 +119,18 @@ static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const P
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Where all rows and columns are asked for, the parent's writes new values into the matrices of an earlier call without raising their states. */
+static PetscErrorCode MatCreateSubMatrices_MPIAIJGpufmt(Mat A, PetscInt n, const IS rows[], const IS columns[], MatReuse reuse, Mat *matrices[])
+{
+  struct _MatOps parent;
+
+  PetscFunctionBegin;
+  PetscCall(ParentOps(&parent));
+  PetscCall((*parent.createsubmatrices)(A, n, rows, columns, reuse, matrices));
+  for (PetscInt k = 0; k < n; k++) PetscCall(PetscObjectStateIncrease((PetscObject)(*matrices)[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode MatView_MPIAIJGpufmt(Mat A, PetscViewer viewer)
 {
   struct _MatOps parent;
@@ -196,6 +208,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
   B->ops->axpy                  = MatAXPY_MPIAIJGpufmt;
   B->ops->convert               = MatConvert_Gpufmt;
+  B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
   B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
   PetscCall(ParentOps(&parent));
   parent_setvalues = parent.setvalues;
@@ -235,6 +248,7 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   B->ops->zerorowscolumns       = parent.zerorowscolumns;
   B->ops->axpy                  = parent.axpy;
   B->ops->convert               = parent.convert;
+  B->ops->createsubmatrices     = parent.createsubmatrices;
   B->ops->productsetfromoptions = parent.productsetfromoptions;
   if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = parent.setvalues;
   PetscCall(Compose(B, format, PETSC_FALSE));

@@ -159,6 +159,19 @@ def replace_by_coo(A, dense):
     return 2.0 * other
 
 
+def check_submatrices(A, dense):
+    """All rows and columns on every rank, with new values in the matrix of an earlier call."""
+    whole = PETSc.IS().createStride(COUNT, comm=PETSc.COMM_SELF)
+    matrices = A.createSubMatrices([whole], [whole])
+    x, z = matrices[0].createVecs()
+    x.set(1.0)
+    for factor in (1.0, -2.0):
+        A.scale(factor)
+        A.createSubMatrices([whole], [whole], submats=matrices)
+        matrices[0].mult(x, z)
+        np.testing.assert_allclose(z.getArray(), factor * dense.sum(axis=1), rtol=1e-12, atol=1e-12)
+
+
 CHANGES = [
     *(scale, diagonal_scale, shift, set_diagonal, insert_own_entries, add_to_entries_of_all_ranks, zero_entries),
     *(axpy_same_pattern, axpy_other_pattern, axpy_aij, copy_values, zero_rows, zero_rows_dropping_entries),
@@ -174,6 +187,7 @@ def own(A, rows):
 
 def main():
     dense = random_dense(COUNT, COUNT) + np.eye(COUNT)
+    check_submatrices(distribute(dense, TYPE), dense)
     named = layouts(COUNT)
     for name in ["balanced", "none_on_middle"][: COMM.size]:
         local = named[name]
