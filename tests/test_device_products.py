@@ -56,6 +56,17 @@ def test_mixtures_with_aij(petsc, product):  # noqa: F811
     check(product, operands, C)
 
 
+def test_another_operand_of_type_aij_whose_state_is_the_same(petsc):  # noqa: F811
+    A, B = operands_of(Product.AB, **SIZES)
+    matrices = [petsc_matrix(A), petsc_matrix(B, "aij")]
+    C = multiply(Product.AB, matrices)
+    other = CsrMatrix(B.nrows, B.ncols, B.rowptr, B.colidx, 2.0 * B.values)
+    replacement = petsc_matrix(other, "aij")
+    replacement.stateSet(matrices[1].stateGet())
+    multiply(Product.AB, [matrices[0], replacement], result=C)
+    check(Product.AB, (A, other), C)
+
+
 def test_values_that_are_there_are_not_sent_again(petsc):  # noqa: F811
     A, P = operands_of(Product.PTAP, **SIZES)
     a, p = matrices = [petsc_matrix(A), petsc_matrix(P)]

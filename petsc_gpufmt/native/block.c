@@ -190,12 +190,11 @@ static PetscBool PlanIsDue(const GpufmtStore *store)
 PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
 {
   GpufmtStore     *store = &block->stores[backend][transposed];
-  PetscObjectState pattern, value;
+  PetscObjectState pattern;
 
   PetscFunctionBegin;
   *out = store;
-  PetscCall(PetscObjectStateGet((PetscObject)A, &value));
-  if (PetscLikely(store->fresh && store->value_state == value && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
+  if (PetscLikely(store->fresh && GpufmtVersionIsOf(&store->values, A) && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
   if (!store->valid || store->pattern_state != pattern) {
     store->products = 0;
@@ -203,7 +202,7 @@ PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, Petsc
   } else if (PlanIsDue(store)) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   store->fresh = PETSC_FALSE;
   PetscCall(StoreRefresh(A, block, backend, store));
-  PetscCall(PetscObjectStateGet((PetscObject)A, &store->value_state));
-  store->fresh = PETSC_TRUE;
+  store->values = GpufmtVersionOf(A);
+  store->fresh  = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

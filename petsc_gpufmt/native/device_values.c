@@ -6,13 +6,10 @@
    composite products of PETSc call that phase without it, so the first look after a numeric phase takes either state. */
 static PetscErrorCode IsCurrent(Mat A, GpufmtDeviceValues *v, PetscBool *current)
 {
-  PetscObjectState state;
-
   PetscFunctionBegin;
-  PetscCall(PetscObjectStateGet((PetscObject)A, &state));
-  if (v->computed && state == v->state + 1) v->state = state;
+  if (v->computed && ((PetscObject)A)->state == v->version.state + 1) v->version.state++;
   v->computed = PETSC_FALSE;
-  *current    = (PetscBool)(v->valid && v->state == state);
+  *current    = (PetscBool)(v->valid && GpufmtVersionIsOf(&v->version, A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -51,8 +48,8 @@ PetscErrorCode GpufmtDeviceValuesUpdate(GpufmtDeviceValues *v, Mat A, PetscCount
     PetscCall(GpufmtDeviceUpload(v->array, values, (size_t)count * sizeof(PetscScalar), stream));
     PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
   }
-  PetscCall(PetscObjectStateGet((PetscObject)A, &v->state));
-  v->valid = PETSC_TRUE;
+  v->version = GpufmtVersionOf(A);
+  v->valid   = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -85,7 +82,7 @@ PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *v, Mat A, PetscCou
   }
   PetscCall(MatAssemblyBegin(A, MAT_FINAL_ASSEMBLY));
   PetscCall(MatAssemblyEnd(A, MAT_FINAL_ASSEMBLY));
-  PetscCall(PetscObjectStateGet((PetscObject)A, &v->state));
+  v->version = GpufmtVersionOf(A);
   v->valid = v->computed = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

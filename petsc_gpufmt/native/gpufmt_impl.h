@@ -15,11 +15,31 @@ typedef struct {
   const char *name, *seq_type, *mpi_type, *root_type;
 } GpufmtFormat;
 
+/* The values of a matrix as they are now. Those of two matrices may be counted alike: MatHeaderReplace() and MatHeaderMerge() move the data and
+   the id to another matrix, which goes on counting from its own state, and a new matrix may lie where an old one was. The nonzero state moves
+   with the data. */
+typedef struct {
+  const struct _p_Mat *matrix;
+  PetscObjectId        id;
+  PetscObjectState     state;
+} GpufmtVersion;
+
+static inline GpufmtVersion GpufmtVersionOf(Mat A)
+{
+  return (GpufmtVersion){.matrix = A, .id = ((PetscObject)A)->id, .state = ((PetscObject)A)->state};
+}
+
+static inline PetscBool GpufmtVersionIsOf(const GpufmtVersion *v, Mat A)
+{
+  return (PetscBool)(v->state == ((PetscObject)A)->state && v->matrix == A && v->id == ((PetscObject)A)->id);
+}
+
 /* one stored form of a block: (backend) x (direct or transposed) */
 typedef struct {
   PetscBool        valid, fresh; /* plans exist; they hold values at all */
   GpufmtAnswer     answer;
-  PetscObjectState pattern_state, value_state;
+  PetscObjectState pattern_state;
+  GpufmtVersion    values;
   int64_t          products; /* since the pattern was first stored */
 } GpufmtStore;
 
@@ -27,12 +47,12 @@ typedef struct _GpufmtManaged GpufmtManaged;
 
 /* CSR values of a matrix on the device */
 typedef struct {
-  void            *array;
-  size_t           capacity; /* bytes */
-  PetscBool        managed;  /* the array is that of the matrix itself */
-  PetscBool        valid;    /* they are those of the matrix in `state` */
-  PetscBool        computed; /* by a numeric phase, and not looked at since */
-  PetscObjectState state;
+  void         *array;
+  size_t        capacity; /* bytes */
+  PetscBool     managed;  /* the array is that of the matrix itself */
+  PetscBool     valid;    /* they are those of `version` */
+  PetscBool     computed; /* by a numeric phase, and not looked at since */
+  GpufmtVersion version;
 } GpufmtDeviceValues;
 
 /* a plan that changes the values of a matrix in place */

@@ -105,8 +105,8 @@ PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
 {
   PetscFunctionBegin;
   PetscCall(PetscObjectStateIncrease((PetscObject)A));
-  PetscCall(PetscObjectStateGet((PetscObject)A, &values->state));
-  values->valid = PETSC_TRUE;
+  values->version = GpufmtVersionOf(A);
+  values->valid   = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

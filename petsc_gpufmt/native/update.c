@@ -139,7 +139,7 @@ static PetscErrorCode UpdateRun(Mat A, const GpufmtUpdate *update, void *slots[G
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
   } else PetscCall(PetscLogFlops(flops));
   PetscCall(MatSeqAIJRestoreArray(A, &array));
-  if (on_device) PetscCall(PetscObjectStateGet((PetscObject)A, &values->state));
+  if (on_device) values->version = GpufmtVersionOf(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

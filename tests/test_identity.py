@@ -1,0 +1,35 @@
+"""What is stored for one matrix is not taken for that of another, when PETSc moves the data or changes the type."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+from builders import shape
+from petsc4py import PETSc
+from petsc_products import petsc_matrix
+
+from petsc_gpufmt import native_library
+
+
+def row_sums(A):
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    return z.getArray().copy()
+
+
+@pytest.mark.parametrize("function", ["MatHeaderMerge", "MatHeaderReplace"])
+def test_data_that_move_to_a_matrix_of_the_same_state_are_stored_anew(function):
+    library, A, moved = native_library.load(), petsc_matrix(shape("power_law")), ctypes.c_void_p()
+    handle = ctypes.c_void_p(A.handle)
+    expected = 3.0 * row_sums(A)
+    assert library.MatDuplicate(handle, PETSc.Mat.DuplicateOption.COPY_VALUES, ctypes.byref(moved)) == 0
+    x, z = A.createVecs()
+    assert library.MatMult(moved, ctypes.c_void_p(x.handle), ctypes.c_void_p(z.handle)) == 0
+    state = ctypes.c_int64()
+    assert library.PetscObjectStateGet(moved, ctypes.byref(state)) == 0
+    A.stateSet(state.value - 1)  # PETSc raises it once: then it is that of the product
+    assert library.MatScale(moved, ctypes.c_double(3.0)) == 0
+    assert getattr(library, function)(handle, ctypes.byref(moved)) == 0
+    assert row_sums(A) == pytest.approx(expected)
