@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import pytest
+from answers import settled_tokens
 from builders import shape
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
@@ -33,3 +34,16 @@ def test_data_that_move_to_a_matrix_of_the_same_state_are_stored_anew(function):
     assert library.MatScale(moved, ctypes.c_double(3.0)) == 0
     assert getattr(library, function)(handle, ctypes.byref(moved)) == 0
     assert row_sums(A) == pytest.approx(expected)
+
+
+def test_a_type_of_ours_that_replaces_another_leaves_nothing_of_it():
+    """As under -mat_seqaij_type seqaijpjds -mat_type bsr, where PETSc makes the one type on the way to the other."""
+    before = settled_tokens()
+    A = petsc_matrix(shape("power_law"))
+    expected = row_sums(A)
+    assert native_library.load().MatSeqAIJSetType(ctypes.c_void_p(A.handle), b"seqaijbsr") == 0
+    assert A.getType() == "seqaijbsr"
+    assert settled_tokens() == before
+    assert row_sums(A) == pytest.approx(expected)
+    A.destroy()
+    assert settled_tokens() == before
