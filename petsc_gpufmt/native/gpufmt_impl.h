@@ -93,6 +93,12 @@ typedef struct {
   uint64_t         digest;
 } GpufmtPattern;
 
+/* whether it is known to be that of A */
+static inline PetscBool GpufmtPatternIsOf(const GpufmtPattern *pattern, Mat A)
+{
+  return (PetscBool)(pattern->id == ((PetscObject)A)->id && pattern->state == A->nonzerostate);
+}
+
 /* C->product->data of a sparse product of ours */
 typedef struct _GpufmtProduct {
   int                 backend;

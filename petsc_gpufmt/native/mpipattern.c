@@ -32,7 +32,6 @@ PetscErrorCode GpufmtParallelPatternRecord(Mat A, GpufmtParallelPattern *pattern
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetId((PetscObject)A, &pattern->id));
-  PetscCall(MatGetNonzeroState(A, &pattern->state));
   PetscCall(GpufmtProductCreate(&pattern->blocks));
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++) PetscCall(GpufmtProductRecordOperand(pattern->blocks, k, blocks[k]));
@@ -40,35 +39,26 @@ PetscErrorCode GpufmtParallelPatternRecord(Mat A, GpufmtParallelPattern *pattern
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlocksCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *pattern)
+/* Patterns are only compared when a block is another matrix, or PETSc has counted a change of its pattern: MatEliminateZeros() counts it for
+   the blocks alone, and not on all ranks. The columns outside the diagonal block change with that of the others. */
+static PetscErrorCode OperandCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *pattern)
 {
-  const char *product = MatProductTypes[C->product->type];
-  uint64_t    ghosts;
-  Mat         blocks[2];
+  const char   *product = MatProductTypes[C->product->type];
+  PetscBool     same    = PETSC_TRUE;
+  PetscObjectId id;
+  uint64_t      ghosts;
+  Mat           blocks[2];
 
   PetscFunctionBegin;
+  PetscCall(PetscObjectGetId((PetscObject)A, &id));
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) same = (PetscBool)(same && GpufmtPatternIsOf(&pattern->blocks->operands[k].pattern, blocks[k]));
+  if (PetscLikely(same && id == pattern->id)) PetscFunctionReturn(PETSC_SUCCESS);
   for (int k = 0; k < 2; k++) PetscCall(GpufmtProductCheckOperand(pattern->blocks, k, blocks[k], product, letter));
   PetscCall(GhostsDigest(A, &ghosts));
   PetscCheck(ghosts == pattern->ghosts, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the columns of %c that this rank has outside its diagonal block have changed since the symbolic phase: make the product anew with MAT_INITIAL_MATRIX", product,
              letter);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* Patterns are only compared when the matrix is another one, or PETSc has counted a change of its pattern; both are so on all ranks or on
-   none. */
-PetscErrorCode GpufmtParallelPatternCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *pattern)
-{
-  PetscObjectId    id;
-  PetscObjectState state;
-
-  PetscFunctionBegin;
-  PetscCall(PetscObjectGetId((PetscObject)A, &id));
-  PetscCall(MatGetNonzeroState(A, &state));
-  if (PetscLikely(id == pattern->id && state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtFailTogether(C, BlocksCheck(C, A, letter, pattern)));
-  pattern->id    = id;
-  pattern->state = state;
+  pattern->id = id;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -77,11 +67,12 @@ PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *pattern)
   Mat blocks[2];
 
   PetscFunctionBegin;
-  PetscCall(MatGetNonzeroState(C, &pattern->state));
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++) {
     const PetscInt *rowptr;
 
+    PetscCall(PetscObjectGetId((PetscObject)blocks[k], &pattern->ids[k]));
+    PetscCall(MatGetNonzeroState(blocks[k], &pattern->states[k]));
     pattern->rows[k] = 0;
     PetscCall(GpufmtPatternGet(blocks[k], &rowptr, NULL));
     PetscCall(GpufmtDigest(rowptr, (size_t)(blocks[k]->rmap->n + 1) * sizeof(PetscInt), &pattern->rows[k]));
@@ -90,20 +81,36 @@ PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *pattern)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* an error on all ranks if the result is no longer what the symbolic phase made: entries were inserted, or its data were replaced */
-PetscErrorCode GpufmtResultPatternCheck(Mat C, GpufmtResultPattern *pattern)
+/* an error if the result is no longer what the symbolic phase made: entries were inserted or eliminated, or its data were replaced */
+static PetscErrorCode ResultCheck(Mat C, GpufmtResultPattern *pattern)
 {
   GpufmtResultPattern now;
-  PetscObjectState    state;
-  PetscBool           same;
+  PetscBool           same = PETSC_TRUE;
+  Mat                 blocks[2];
 
   PetscFunctionBegin;
-  PetscCall(MatGetNonzeroState(C, &state));
-  if (PetscLikely(state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) same = (PetscBool)(same && ((PetscObject)blocks[k])->id == pattern->ids[k] && blocks[k]->nonzerostate == pattern->states[k]);
+  if (PetscLikely(same)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtResultPatternRecord(C, &now));
-  same = (PetscBool)(now.rows[0] == pattern->rows[0] && now.rows[1] == pattern->rows[1]);
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_C_BOOL, MPI_LAND, PetscObjectComm((PetscObject)C)));
-  PetscCheck(same, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[C->product->type]);
+  PetscCheck(now.rows[0] == pattern->rows[0] && now.rows[1] == pattern->rows[1], PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[C->product->type]);
   *pattern = now;
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode PatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *result)
+{
+  Mat       given[GPUFMT_MAX_OPERANDS];
+  const int n = GpufmtProductOperands(C->product, given);
+
+  PetscFunctionBegin;
+  for (int k = 0; k < n; k++) PetscCall(OperandCheck(C, given[k], GpufmtProductLetters(C->product->type)[k], &operands[k]));
+  PetscCall(ResultCheck(C, result));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* an error on all ranks unless operands and result have the patterns of the symbolic phase on each; collective */
+PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *result)
+{
+  return GpufmtFailTogether(C, PatternsCheck(C, operands, result));
 }

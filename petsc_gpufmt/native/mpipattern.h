@@ -4,20 +4,19 @@
 
 /* of an operand, on this rank */
 typedef struct {
-  PetscObjectId    id;
-  PetscObjectState state;  /* of the nonzero pattern of the whole matrix */
-  GpufmtProduct   *blocks; /* keeps the patterns of both blocks as a sequential product keeps those of its operands */
-  uint64_t         ghosts; /* digest of the columns of the off-diagonal block */
+  PetscObjectId  id;
+  GpufmtProduct *blocks; /* keeps the patterns of both blocks as a sequential product keeps those of its operands */
+  uint64_t       ghosts; /* digest of the columns of the off-diagonal block */
 } GpufmtParallelPattern;
 
-/* of the result, on this rank */
+/* of the blocks of the result, on this rank */
 typedef struct {
-  PetscObjectState state;
-  uint64_t         rows[2]; /* digests of the row pointers of its blocks */
+  PetscObjectId    ids[2];
+  PetscObjectState states[2]; /* of their nonzero patterns */
+  uint64_t         rows[2];   /* digests of their row pointers */
 } GpufmtResultPattern;
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtFailTogether(Mat, PetscErrorCode);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternRecord(Mat, GpufmtParallelPattern *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtResultPatternCheck(Mat C, GpufmtResultPattern *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *);

@@ -370,16 +370,13 @@ static PetscErrorCode MatProductNumeric_MPIAIJGpufmt(Mat C)
 {
   const Mat_Product *given = C->product;
   MPIProduct        *product;
-  Mat                operands[GPUFMT_MAX_OPERANDS], B;
-  int                n;
+  Mat                B;
 
   PetscFunctionBegin;
   MatCheckProduct(C, 1);
   product = (MPIProduct *)given->data;
   PetscCheck(product, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE, "The product %s has no symbolic phase, or MatProductClear() was called since: call MatProductSymbolic()", MatProductTypes[given->type]);
-  n = GpufmtProductOperands(given, operands);
-  for (int k = 0; k < n; k++) PetscCall(GpufmtParallelPatternCheck(C, operands[k], GpufmtProductLetters(given->type)[k], &product->operands[k]));
-  PetscCall(GpufmtResultPatternCheck(C, &product->result));
+  PetscCall(GpufmtParallelPatternsCheck(C, product->operands, &product->result));
   PetscCall(SecondUpdate(C, product));
   B = product->second ? product->second : given->B;
   PetscCall(GpufmtRowsUpdateLocal(B, &product->local));

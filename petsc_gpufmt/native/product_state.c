@@ -150,15 +150,11 @@ PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *p, int k, Mat A)
    one, or PETSc has counted a change. */
 PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *p, int k, Mat A, const char product[], char letter)
 {
-  GpufmtPattern   *pattern = &p->operands[k].pattern, now;
-  GpufmtManaged   *managed;
-  PetscObjectId    id;
-  PetscObjectState state;
+  GpufmtPattern *pattern = &p->operands[k].pattern, now;
+  GpufmtManaged *managed;
 
   PetscFunctionBegin;
-  PetscCall(PetscObjectGetId((PetscObject)A, &id));
-  PetscCall(MatGetNonzeroState(A, &state));
-  if (PetscLikely(id == pattern->id && state == pattern->state)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (PetscLikely(GpufmtPatternIsOf(pattern, A))) PetscFunctionReturn(PETSC_SUCCESS);
   if (p->operands[k].managed) {
     PetscCall(GpufmtManagedOf(A, &managed));
     PetscCall(PatternDescribe(A, &now));

@@ -1,5 +1,7 @@
 """Sparse products of parallel matrices against NumPy: all types, layouts and mixes, and every way to reuse one."""
 
+import ctypes
+
 import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, distribute, layouts, own_rows, random_dense
 from petsc4py import PETSc
@@ -320,6 +322,25 @@ def check_inserted_entries():
         raise AssertionError("the pattern of the result changed and nobody said so")
 
 
+def check_eliminated_zeros():
+    """On one rank: PETSc counts the change of the pattern for blocks alone; it is an error on all ranks."""
+    eye = np.eye(30)
+    for which in ("A", "B", "the result"):
+        A, B = (distribute(eye + 1.0) for _ in range(2))
+        C = A.matMult(B)
+        changed = {"A": A, "B": B, "the result": C}[which]
+        if COMM.rank == 0:
+            changed.setValues([0], range(30), np.zeros((1, 30)))
+        changed.assemble()
+        assert LIBRARY.MatEliminateZeros(ctypes.c_void_p(changed.handle), 0) == 0
+        try:
+            A.matMult(B, result=C)
+        except PETSc.Error as error:
+            assert error.ierr == 73, str(error)  # PETSC_ERR_ARG_WRONGSTATE
+        else:
+            raise AssertionError(f"zeros of {which} were eliminated and nobody said so")
+
+
 def reversed_identity():
     return distribute(np.eye(30)[::-1].copy())
 
@@ -337,6 +358,7 @@ check_algorithms_of_petsc()
 check_result_is_a_matrix_like_others()
 check_failure_on_one_rank()
 check_inserted_entries()
+check_eliminated_zeros()
 before = results()
 LIBRARY.GpufmtManagedSimulate(1)  # without a device: with one, results have such arrays already
 assert results() == before
@@ -346,3 +368,4 @@ check_failure_on_one_rank()
 check_mixed_types()
 check_result_is_a_matrix_like_others()
 check_inserted_entries()
+check_eliminated_zeros()
