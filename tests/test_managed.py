@@ -138,6 +138,16 @@ def test_results_of_type_aij_have_ordinary_arrays():
     check(Product.AB, operands, C)
 
 
+def test_columns_are_aligned_for_any_scalar_and_index():
+    """They follow the values: an odd number of single-precision ones must not leave indices of 64 bits astride."""
+    grid = petsc_matrix(stencil_csr(3))
+    C, columns = multiply(Product.AB, [grid, grid]), ctypes.c_void_p()
+    assert C.getInfo()["nz_used"] % 2 == 1
+    handle = ctypes.c_void_p(C.handle)
+    assert native_library.load().MatSeqAIJGetCSRAndMemType(handle, None, ctypes.byref(columns), None, None) == 0
+    assert columns.value % 16 == 0
+
+
 READERS = {
     "rows": lambda A: np.concatenate([A.getRow(i)[1] for i in range(A.size[0])]),
     "dense": lambda A: A.copy().convert("dense").getDenseArray().copy(),

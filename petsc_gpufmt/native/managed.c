@@ -5,7 +5,7 @@
    PETSc's, gives the matrix ordinary ones first: GpufmtManagedLeave(). */
 #include "cuda_driver.h"
 
-/* one allocation holds the values, then the columns */
+/* one allocation holds the values, then the columns, aligned for either, whichever is wider */
 struct _GpufmtManaged {
   PetscScalar   *values;
   PetscInt      *rowptr, *colidx;
@@ -15,6 +15,8 @@ struct _GpufmtManaged {
   int            references;
   GpufmtManaged *previous, *next;
 };
+
+static const size_t   columns_alignment = 16;
 
 static GpufmtManaged *all      = NULL;
 static PetscBool      simulate = PETSC_FALSE; /* ordinary memory takes the place of managed one */
@@ -176,16 +178,16 @@ PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], Gpuf
 {
   GpufmtManaged *m;
   void          *array;
-  size_t         bytes = (size_t)rowptr[nrows] * (sizeof(PetscScalar) + sizeof(PetscInt));
+  const size_t   columns = ((size_t)rowptr[nrows] * sizeof(PetscScalar) / columns_alignment + 1) * columns_alignment; /* where they begin */
+  const size_t   bytes   = columns + (size_t)rowptr[nrows] * sizeof(PetscInt);
 
   PetscFunctionBegin;
-  bytes = bytes ? bytes : sizeof(PetscScalar);
   PetscCall(Allocate(bytes, &array)); /* first of all: it may fail for want of memory */
   PetscCall(PetscNew(&m));
   m->nrows      = nrows;
   m->nnz        = rowptr[nrows];
   m->values     = (PetscScalar *)array;
-  m->colidx     = (PetscInt *)(m->values + m->nnz);
+  m->colidx     = (PetscInt *)((char *)array + columns);
   m->bytes      = bytes;
   m->references = 1;
   PetscCall(PetscMalloc1(nrows + 1, &m->rowptr));
