@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from answers import settled_tokens
 
+from petsc_gpufmt import native_library
 from petsc_gpufmt.registry import FORMATS
 
 pytestmark = pytest.mark.gpu
@@ -167,6 +168,24 @@ def test_products_return_the_same_bits_every_time(petsc, pair):
         A.multTranspose(w, x)
         assert x.getArray().tobytes() == first_transposed
     assert first
+
+
+def test_an_array_in_pinned_memory_may_change_when_its_upload_returns(petsc):
+    """Though the stream is still busy with what came before."""
+    import cupy
+    import cupyx
+
+    host = cupyx.zeros_pinned(1 << 18)
+    work, dev = cupy.ones(1 << 26), cupy.ones(host.size)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    with stream:
+        for _ in range(50):
+            work *= 1.0
+    native_library.upload(dev, host, stream.ptr)
+    host[:] = 2.0
+    stream.synchronize()
+    assert not dev.any()
 
 
 def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):

@@ -10,7 +10,8 @@ enum {
   CUDA_EVENT_DISABLE_TIMING      = 2,
   CUDA_MEM_ATTACH_GLOBAL         = 1,
   CUDA_ADVISE_PREFERRED_LOCATION = 3,
-  CUDA_CONCURRENT_MANAGED_ACCESS = 89
+  CUDA_CONCURRENT_MANAGED_ACCESS = 89,
+  CUDA_POINTER_MEMORY_TYPE       = 2
 };
 
 typedef struct {
@@ -39,6 +40,7 @@ typedef struct {
   CudaResult (*MemAdvise)(DevicePointer, size_t, int advice, int device);    /* as before CUDA 13, whose headers rename it */
   CudaResult (*MemPrefetchAsync)(DevicePointer, size_t, int device, void *); /* likewise */
   CudaResult (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, size_t, void *);
+  CudaResult (*PointerGetAttribute)(void *, int attribute, DevicePointer);
 } GpufmtDriver;
 
 GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;

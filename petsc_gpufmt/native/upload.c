@@ -85,6 +85,14 @@ static PetscErrorCode UploadInParts(DevicePointer dev, const char *host, size_t 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether CUDA has pinned the array, or made it: the copy of such a one goes on after the call, that of others has left the array by then */
+static PetscBool KnownToCuda(const void *host)
+{
+  unsigned type;
+
+  return (PetscBool)!gpufmt_driver.PointerGetAttribute(&type, CUDA_POINTER_MEMORY_TYPE, (DevicePointer)host);
+}
+
 /* synchronize! returns when the host array may be changed */
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
@@ -97,7 +105,10 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   if (nparts > 1) PetscCall(UploadInParts((DevicePointer)dev, (const char *)host, bytes, nparts, stream));
-  else CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
+  else {
+    CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
+    if (KnownToCuda(host)) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! */
+  }
   PetscCall(PetscLogCpuToGpu((PetscLogDouble)bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
