@@ -13,6 +13,7 @@ import pytest
 from answers import settled_tokens
 
 from petsc_gpufmt import native_library
+from petsc_gpufmt.cupy_state import borrowed_stream
 from petsc_gpufmt.registry import FORMATS
 
 pytestmark = pytest.mark.gpu
@@ -170,22 +171,60 @@ def test_products_return_the_same_bits_every_time(petsc, pair):
     assert first
 
 
+def make_busy(stream):
+    """Some 20 ms of work on a CUDA stream; what it works on is to be kept so long."""
+    import cupy
+
+    work = cupy.ones(1 << 26)
+    cupy.cuda.get_current_stream().synchronize()
+    with stream:
+        for _ in range(50):
+            work *= 1.0
+    return work
+
+
 def test_an_array_in_pinned_memory_may_change_when_its_upload_returns(petsc):
     """Though the stream is still busy with what came before."""
     import cupy
     import cupyx
 
-    host = cupyx.zeros_pinned(1 << 18)
-    work, dev = cupy.ones(1 << 26), cupy.ones(host.size)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.get_current_stream().synchronize()
-    with stream:
-        for _ in range(50):
-            work *= 1.0
+    host, stream = cupyx.zeros_pinned(1 << 18), cupy.cuda.Stream(non_blocking=True)
+    dev = cupy.ones(host.size)
+    busy = make_busy(stream)
     native_library.upload(dev, host, stream.ptr)
     host[:] = 2.0
     stream.synchronize()
+    assert busy[0] == 1.0
     assert not dev.any()
+
+
+def test_a_matrix_may_go_while_another_stream_still_multiplies_it(petsc):
+    """What is stored next, on the first stream, must not take its memory before."""
+    import cupy
+
+    source = builders.from_row_lengths(np.full(ROWS, 20), ROWS, seed=33)
+    csr = (source.rowptr.astype(petsc.IntType), source.colidx.astype(petsc.IntType), source.values)
+    A, B = (petsc.Mat().createAIJ((ROWS, ROWS), csr=csr, comm=petsc.COMM_SELF).convert("pjds") for _ in range(2))
+    B.scale(3.0)
+    x, z = A.createVecs()
+    x.set(1.0)
+    A.mult(x, z)
+    expected, first = z.getArray().copy(), petsc.DeviceContext.getCurrent()
+    second = petsc.DeviceContext().create()
+    second.setStreamType("nonblocking")
+    second.setUp()
+    petsc.DeviceContext.setCurrent(second)
+    pointer = ctypes.c_void_p()
+    assert native_library.load().PetscGetCurrentCUDAStream(ctypes.byref(pointer)) == 0
+    busy = make_busy(borrowed_stream(cupy.cuda, pointer.value, 0))
+    A.mult(x, z)
+    A.destroy()
+    petsc.DeviceContext.setCurrent(first)
+    y = x.duplicate()
+    B.mult(x, y)
+    second.synchronize()
+    assert busy[0] == 1.0
+    np.testing.assert_allclose(z.getArray(), expected, rtol=1e-12)
 
 
 def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):

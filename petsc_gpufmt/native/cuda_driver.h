@@ -21,6 +21,7 @@ typedef struct {
   CudaResult (*CtxGetDevice)(int *);
   CudaResult (*CtxGetCurrent)(void **);
   CudaResult (*CtxSetCurrent)(void *);
+  CudaResult (*CtxSynchronize)(void);
   CudaResult (*GetErrorString)(CudaResult, const char **);
   CudaResult (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
   CudaResult (*MemAlloc)(DevicePointer *, size_t);

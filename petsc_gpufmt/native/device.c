@@ -9,6 +9,8 @@ PETSC_EXTERN PetscErrorCode PetscGetCurrentCUDAStream(void **);
 
 GpufmtDriver gpufmt_driver;
 
+static PetscBool several_streams = PETSC_FALSE; /* PETSc's current stream has changed */
+
 static PetscBool DriverLoad(void)
 {
   void *handle;
@@ -27,6 +29,7 @@ static PetscBool DriverLoad(void)
   LOAD(CtxGetDevice, "cuCtxGetDevice");
   LOAD(CtxGetCurrent, "cuCtxGetCurrent");
   LOAD(CtxSetCurrent, "cuCtxSetCurrent");
+  LOAD(CtxSynchronize, "cuCtxSynchronize");
   LOAD(GetErrorString, "cuGetErrorString");
   LOAD(LaunchKernel, "cuLaunchKernel");
   LOAD(MemAlloc, "cuMemAlloc_v2");
@@ -78,9 +81,26 @@ PetscBool GpufmtDeviceUsable(void)
 
 PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 {
+  static PetscBool known = PETSC_FALSE;
+  static void     *first = NULL;
+
   PetscFunctionBegin;
-  if (stream) PetscCall(PetscGetCurrentCUDAStream(stream));
+  if (stream) {
+    PetscCall(PetscGetCurrentCUDAStream(stream));
+    if (!known) first = *stream;
+    known = PETSC_TRUE;
+    if (*stream != first) several_streams = PETSC_TRUE;
+  }
   if (device) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Before the memory of a plan is given back: it is handed out again for work on the stream on which the plan was made, and the plan may still
+   run on another, which may even be destroyed by now. synchronize! unless all went to one stream */
+PetscErrorCode GpufmtDeviceSettle(void)
+{
+  PetscFunctionBegin;
+  if (several_streams) CallDriver("cuCtxSynchronize", gpufmt_driver.CtxSynchronize());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -167,6 +187,11 @@ PetscErrorCode GpufmtNoDevice(void)
 PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 {
   return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtDeviceSettle(void)
+{
+  return PETSC_SUCCESS;
 }
 
 PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *l, void *stream)

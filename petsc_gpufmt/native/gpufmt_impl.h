@@ -159,6 +159,7 @@ GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
 /* device.c */
 GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSettle(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);

@@ -49,6 +49,7 @@ PetscErrorCode GpufmtPlannerRelease(int64_t token)
 
   PetscFunctionBegin;
   if (!planner_set) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDeviceSettle());
   interrupted = GpufmtPythonTakeInterrupt(); /* as in GpufmtPlannerAsk() */
   planner.release(token);
   if (interrupted) GpufmtPythonInterrupt();
