@@ -291,7 +291,7 @@ static PetscErrorCode BlocksCreate(Mat C, MPIProduct *product, MatType type, Pet
 
   PetscFunctionBegin;
   PetscCall(GpufmtManagedWanted(C, product->backend, &planned));
-  if (!GpufmtFormatFind(type)) planned = PETSC_FALSE;
+  if (!GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) planned = PETSC_FALSE; /* whatever the blocks are under -mat_seqaij_type */
   PetscCall(GpufmtUnionCreate(product->backend, planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
   ierr = BlocksFromUnion(product, type, rows, columns, &u, blocks, garray); /* as in GpufmtRowsAddUp() */
   PetscCall(GpufmtUnionDestroy(&u));

@@ -6,7 +6,7 @@ Where there is no device, ordinary memory takes the place of managed one.
 import gc
 
 import numpy as np
-from dense import COMM, TYPE, csr, random_dense
+from dense import COMM, FORMAT, TYPE, csr, random_dense
 from petsc4py import PETSc
 
 from petsc_gpufmt import native_library
@@ -160,6 +160,19 @@ def to_dense(A):
     return A.convert("dense", PETSc.Mat()).getDenseArray().copy()
 
 
+def check_an_operand_of_type_aij_with_blocks_of_ours(options):
+    """As -mat_seqaij_type makes them: the result is of type aij, its arrays are ordinary ones."""
+    B = matrix(np.eye(COUNT))
+    options["mat_seqaij_type"] = f"seqaij{FORMAT}"
+    A = matrix_of_rows(to_dense(B), "aij")
+    options.delValue("mat_seqaij_type")
+    C = A.matMult(B)
+    assert C.getType() == A.getType()
+    on_the_diagonal(C)
+    np.testing.assert_array_equal(to_dense(C), 2.0 * to_dense(B))
+    C.destroy()
+
+
 WRITERS = (
     *(on_the_diagonal, new_nonzeros, from_the_other_ranks, from_the_first_rank_alone, zero_rows),
     *(zero_rows_and_columns, shift, add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
@@ -170,6 +183,7 @@ def main():
     options = PETSc.Options()
     options["matmatmult_via"] = "rmerge"
     LIBRARY.GpufmtManagedSimulate(1)  # changes nothing where there is a device
+    check_an_operand_of_type_aij_with_blocks_of_ours(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
     runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]
