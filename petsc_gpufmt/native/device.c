@@ -96,11 +96,11 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 }
 
 /* Before the memory of a plan is given back: it is handed out again for work on the stream on which the plan was made, and the plan may still
-   run on another, which may even be destroyed by now. synchronize! unless all went to one stream */
+   run on another, which may even be destroyed by now. */
 PetscErrorCode GpufmtDeviceSettle(void)
 {
   PetscFunctionBegin;
-  if (several_streams) CallDriver("cuCtxSynchronize", gpufmt_driver.CtxSynchronize());
+  if (several_streams) CallDriver("cuCtxSynchronize", gpufmt_driver.CtxSynchronize()); /* synchronize! */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

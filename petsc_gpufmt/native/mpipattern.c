@@ -40,7 +40,7 @@ PetscErrorCode GpufmtParallelPatternRecord(Mat A, GpufmtParallelPattern *pattern
 }
 
 /* Patterns are only compared when a block is another matrix, or PETSc has counted a change of its pattern: MatEliminateZeros() counts it for
-   the blocks alone, and not on all ranks. The columns outside the diagonal block change with that of the others. */
+   the blocks alone, and not on all ranks. The columns outside the diagonal block change with the block that has them. */
 static PetscErrorCode OperandCheck(Mat C, Mat A, char letter, GpufmtParallelPattern *pattern)
 {
   const char   *product = MatProductTypes[C->product->type];
