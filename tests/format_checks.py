@@ -122,6 +122,7 @@ def words(stored: StoredMatrix) -> None:
     assert 0 < len(stored.format.summary().encode()) < 256
     assert len(stored.format.detail().encode()) < 4096
     assert not stored.format.detail().endswith("\n")
+    assert "storage:" not in stored.format.detail()  # MatView() begins each line with this word
 
 
 CHECKS = (products, diagonal, refresh, non_finite_x, non_finite_value, repeatable, reference, stats, words)

@@ -54,7 +54,7 @@ def test_stats_and_summary_of_a_small_matrix(backend):
     assert stats.bytes_held == 64 * (8 + 4) + 11 * 4
     assert stats.bytes_per_product == 10 * 4 * (8 + 4) + (10 + 6) * 8  # rows of padding have no thread
     assert stored.summary() == "16 x 4, 64 threads a block"
-    assert stored.detail() == "rows: longest 4, mean 1.50\nstorage: 768 bytes, 3.4286 times the 224 of CSR"
+    assert stored.detail() == "rows: longest 4, mean 1.50\nmemory: 768 bytes, 3.4286 times the 224 of CSR"
 
 
 def test_places_beyond_what_the_index_type_counts(emulation_folder):

@@ -466,7 +466,7 @@ def test_the_report_compares_with_csr_and_ellpack(backend):
         "rows: 10, longest 4, mean 1.50",
         "stored entries: 32 for 15 nonzeros, fill ratio 0.5312",
         "columns: full columns, 128 bytes",
-        "storage: 448 bytes, 2.0000 times the 224 of CSR, 0.9333 times the 480 of ELLPACK",
+        "memory: 448 bytes, 2.0000 times the 224 of CSR, 0.9333 times the 480 of ELLPACK",
         "launch: 1 threads a row, 128 a block",
     ]
 

@@ -263,6 +263,24 @@ def test_the_option_that_gpu_types_have_for_the_host(product, rmerge):
     assert symbolic_phases() == before
 
 
+@EVERY_PRODUCT
+def test_the_option_of_all_products(product, options):
+    """PETSc reads it in products of MatProductCreate() alone, so that it would do nothing in GAMG."""
+    operands = operands_of(product, 40, 25)
+    matrices = [petsc_matrix(m) for m in operands]
+    for own, ours in ((None, True), ("rmerge", True), ("default", False), (PARENT_ALGORITHMS[product][0], False)):
+        options["mat_product_algorithm"] = "rmerge"
+        if own:
+            options[VIA[product]] = own
+        before = symbolic_phases()
+        check(product, operands, multiply(product, matrices))
+        assert (symbolic_phases() > before) == ours, own
+    options.delValue(VIA[product])
+    options["mat_product_algorithm"] = PARENT_ALGORITHMS[product][0]
+    check(product, operands, multiply(product, matrices))
+    assert symbolic_phases() == before
+
+
 def test_an_algorithm_that_nobody_knows(options):
     options["matmatmult_via"] = "guess"
     with pytest.raises(PETSc.Error, match="guess"):
@@ -368,8 +386,7 @@ def test_multigrid_takes_as_many_iterations_as_with_aij(options):
     options["pc_gamg_reuse_interpolation"] = True
     grid = stencil_csr(9)
     with_aij = gamg_iterations(petsc_matrix(grid, "aij"))
-    for product in (Product.AB, Product.PTAP):
-        options[VIA[product]] = "rmerge"
+    options["mat_product_algorithm"] = "rmerge"
     before = symbolic_phases()
     with_ours = gamg_iterations(petsc_matrix(grid))
     assert symbolic_phases() > before

@@ -136,7 +136,7 @@ class EllFormat(Format):
         ours = self.nstored * (index + scalar) + sum(int(a.nbytes) for a in self.row_arrays())
         return (
             f"rows: longest {self.longest}, mean {self.nnz / max(1, self.nrows):.2f}\n"
-            f"storage: {ours} bytes, {ours / csr:.4f} times the {csr} of CSR"
+            f"memory: {ours} bytes, {ours / csr:.4f} times the {csr} of CSR"
         )
 
     def rows_of_positions(self) -> np.ndarray:

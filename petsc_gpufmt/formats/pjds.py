@@ -217,7 +217,7 @@ class Pjds(Format):
                 f"rows: {self.nrows}, longest {self.longest}, mean {self.nnz / max(1, self.nrows):.2f}",
                 f"stored entries: {self.nstored} for {self.nnz} nonzeros, fill ratio {stats.fill_ratio:.4f}",
                 f"columns: {self.columns.summary()}, {self.columns.nbytes} bytes",
-                f"storage: {ours} bytes, {ratio(ours, csr)} times the {csr} of CSR, "
+                f"memory: {ours} bytes, {ratio(ours, csr)} times the {csr} of CSR, "
                 f"{ratio(ours, ellpack)} times the {ellpack} of ELLPACK",
                 f"launch: {self.threads_per_row} threads a row, {self.block_threads} a block",
             )

@@ -1,7 +1,7 @@
 /* Which algorithm a sparse product of ours takes, and the options of RMerge. */
 #include "gpufmt_impl.h"
 
-/* the options of MatMatMult() and its kin, named as PETSc names those of its GPU types; MatProductCreate() has the same for all products */
+/* the options of MatMatMult() and its kin, named as PETSc names those of its GPU types */
 static const struct {
   const char *title, *algorithm, *on_cpu;
 } by_call[] = {
@@ -12,6 +12,10 @@ static const struct {
   [MATPRODUCT_RARt] = {"MatRARt",             "-matrart_via",             "-matrart_backend_cpu"            },
   [MATPRODUCT_ABC]  = {"MatMatMatMult",       "-matmatmatmult_via",       "-matmatmatmult_backend_cpu"      }
 };
+
+/* the same for all products. PETSc reads them in products made by MatProductCreate(); here they also count for MatMatMult() and its kin, of
+   which GAMG's set-up is made, if these have none of their own. */
+static const char all_products[] = "-mat_product_algorithm", all_products_on_cpu[] = "-mat_product_algorithm_backend_cpu";
 
 /* the options of RMerge; the values are checked by petsc_gpufmt/spgemm/ */
 #define RMERGE_OPTIONS \
@@ -52,20 +56,28 @@ static PetscBool IsOurs(const char word[])
   return (PetscBool)(!strcmp(word, "rmerge") || !strcmp(word, "backend"));
 }
 
+static const char algorithm_help[] = "Algorithm: rmerge, default for that of type aij, or the name of one of these";
+static const char on_cpu_help[]    = "Use the algorithm of type aij, which runs on the host";
+
 /* Reads the options of PETSc's that choose an algorithm, and shows ours under -help. */
 PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorithm)
 {
   const Mat_Product *product = C->product;
-  const char        *option  = product->api_user ? by_call[product->type].algorithm : "-mat_product_algorithm";
-  const char        *on_cpu  = product->api_user ? by_call[product->type].on_cpu : "-mat_product_algorithm_backend_cpu";
   char               word[64];
   PetscInt           choice = 0;
-  PetscBool          set, cpu = PETSC_FALSE;
+  PetscBool          set = PETSC_FALSE, cpu = PETSC_FALSE, cpu_set = PETSC_FALSE;
 
   PetscFunctionBegin;
   PetscOptionsBegin(PetscObjectComm((PetscObject)C), ((PetscObject)C)->prefix, by_call[product->type].title, "Mat");
-  PetscCall(PetscOptionsString(option, "Algorithm: rmerge, default for that of type aij, or the name of one of these", "MatProductSetAlgorithm", "rmerge", word, sizeof(word), &set));
-  PetscCall(PetscOptionsBool(on_cpu, "Use the algorithm of type aij, which runs on the host", "MatProductSetAlgorithm", cpu, &cpu, NULL));
+  if (product->api_user) {
+    PetscCall(PetscOptionsString(by_call[product->type].algorithm, algorithm_help, "MatProductSetAlgorithm", "rmerge", word, sizeof(word), &set));
+    PetscCall(PetscOptionsBool(by_call[product->type].on_cpu, on_cpu_help, "MatProductSetAlgorithm", cpu, &cpu, &cpu_set));
+  }
+  if (!set) {
+    PetscCall(PetscOptionsString(all_products, algorithm_help, "MatProductSetAlgorithm", "rmerge", word, sizeof(word), &set));
+    if (product->api_user) set = (PetscBool)(set && (IsOurs(word) || !strcmp(word, "default"))); /* the names of others are for the products that PETSc reads it in */
+  }
+  if (!cpu_set) PetscCall(PetscOptionsBool(all_products_on_cpu, on_cpu_help, "MatProductSetAlgorithm", cpu, &cpu, NULL));
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
     PetscInt value = options[k].default_value;
     char     text[64];
