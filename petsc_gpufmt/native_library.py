@@ -80,6 +80,13 @@ def option_table() -> dict[str, dict[str, int | str]]:
     return table
 
 
+def cite(name: str) -> None:
+    """Let ``-citations`` print the paper that a format follows, or sparse products: "rmerge"."""
+    code = load().GpufmtCite(name.encode())
+    if code:
+        raise GpufmtError(f"PETSc error {code} on the citation of {name}: its message is above")
+
+
 def register() -> None:
     """Make the types known to PETSc: at once, or when it is initialised."""
     code = load().GpufmtRegister(os.fsencode(library_path()))

@@ -210,6 +210,7 @@ def _answer(request: Any, answer: Any) -> Leases:
         for operation in Operation:
             kept += abi.export_plan(stored.plan(operation), answer.plans[operation])
         stats = stored.stats()
+    native_library.cite(stored.stored_as)
     answer.nonempty_rows = stats.nonempty_rows
     answer.nstored = stats.nstored
     answer.bytes_held = stats.bytes_held
@@ -227,6 +228,7 @@ def _answer_product(request: Any, answer: Any) -> Leases:
         pattern = planned.pattern
         rowptr = backend.to_host(pattern.rowptr)
         kept = [rowptr, pattern.colidx, *abi.export_plan(planned.numeric, answer.numeric)]
+    native_library.cite("rmerge")
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
     answer.rowptr, answer.colidx = address(rowptr), address(pattern.colidx)
     answer.terms = planned.terms

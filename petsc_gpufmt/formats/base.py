@@ -47,6 +47,11 @@ class Format(ABC):
     replan_after: int = 0
     """Products after which the planner is to call `rebuild` with the same pattern; 0: never."""
 
+    @property
+    def stored_as(self) -> str:
+        """Name of the format that the arrays are in: `name`, but for a format that delegates to another."""
+        return self.name
+
     @classmethod
     def accepted_options(cls) -> dict[str, int | str]:
         """What `parse_options` takes, with defaults: `default_options`, and for a format that makes others, theirs."""

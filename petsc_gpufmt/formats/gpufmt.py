@@ -120,6 +120,10 @@ class Gpufmt(Format):
         lines.insert(0, reasons(chosen, best, profile, backend))
         return cls(chosen, f"{chosen.name}: {profile.describe()}; timed in us: {times}", lines)
 
+    @property
+    def stored_as(self) -> str:
+        return self.chosen.name
+
     def product(self, alpha: float, beta: float) -> list[Launch]:
         return self.chosen.product(alpha, beta)
 

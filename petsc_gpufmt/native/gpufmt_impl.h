@@ -134,6 +134,9 @@ GPUFMT_HIDDEN const GpufmtFormat *GpufmtFormatFind(const char type_name[]);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsDeclare(const GpufmtFormat *, PetscOptionItems);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(const GpufmtFormat *, PetscOptions, const char prefix[], size_t, char[]);
 
+/* citations.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCitationsReset(void);
+
 /* block.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockSetFormat(GpufmtBlock *, const GpufmtFormat *);

@@ -32,6 +32,7 @@ static PetscErrorCode Finalize(void)
   GpufmtPlannerFreePool();
   PetscCall(GpufmtUploadFinalize());
   PetscCall(GpufmtParentOpsReset());
+  PetscCall(GpufmtCitationsReset());
   registered = PETSC_FALSE; /* PETSc has dropped its list of types: a later PetscInitialize() needs a new registration */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
