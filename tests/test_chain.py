@@ -261,6 +261,7 @@ def test_options_as_text():
     [
         ("width=8;", "width is not an option of a sparse product: there are accumulator, "),
         ("merge_width=wide;", "-mat_rmerge_width wide: a whole number is needed"),
+        ("merge_width=1_6;", "-mat_rmerge_width 1_6: a whole number is needed"),
     ],
 )
 def test_options_that_there_are_not(text, message):

@@ -119,6 +119,7 @@ def test_the_users_options_go_before_the_chosen_ones(device):
         ("jad.width=1;", "-mat_jad_width is not an option: there are -mat_gpufmt_format, -mat_gpufmt_timed_after"),
         ("pjds.slice_height=tall;", "-mat_pjds_slice_height tall: a whole number is needed"),
         ("timed_after=soon;", "-mat_gpufmt_timed_after soon: a whole number is needed"),
+        (f"timed_after={2**64};", f"-mat_gpufmt_timed_after {2**64}: a whole number is needed, of 64 bits at most"),
     ],
 )
 def test_options_that_do_not_exist_or_are_no_numbers_are_refused(text, message):

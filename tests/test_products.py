@@ -292,13 +292,15 @@ def test_an_algorithm_that_nobody_knows(options):
     [
         ("mat_rmerge_accumulator", "heap", errors.OptionError.petsc_code, "choose one of auto, merge, hash"),
         ("mat_rmerge_width", 3, errors.OptionError.petsc_code, "choose one of"),
+        ("mat_rmerge_width", 2**32, errors.OptionError.petsc_code, "choose one of"),
+        ("mat_rmerge_width", "wide", errors.OptionError.petsc_code, "a whole number is needed"),
         ("mat_rmerge_buffer", "much", errors.OptionError.petsc_code, "a whole number is needed"),
+        ("mat_rmerge_buffer", -1, errors.OptionError.petsc_code, "give a number of bytes"),
     ],
 )
 def test_a_wrong_option_value(name, value, code, remedy, rmerge):
+    """Also where nothing is merged, and so no row is split."""
     rmerge[name] = value
-    if name != "mat_rmerge_accumulator":
-        rmerge["mat_rmerge_accumulator"] = "merge"
     operands = operands_of(Product.AB, 40, 25)
     matrices = [petsc_matrix(m) for m in operands]
     with pytest.raises(PETSc.Error) as failure:

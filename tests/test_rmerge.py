@@ -11,7 +11,6 @@ from stored_matrix import assert_same_bits
 
 from petsc_gpufmt import native_library
 from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.spgemm.census import count_terms
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator
@@ -225,15 +224,3 @@ def test_the_summary_says_how_rows_are_merged(host):
     assert merging(*one_row(7), host).summary() == "merge: rows of 8 by 2 in a network"
     assert merging(*one_row(9), host).summary() == "merge: 1 rows 16 wide"
     assert merging(*one_row(700), host).summary() == "merge: 1 rows in 44, 3 pieces of 16"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"merge_width": 3}, "-mat_rmerge_width 3: choose one of 2, 4, 8, 16, 32, or 0 for automatic"),
-        ({"merge_buffer": -1}, "-mat_rmerge_buffer -1: give a number of bytes, or 0 for automatic"),
-    ],
-)
-def test_options_out_of_range_are_refused(host, options, message):
-    with pytest.raises(OptionError, match=message):
-        merging(*one_row(3), host, **options)

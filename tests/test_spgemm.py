@@ -259,7 +259,9 @@ def test_matrices_that_do_not_chain_are_refused(host):
     ("options", "message"),
     [
         ({"accumulator": "sort"}, "-mat_rmerge_accumulator sort: choose one of auto, merge, hash"),
-        ({"merge_width": "x"}, "-mat_rmerge_width x: give a whole number"),
+        ({"merge_width": "x"}, "-mat_rmerge_width x: a whole number is needed"),
+        ({"merge_width": 3}, "-mat_rmerge_width 3: choose one of 2, 4, 8, 16, 32, or 0 for automatic"),
+        ({"merge_buffer": -1}, "-mat_rmerge_buffer -1: give a number of bytes, or 0 for automatic"),
         ({"colour": 3}, "colour is not an option of a sparse product: there are accumulator, merge_width"),
     ],
 )

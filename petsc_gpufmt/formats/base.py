@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.option_value import option_value
 from petsc_gpufmt.plan import Launch, Operation
 
 if TYPE_CHECKING:
@@ -124,10 +125,7 @@ def parse_options(cls: type[Format], text: str) -> dict[str, Any]:
             kin = [k for k in accepted if k.partition(".")[0] == key.partition(".")[0] and "." in key]
             known = ", ".join(_flag(cls, k) for k in kin or cls.default_options)
             raise OptionError(f"{_flag(cls, key)} is not an option: there are {known}")
-        try:
-            options[key] = type(accepted[key])(value)
-        except ValueError:
-            raise OptionError(f"{_flag(cls, key)} {value}: a whole number is needed") from None
+        options[key] = option_value(_flag(cls, key), value, accepted[key])
     return options
 
 

@@ -6,16 +6,10 @@ static const GpufmtFormat formats[] = {
 #include "formats.def"
 };
 
-typedef struct {
-  const char *format, *name, *option;
-  PetscInt    default_value;
-  const char *default_word; /* NULL: the option is a whole number */
-  const char *help;
-} GpufmtOption;
-
-static const GpufmtOption options[] = {
-#define GPUFMT_OPTION(format, name, default_value, help) {#format, #name, "-mat_" #format "_" #name, default_value, NULL, help},
-#define GPUFMT_WORD(format, name, default_value, help)   {#format, #name, "-mat_" #format "_" #name, 0, #default_value, help},
+static const struct {
+  const char *format, *name, *option, *default_value, *help;
+} options[] = {
+#define GPUFMT_OPTION(format, name, default_value, help) {#format, #name, "-mat_" #format "_" #name, #default_value, help},
 #include "formats.def"
 };
 
@@ -32,19 +26,17 @@ const GpufmtFormat *GpufmtFormatFind(const char type_name[])
   return NULL;
 }
 
-/* shows the options under -help and checks that numbers are numbers; the values are read when a block is planned,
-   because the blocks that GAMG makes never see MatSetFromOptions() */
+/* shows the options under -help; the values are read when a block is planned, because the blocks that GAMG makes never see
+   MatSetFromOptions(). Whole numbers are text here, too: PetscOptionsInt() takes 4294967296 for 0, and does not name the option in its errors. */
 PetscErrorCode GpufmtOptionsDeclare(const GpufmtFormat *format, PetscOptionItems PetscOptionsObject)
 {
   PetscFunctionBegin;
   PetscOptionsHeadBegin(PetscOptionsObject, "Storage format options");
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
-    PetscInt value = options[k].default_value;
-    char     word[WORD_LENGTH];
+    char word[WORD_LENGTH];
 
     if (strcmp(options[k].format, format->name)) continue;
-    if (options[k].default_word) PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_word, word, sizeof(word), NULL));
-    else PetscCall(PetscOptionsInt(options[k].option, options[k].help, "None", value, &value, NULL));
+    PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_value, word, sizeof(word), NULL));
   }
   PetscOptionsHeadEnd();
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -60,16 +52,11 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
   text[0] = 0;
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
     const PetscBool own = (PetscBool)!strcmp(options[k].format, format->name);
-    PetscInt        value;
     PetscBool       set;
     char            word[WORD_LENGTH], item[3 * WORD_LENGTH];
 
     if (!own && !chooses) continue;
-    if (options[k].default_word) PetscCall(PetscOptionsGetString(database, prefix, options[k].option, word, sizeof(word), &set));
-    else {
-      PetscCall(PetscOptionsGetInt(database, prefix, options[k].option, &value, &set));
-      if (set) PetscCall(PetscSNPrintf(word, sizeof(word), "%" PetscInt_FMT, value));
-    }
+    PetscCall(PetscOptionsGetString(database, prefix, options[k].option, word, sizeof(word), &set));
     if (!set) continue;
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s%s%s=%s;", own ? "" : options[k].format, own ? "" : ".", options[k].name, word));
     PetscCheck(strlen(text) + strlen(item) < length, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE, "The options of matrix type %s take more than %zu characters: set fewer of them", format->name, length);
@@ -83,7 +70,6 @@ PETSC_EXTERN const char *GpufmtOptionTable(void)
 {
   return
 #define GPUFMT_OPTION(format, name, default_value, help) #format " " #name " " #default_value "\n"
-#define GPUFMT_WORD(format, name, default_value, help)   #format " " #name " " #default_value "\n"
 #include "formats.def"
     ;
 }

@@ -19,34 +19,27 @@ static const char all_products[] = "-mat_product_algorithm", all_products_on_cpu
 
 /* the options of RMerge; the values are checked by petsc_gpufmt/spgemm/ */
 #define RMERGE_OPTIONS \
-  RMERGE_WORD("accumulator", "-mat_rmerge_accumulator", "auto", "how rows of the product are found and summed: merge, hash, or auto, chosen from the rows of the left matrix") \
-  RMERGE_OPTION("merge_width", "-mat_rmerge_width", 0, "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
-  RMERGE_WORD("merge_buffer", "-mat_rmerge_buffer", "0", "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
+  RMERGE_OPTION("accumulator", "-mat_rmerge_accumulator", "auto", "how rows of the product are found and summed: merge, hash, or auto, chosen from the rows of the left matrix") \
+  RMERGE_OPTION("merge_width", "-mat_rmerge_width", "0", "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
+  RMERGE_OPTION("merge_buffer", "-mat_rmerge_buffer", "0", "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
 
 static const char *const host_values[] = {"auto", "eager"};
 
 static const struct {
-  const char *name, *option;
-  PetscInt    default_value;
-  const char *default_word; /* NULL: a whole number */
-  const char *help;
+  const char *name, *option, *default_value, *help;
 } options[] = {
-#define RMERGE_OPTION(name, option, default_value, help) {name, option, default_value, NULL, help},
-#define RMERGE_WORD(name, option, default_value, help)   {name, option, 0, default_value, help},
+#define RMERGE_OPTION(name, option, default_value, help) {name, option, default_value, help},
   RMERGE_OPTIONS
 #undef RMERGE_OPTION
-#undef RMERGE_WORD
 };
 
 /* the table as text, one "name option default" a line, so that a test can hold it against the Python side */
 PETSC_EXTERN const char *GpufmtProductOptionTable(void)
 {
   return
-#define RMERGE_OPTION(name, option, default_value, help) name " " option " " #default_value "\n"
-#define RMERGE_WORD(name, option, default_value, help)   name " " option " " default_value "\n"
+#define RMERGE_OPTION(name, option, default_value, help) name " " option " " default_value "\n"
     RMERGE_OPTIONS
 #undef RMERGE_OPTION
-#undef RMERGE_WORD
     ;
 }
 
@@ -79,11 +72,9 @@ PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorith
   }
   if (!cpu_set) PetscCall(PetscOptionsBool(all_products_on_cpu, on_cpu_help, "MatProductSetAlgorithm", cpu, &cpu, NULL));
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
-    PetscInt value = options[k].default_value;
-    char     text[64];
+    char text[64];
 
-    if (options[k].default_word) PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_word, text, sizeof(text), NULL));
-    else PetscCall(PetscOptionsInt(options[k].option, options[k].help, "None", value, &value, NULL));
+    PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_value, text, sizeof(text), NULL));
   }
   PetscCall(PetscOptionsEList("-mat_rmerge_host_values", "When values of a product made on a device come to the host: auto, when something there asks; eager, at once", "None", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), host_values[0], &choice, NULL));
   PetscOptionsEnd();

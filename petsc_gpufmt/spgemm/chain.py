@@ -9,11 +9,10 @@ from typing import Any
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import FILL_THREADS, VALUES_A_THREAD
 from petsc_gpufmt.plan import Launch, Product, Slot, address, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
-from petsc_gpufmt.spgemm.product import OPTION_NAMES, SparseProduct, checked_options, default_option
+from petsc_gpufmt.spgemm.product import SparseProduct, checked_options, product_option
 from petsc_gpufmt.transpose import bytes_to_transpose, transposed
 
 
@@ -194,9 +193,5 @@ def parse_options(text: str) -> dict[str, int | str]:
     options: dict[str, int | str] = {}
     for item in filter(None, text.split(";")):
         name, _, value = item.partition("=")
-        kind = type(default_option(name))
-        try:
-            options[name] = kind(value)
-        except ValueError:
-            raise OptionError(f"{OPTION_NAMES[name]} {value}: a whole number is needed") from None
+        options[name] = product_option(name, value)
     return options

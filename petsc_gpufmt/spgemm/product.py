@@ -8,6 +8,7 @@ from typing import Any
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.option_value import option_value
 from petsc_gpufmt.plan import Launch
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import (
@@ -22,6 +23,7 @@ from petsc_gpufmt.spgemm.census import (
 )
 from petsc_gpufmt.spgemm.hash import HashAccumulator
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator, network_sizes
+from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 AUTO = "auto"
 ACCUMULATORS: dict[str, type[Accumulator]] = {"merge": MergeAccumulator, "hash": HashAccumulator}
@@ -146,23 +148,25 @@ def how(phases: Phases) -> str:
     return values if phases.symbolic is phases.numeric else f"columns by {columns}; values by {values}"
 
 
-def default_option(name: str) -> int | str:
-    """The default of an option of a sparse product. OptionError if there is none of this name."""
+def product_option(name: str, text: str) -> int | str:
+    """The value of an option of a sparse product. OptionError for a name or a kind of value that there is not."""
     if name not in DEFAULT_OPTIONS:
         raise OptionError(f"{name} is not an option of a sparse product: there are {', '.join(DEFAULT_OPTIONS)}")
-    return DEFAULT_OPTIONS[name]
+    return option_value(OPTION_NAMES[name], text, DEFAULT_OPTIONS[name])
 
 
 def checked_options(options: dict[str, int | str]) -> dict[str, int | str]:
-    """DEFAULT_OPTIONS changed by `options`. OptionError for a name or an accumulator that there is not."""
-    for name in options:
-        if isinstance(default_option(name), int) and not str(options[name]).lstrip("-").isdigit():
-            raise OptionError(f"{OPTION_NAMES[name]} {options[name]}: give a whole number")
-    merged = {**DEFAULT_OPTIONS, **options}
-    if merged["accumulator"] not in (AUTO, *ACCUMULATORS):
-        raise OptionError(
-            f"{OPTION_NAMES['accumulator']} {merged['accumulator']}: choose one of {', '.join((AUTO, *ACCUMULATORS))}"
-        )
+    """DEFAULT_OPTIONS changed by `options`. OptionError for a name or a value that there is not."""
+    merged = {**DEFAULT_OPTIONS, **{name: product_option(name, str(value)) for name, value in options.items()}}
+    accumulator, width, buffer = (merged[name] for name in ("accumulator", "merge_width", "merge_buffer"))
+    if accumulator not in (AUTO, *ACCUMULATORS):
+        choices = ", ".join((AUTO, *ACCUMULATORS))
+        raise OptionError(f"{OPTION_NAMES['accumulator']} {accumulator}: choose one of {choices}")
+    if width and width not in WIDTHS:
+        choices = ", ".join(map(str, WIDTHS))
+        raise OptionError(f"{OPTION_NAMES['merge_width']} {width}: choose one of {choices}, or 0 for automatic")
+    if int(buffer) < 0:
+        raise OptionError(f"{OPTION_NAMES['merge_buffer']} {buffer}: give a number of bytes, or 0 for automatic")
     return merged
 
 

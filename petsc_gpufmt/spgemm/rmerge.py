@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
-from petsc_gpufmt.spgemm.splitting import WIDTHS, LeftRows, Level, Splitting, bins, offsets, split
+from petsc_gpufmt.spgemm.splitting import LeftRows, Level, Splitting, bins, offsets, split
 
 DEFAULT_WIDTH = 16
 BLOCK_THREADS = 128
@@ -115,16 +114,10 @@ class MergeAccumulator(Accumulator):
     name = "merge"
 
     def __init__(self, operands: Operands, backend: Backend, options: dict[str, int | str]):
-        """OptionError for a width or a buffer that is not offered."""
         self.operands, self.backend = operands, backend
         width = int(options["merge_width"])
-        if width and width not in WIDTHS:
-            choices = ", ".join(map(str, WIDTHS))
-            raise OptionError(f"-mat_rmerge_width {width}: choose one of {choices}, or 0 for automatic")
         self.width, self.limit = width or DEFAULT_WIDTH, width or WARP
         self.given_buffer = int(options["merge_buffer"])
-        if self.given_buffer < 0:
-            raise OptionError(f"-mat_rmerge_buffer {self.given_buffer}: give a number of bytes, or 0 for automatic")
         left = operands.longest_left
         self.network = network_sizes(left, operands.longest_right, width)
         self.splitting: Splitting | None = None
