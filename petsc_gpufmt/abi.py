@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,16 @@ from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
 
 ABI_VERSION = 7
 BACKENDS = ("host", "cuda")
+
+
+class Ask(enum.IntEnum):
+    """What the planner is asked for."""
+
+    STORE = 0
+    PRODUCT = 1
+    SUM = 2
+    UNION = 3
+    UPDATE = 4
 
 
 class LaunchStruct(c.Structure):
@@ -29,6 +40,16 @@ class PlanStruct(c.Structure):
     _fields_ = [("nlaunches", c.c_int64), ("launches", c.POINTER(LaunchStruct))]
 
 
+class PlaceStruct(c.Structure):
+    _fields_ = [
+        ("backend", c.c_int32),
+        ("device", c.c_int32),
+        ("index_bytes", c.c_int32),
+        ("scalar_bytes", c.c_int32),
+        ("stream", c.c_void_p),
+    ]
+
+
 class OutcomeStruct(c.Structure):
     _fields_ = [
         ("token", c.c_int64),
@@ -38,16 +59,12 @@ class OutcomeStruct(c.Structure):
     ]
 
 
-class RequestStruct(c.Structure):
+class StoreRequestStruct(c.Structure):
     _fields_ = [
+        ("place", PlaceStruct),
         ("format", c.c_char_p),
         ("options", c.c_char_p),
-        ("backend", c.c_int32),
         ("transposed", c.c_int32),
-        ("device", c.c_int32),
-        ("index_bytes", c.c_int32),
-        ("scalar_bytes", c.c_int32),
-        ("stream", c.c_void_p),
         ("nrows", c.c_int64),
         ("ncols", c.c_int64),
         ("nnz", c.c_int64),
@@ -59,7 +76,7 @@ class RequestStruct(c.Structure):
     ]
 
 
-class AnswerStruct(c.Structure):
+class StoreAnswerStruct(c.Structure):
     _fields_ = [
         ("outcome", OutcomeStruct),
         ("plans", PlanStruct * len(Operation)),
@@ -84,15 +101,11 @@ class OperandStruct(c.Structure):
 
 class ProductRequestStruct(c.Structure):
     _fields_ = [
+        ("place", PlaceStruct),
         ("product", c.c_int32),
         ("noperands", c.c_int32),
         ("operands", OperandStruct * 3),
         ("options", c.c_char_p),
-        ("backend", c.c_int32),
-        ("device", c.c_int32),
-        ("index_bytes", c.c_int32),
-        ("scalar_bytes", c.c_int32),
-        ("stream", c.c_void_p),
     ]
 
 
@@ -115,16 +128,12 @@ class ProductAnswerStruct(c.Structure):
 
 class SumRequestStruct(c.Structure):
     _fields_ = [
+        ("place", PlaceStruct),
         ("ntargets", c.c_int64),
         ("nterms", c.c_int64),
         ("begins", c.c_void_p),
         ("index", c.c_void_p),
         ("sizes", c.c_int64 * 3),
-        ("backend", c.c_int32),
-        ("device", c.c_int32),
-        ("index_bytes", c.c_int32),
-        ("scalar_bytes", c.c_int32),
-        ("stream", c.c_void_p),
     ]
 
 
@@ -141,17 +150,13 @@ class SummandStruct(c.Structure):
 
 class UnionRequestStruct(c.Structure):
     _fields_ = [
+        ("place", PlaceStruct),
         ("nrows", c.c_int64),
         ("ncols", c.c_int64),
         ("low", c.c_int64),
         ("high", c.c_int64),
         ("nsummands", c.c_int32),
         ("summands", SummandStruct * 3),
-        ("backend", c.c_int32),
-        ("device", c.c_int32),
-        ("index_bytes", c.c_int32),
-        ("scalar_bytes", c.c_int32),
-        ("stream", c.c_void_p),
     ]
 
 
@@ -177,15 +182,11 @@ class UnionAnswerStruct(c.Structure):
 
 class UpdateRequestStruct(c.Structure):
     _fields_ = [
+        ("place", PlaceStruct),
         ("update", c.c_int32),
         ("target", OperandStruct),
         ("added", OperandStruct),
         ("columns", c.c_void_p),
-        ("backend", c.c_int32),
-        ("device", c.c_int32),
-        ("index_bytes", c.c_int32),
-        ("scalar_bytes", c.c_int32),
-        ("stream", c.c_void_p),
     ]
 
 
@@ -197,12 +198,9 @@ class UpdateAnswerStruct(c.Structure):
     ]
 
 
-PLAN_FUNCTION = c.CFUNCTYPE(None, c.POINTER(RequestStruct), c.POINTER(AnswerStruct))
-PLAN_PRODUCT_FUNCTION = c.CFUNCTYPE(None, c.POINTER(ProductRequestStruct), c.POINTER(ProductAnswerStruct))
-PLAN_SUM_FUNCTION = c.CFUNCTYPE(None, c.POINTER(SumRequestStruct), c.POINTER(SumAnswerStruct))
-PLAN_UNION_FUNCTION = c.CFUNCTYPE(None, c.POINTER(UnionRequestStruct), c.POINTER(UnionAnswerStruct))
-PLAN_UPDATE_FUNCTION = c.CFUNCTYPE(None, c.POINTER(UpdateRequestStruct), c.POINTER(UpdateAnswerStruct))
+PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
+RELEASE_ALL_FUNCTION = c.CFUNCTYPE(None)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
 
 
@@ -210,11 +208,8 @@ class PlannerStruct(c.Structure):
     _fields_ = [
         ("abi_version", c.c_int32),
         ("plan", PLAN_FUNCTION),
-        ("plan_product", PLAN_PRODUCT_FUNCTION),
-        ("plan_sum", PLAN_SUM_FUNCTION),
-        ("plan_union", PLAN_UNION_FUNCTION),
-        ("plan_update", PLAN_UPDATE_FUNCTION),
         ("release", RELEASE_FUNCTION),
+        ("release_all", RELEASE_ALL_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),
     ]
 

@@ -3,7 +3,7 @@
 import ctypes
 import gc
 
-from petsc_gpufmt import planner
+from petsc_gpufmt import abi, native_library, planner
 from petsc_gpufmt.backend import HOST_FUNCTION
 from petsc_gpufmt.plan import Slot, argument_word
 
@@ -28,17 +28,23 @@ def settled_tokens():
     return planner.owned_tokens()
 
 
+def requested_place(backend="host"):
+    """The head of a request with the types of PETSc."""
+    scalar, index = native_library.petsc_types()
+    return abi.PlaceStruct(abi.BACKENDS.index(backend), index_bytes=index.itemsize, scalar_bytes=scalar.itemsize)
+
+
 class Answer:
     """One request and its answer; the token goes back at the end of the `with` block.
 
-    `callback` is the name of the planner's function, `fields` are changes of the request.
+    `fields` are changes of the request, or of the place that is its head.
     """
 
-    def __init__(self, callback, request, answer, fields):
+    def __init__(self, ask, request, answer, fields):
         for name, value in fields.items():
-            setattr(request, name, value)
+            setattr(request.place if hasattr(abi.PlaceStruct, name) else request, name, value)
         self.request, self.answer = request, answer
-        getattr(planner._planner, callback)(ctypes.byref(request), ctypes.byref(answer))
+        planner._planner.plan(ask, ctypes.addressof(request), ctypes.addressof(answer))
 
     def __enter__(self):
         return self

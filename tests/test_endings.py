@@ -27,7 +27,12 @@ ENDINGS = {
     "matrix destroyed by an exit handler": ("", "atexit.register(A.destroy)"),
     "matrix destroyed after Python has let go": (LATE.format(call=".destroy"), "late.append(A)"),
     "result of a product leaked": ("", "C = A.matMult(A); C.mult(x, z)"),
-    "result of a product leaked, PETSc ends first": ("", "C = A.matMult(A); atexit.register(PETSc._finalize)"),
+    "result of a product leaked, PETSc ends first": (
+        "",
+        "C = A.matMult(A); from petsc_gpufmt import planner\n"
+        "atexit.register(lambda: planner.owned_tokens() and print('not given back'))\n"
+        "atexit.register(PETSc._finalize)",
+    ),
     "result of a product destroyed after Python has let go": (
         LATE.format(call=".destroy"),
         "late.append(A.matMult(A))",

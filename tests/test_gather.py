@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer, failing, settled_tokens
+from answers import Answer, failing, requested_place, settled_tokens
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import abi, errors, gather, planner
@@ -108,11 +108,9 @@ class AnsweredSum(Answer):
             begins=None if begins is None else begins.ctypes.data,
             index=index.ctypes.data,
             sizes=(ctypes.c_int64 * 3)(*sizes),
-            backend=abi.BACKENDS.index("host"),
-            index_bytes=INDEX.itemsize,
-            scalar_bytes=SCALAR.itemsize,
+            place=requested_place(),
         )
-        super().__init__("plan_sum", request, abi.SumAnswerStruct(), fields)
+        super().__init__(abi.Ask.SUM, request, abi.SumAnswerStruct(), fields)
 
 
 @pytest.mark.parametrize("single", [False, True])

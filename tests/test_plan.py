@@ -15,8 +15,9 @@ HEADER = Path(abi.__file__).parent / "native" / "gpufmt_plan.h"
 STRUCTURES = {
     "GpufmtLaunch": abi.LaunchStruct,
     "GpufmtPlan": abi.PlanStruct,
-    "GpufmtRequest": abi.RequestStruct,
-    "GpufmtAnswer": abi.AnswerStruct,
+    "GpufmtPlace": abi.PlaceStruct,
+    "GpufmtStoreRequest": abi.StoreRequestStruct,
+    "GpufmtStoreAnswer": abi.StoreAnswerStruct,
     "GpufmtOutcome": abi.OutcomeStruct,
     "GpufmtOperand": abi.OperandStruct,
     "GpufmtProductRequest": abi.ProductRequestStruct,
@@ -70,10 +71,12 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_PLANS": len(Operation),
         "GPUFMT_NUM_PRODUCTS": len(Product),
         "GPUFMT_NUM_UPDATES": len(Update),
+        "GPUFMT_NUM_ASKS": len(abi.Ask),
         **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
         **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
         **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
         **{f"GPUFMT_PRODUCT_{product.name}": int(product) for product in Product},
+        **{f"GPUFMT_ASK_{ask.name}": int(ask) for ask in abi.Ask},
         **{f"GPUFMT_UPDATE_{update.name}": int(update) for update in Update},
     }
 

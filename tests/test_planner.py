@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import Answer, settled_tokens
+from answers import Answer, requested_place, settled_tokens
 from builders import shape
 from stored_matrix import assert_product
 
@@ -23,20 +23,18 @@ class Answered(Answer):
     def __init__(self, matrix, options="", format_name="pjds", backend="host", transposed=False, **fields):
         self.matrix = matrix
         self.rowptr, self.colidx = matrix.rowptr.astype(INDEX), matrix.colidx.astype(INDEX)
-        request = abi.RequestStruct(
+        request = abi.StoreRequestStruct(
             format=format_name.encode(),
             options=options.encode(),
-            backend=abi.BACKENDS.index(backend),
+            place=requested_place(backend),
             transposed=transposed,
-            index_bytes=INDEX.itemsize,
-            scalar_bytes=SCALAR.itemsize,
             nrows=matrix.nrows,
             ncols=matrix.ncols,
             nnz=self.colidx.size,
             rowptr=self.rowptr.ctypes.data,
             colidx=self.colidx.ctypes.data,
         )
-        super().__init__("plan", request, abi.AnswerStruct(), fields)
+        super().__init__(abi.Ask.STORE, request, abi.StoreAnswerStruct(), fields)
 
     def replay(self, operation, **arrays):
         """Launch one of the plans; `arrays` by the lower-case names of their slots."""

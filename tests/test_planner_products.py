@@ -4,10 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer, failing, settled_tokens
+from answers import Answer, failing, requested_place, settled_tokens
 from chains import Exact, operands_of
 
-from petsc_gpufmt import abi, errors, native_library, planner
+from petsc_gpufmt import abi, errors, native_library, plan_requests, planner
 from petsc_gpufmt.plan import Product, Slot
 from petsc_gpufmt.spgemm import chain
 
@@ -24,16 +24,14 @@ class Answered(Answer):
             product=product,
             noperands=len(operands),
             options=options.encode(),
-            backend=abi.BACKENDS.index(backend),
-            index_bytes=INDEX.itemsize,
-            scalar_bytes=SCALAR.itemsize,
+            place=requested_place(backend),
         )
         self.arrays = {id(m): (m.rowptr.astype(INDEX), m.colidx.astype(INDEX)) for m in operands}
         for m, struct in zip(operands, request.operands, strict=False):
             rowptr, colidx = self.arrays[id(m)]
             struct.nrows, struct.ncols, struct.nnz = m.nrows, m.ncols, colidx.size
             struct.rowptr, struct.colidx = rowptr.ctypes.data, colidx.ctypes.data
-        super().__init__("plan_product", request, abi.ProductAnswerStruct(), fields)
+        super().__init__(abi.Ask.PRODUCT, request, abi.ProductAnswerStruct(), fields)
 
     def replay(self):
         """(nnz,) values of the result, by nothing but what the structures hold."""
@@ -46,7 +44,7 @@ class Answered(Answer):
 
     def pattern(self):
         a = self.answer
-        return planner._view(a.rowptr, a.nrows + 1, INDEX), planner._view(a.colidx, a.nnz, INDEX)
+        return plan_requests._view(a.rowptr, a.nrows + 1, INDEX), plan_requests._view(a.colidx, a.nnz, INDEX)
 
     def check(self):
         Exact.of(self.product, self.operands).check(*self.pattern(), self.replay())

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from answers import Answer, failing, settled_tokens
+from answers import Answer, failing, requested_place, settled_tokens
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import abi, errors, planner, union
@@ -153,11 +153,9 @@ class AnsweredUnion(Answer):
             high=inner[1],
             nsummands=len(summands),
             summands=(abi.SummandStruct * 3)(*map(self.summand, summands)),
-            backend=abi.BACKENDS.index("host"),
-            index_bytes=INDEX.itemsize,
-            scalar_bytes=SCALAR.itemsize,
+            place=requested_place(),
         )
-        super().__init__("plan_union", request, abi.UnionAnswerStruct(), fields)
+        super().__init__(abi.Ask.UNION, request, abi.UnionAnswerStruct(), fields)
 
     @staticmethod
     def summand(s):

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from answers import Answer, failing, settled_tokens
+from answers import Answer, failing, requested_place, settled_tokens
 from builders import from_row_lengths
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
@@ -144,15 +144,13 @@ class AnsweredUpdate(Answer):
         request = abi.UpdateRequestStruct(
             update=kind,
             target=self.operand(m.nrows, m.ncols, m.rowptr, m.colidx),
-            backend=abi.BACKENDS.index("host"),
-            index_bytes=INDEX.itemsize,
-            scalar_bytes=SCALAR.itemsize,
+            place=requested_place(),
         )
         if added:
             request.added = self.operand(m.nrows, m.ncols if columns is None else columns.size, *added)
         if columns is not None:
             request.columns = columns.ctypes.data
-        super().__init__("plan_update", request, abi.UpdateAnswerStruct(), fields)
+        super().__init__(abi.Ask.UPDATE, request, abi.UpdateAnswerStruct(), fields)
 
     @staticmethod
     def operand(nrows, ncols, rowptr, colidx):

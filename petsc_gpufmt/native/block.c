@@ -2,8 +2,6 @@
 #include "gpufmt_impl.h"
 #include <inttypes.h>
 
-static GpufmtBlock *blocks = NULL; /* all blocks alive */
-
 PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *format, GpufmtBlock **out)
 {
   GpufmtBlock *block;
@@ -11,10 +9,7 @@ PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *format, GpufmtBlock **out)
   PetscFunctionBegin;
   PetscCall(PetscNew(&block));
   block->format = format;
-  block->next   = blocks;
-  if (blocks) blocks->previous = block;
-  blocks = block;
-  *out   = block;
+  *out          = block;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -24,21 +19,11 @@ static const char *Prefix(Mat A, const GpufmtBlock *block)
   return block->parent_prefix ? block->parent_prefix : ((PetscObject)A)->prefix;
 }
 
-static PetscErrorCode StoreDrop(GpufmtStore *store)
-{
-  int64_t token = store->valid ? store->answer.outcome.token : 0;
-
-  PetscFunctionBegin;
-  store->valid = store->fresh = PETSC_FALSE;
-  if (token) PetscCall(GpufmtPlannerRelease(token));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode StoresDrop(GpufmtBlock *block)
 {
   PetscFunctionBegin;
   for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
-    for (int t = 0; t < 2; t++) PetscCall(StoreDrop(&block->stores[b][t]));
+    for (int t = 0; t < 2; t++) PetscCall(GpufmtLeaseDrop(&block->stores[b][t].lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -58,83 +43,44 @@ PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
   PetscFunctionBegin;
   if (!block) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(StoresDrop(block));
+  for (int kind = 0; kind < GPUFMT_NUM_UPDATES; kind++) PetscCall(GpufmtLeaseDrop(&block->updates[kind].lease));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
-  PetscCall(GpufmtUpdatesDrop(block, PETSC_TRUE));
   PetscCall(GpufmtDeviceValuesDestroy(&block->values));
   PetscCall(GpufmtManagedRelease(&block->managed));
-  if (block->previous) block->previous->next = block->next;
-  else blocks = block->next;
-  if (block->next) block->next->previous = block->previous;
   PetscCall(PetscFree(block->parent_prefix));
   PetscCall(PetscFree(*pblock));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* drops every store and update: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
-PetscErrorCode GpufmtBlocksForget(PetscBool release)
+static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
 {
-  PetscFunctionBegin;
-  for (GpufmtBlock *block = blocks; block; block = block->next) {
-    for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
-      for (int t = 0; t < 2; t++) {
-        if (release) PetscCall(StoreDrop(&block->stores[b][t]));
-        else block->stores[b][t].valid = block->stores[b][t].fresh = PETSC_FALSE;
-      }
-    PetscCall(GpufmtUpdatesDrop(block, release));
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode StoreMakePlans(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
-{
-  const GpufmtPlanner *planner;
-  const PetscInt      *rowptr, *colidx;
-  GpufmtRequest        request = {0};
-  GpufmtAnswer        *answer  = &store->answer;
-  char                 options[2048];
-  PetscInt             row_block, col_block;
-  int                  device = 0;
+  const PetscInt    *rowptr, *colidx;
+  GpufmtStoreRequest request = {0};
+  GpufmtStoreAnswer *answer  = &store->answer;
+  char               options[2048];
+  PetscInt           row_block, col_block;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPlannerGet(&planner));
-  PetscCall(StoreDrop(store));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtOptionsCollect(block->format, ((PetscObject)A)->options, Prefix(A, block), sizeof(options), options));
   PetscCall(MatGetBlockSizes(A, &row_block, &col_block));
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
-  request.format       = block->format->name;
-  request.options      = options;
-  request.backend      = backend;
-  request.transposed   = transposed;
-  request.device       = device;
-  request.index_bytes  = sizeof(PetscInt);
-  request.scalar_bytes = sizeof(PetscScalar);
-  request.nrows        = A->rmap->n;
-  request.ncols        = A->cmap->n;
-  request.nnz          = rowptr[A->rmap->n];
-  request.rowptr       = rowptr;
-  request.colidx       = colidx;
-  request.row_block    = row_block;
-  request.col_block    = col_block;
-  request.products     = store->products;
+  request.format     = block->format->name;
+  request.options    = options;
+  request.transposed = transposed;
+  request.nrows      = A->rmap->n;
+  request.ncols      = A->cmap->n;
+  request.nnz        = rowptr[A->rmap->n];
+  request.rowptr     = rowptr;
+  request.colidx     = colidx;
+  request.row_block  = row_block;
+  request.col_block  = col_block;
+  request.products   = store->products;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
-  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0)); /* as in ProductPlan() */
-  GpufmtPlannerAsk(planner->plan, &request, &answer->outcome);
-  PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
-  PetscCheck(!answer->outcome.error, PETSC_COMM_SELF, (PetscErrorCode)answer->outcome.error, "%s", answer->outcome.message);
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_STORE, backend, GPUFMT_Plan, A, &request.place, &answer->outcome, &store->lease));
   PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", block->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
                       request.nnz, answer->nstored, answer->bytes_held));
   if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", block->format->name, answer->detail));
-  store->valid         = PETSC_TRUE;
   store->pattern_state = pattern;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtFirstPlanBegin(backend));
-  PetscCall(GpufmtFirstPlanEnd(backend, StoreMakePlans(A, block, backend, transposed, pattern, store)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -194,15 +140,14 @@ PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, Petsc
 
   PetscFunctionBegin;
   *out = store;
-  if (PetscLikely(store->fresh && GpufmtVersionIsOf(&store->values, A) && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
+  if (PetscLikely(GpufmtLeaseHolds(&store->lease) && GpufmtVersionIsOf(&store->values, A) && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
-  if (!store->valid || store->pattern_state != pattern) {
+  if (!GpufmtLeaseHolds(&store->lease) || store->pattern_state != pattern) {
     store->products = 0;
     PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
   } else if (PlanIsDue(store)) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
-  store->fresh = PETSC_FALSE;
+  store->values = (GpufmtVersion){0}; /* of no matrix, if the refresh fails */
   PetscCall(StoreRefresh(A, block, backend, store));
   store->values = GpufmtVersionOf(A);
-  store->fresh  = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

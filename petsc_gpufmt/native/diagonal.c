@@ -18,7 +18,7 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 #if PetscDefined(HAVE_CUDA)
   if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable()) PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
 #endif
-  if (on_device && !block->stores[GPUFMT_BACKEND_CUDA][0].valid) { /* such as the graph in GAMG, which is never multiplied */
+  if (on_device && !GpufmtLeaseHolds(&block->stores[GPUFMT_BACKEND_CUDA][0].lease)) { /* such as the graph in GAMG, which is never multiplied */
     PetscCall(GpufmtManagedOf(A, &managed));
     on_device = (PetscBool)(managed != NULL);
   }

@@ -34,13 +34,19 @@ static inline PetscBool GpufmtVersionIsOf(const GpufmtVersion *v, Mat A)
   return (PetscBool)(v->state == ((PetscObject)A)->state && v->matrix == A && v->id == ((PetscObject)A)->id);
 }
 
+/* the right to use what the planner has made, until it is given back or all that was made is gone */
+typedef struct {
+  int64_t token;
+  int64_t generation; /* 0: nothing is held */
+} GpufmtLease;
+
 /* one stored form of a block: (backend) x (direct or transposed) */
 typedef struct {
-  PetscBool        valid, fresh; /* plans exist; they hold values at all */
-  GpufmtAnswer     answer;
-  PetscObjectState pattern_state;
-  GpufmtVersion    values;
-  int64_t          products; /* since the pattern was first stored */
+  GpufmtLease       lease; /* of the plans */
+  GpufmtStoreAnswer answer;
+  PetscObjectState  pattern_state;
+  GpufmtVersion     values;   /* that the plans hold */
+  int64_t           products; /* since the pattern was first stored */
 } GpufmtStore;
 
 typedef struct _GpufmtManaged GpufmtManaged;
@@ -57,10 +63,9 @@ typedef struct {
 
 /* a plan that changes the values of a matrix in place */
 typedef struct {
-  PetscBool        valid;
+  GpufmtLease      lease;   /* of the plan */
   PetscBool        applies; /* else the pattern that is to be added is not a part of the matrix's */
   int              backend;
-  int64_t          token;
   GpufmtPlan       plan;
   PetscObjectState pattern_state;
   PetscObjectId    added_id;            /* of the matrix that is added */
@@ -68,7 +73,7 @@ typedef struct {
 } GpufmtUpdate;
 
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
-typedef struct _GpufmtBlock {
+typedef struct {
   const GpufmtFormat  *format;
   PetscBool            offdiag;       /* off-diagonal block of a parallel matrix: its x is the ghost vector */
   char                *parent_prefix; /* options prefix of the parallel matrix that this is a block of; else the matrix has its own */
@@ -78,7 +83,6 @@ typedef struct _GpufmtBlock {
   GpufmtDeviceValues   values;  /* of a matrix that sparse products read or make */
   GpufmtUpdate         updates[GPUFMT_NUM_UPDATES];
   GpufmtManaged       *managed; /* the arrays of a result of these; else they are PETSc's own */
-  struct _GpufmtBlock *previous, *next; /* all blocks alive, so that a planner that ends can be forgotten everywhere */
 } GpufmtBlock;
 
 enum {
@@ -100,19 +104,18 @@ static inline PetscBool GpufmtPatternIsOf(const GpufmtPattern *pattern, Mat A)
 }
 
 /* C->product->data of a sparse product of ours */
-typedef struct _GpufmtProduct {
+typedef struct {
   int                 backend;
-  PetscBool           valid; /* the plan exists */
+  GpufmtLease         lease; /* of what `answer` points to */
   GpufmtProductAnswer answer;
   struct {
     GpufmtPattern      pattern;
     GpufmtManaged     *managed; /* the pattern, if it had managed arrays: its digest is only made when it is asked for */
     GpufmtDeviceValues values; /* if the operand is not of our types */
   } operands[GPUFMT_MAX_OPERANDS];
-  GpufmtDeviceValues     result; /* if the result is not of our types */
-  PetscObjectId          result_id;
-  PetscObjectState       result_state; /* of its nonzero pattern */
-  struct _GpufmtProduct *previous, *next;
+  GpufmtDeviceValues result; /* if the result is not of our types */
+  PetscObjectId      result_id;
+  PetscObjectState   result_state; /* of its nonzero pattern */
 } GpufmtProduct;
 
 typedef enum {
@@ -142,17 +145,26 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockSetFormat(GpufmtBlock *, const GpufmtFormat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBlockGetStore(Mat, GpufmtBlock *, int backend, PetscBool transposed, GpufmtStore **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(PetscBool release);
 
 /* planner.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **);
-GPUFMT_HIDDEN void           GpufmtPlannerAsk(GpufmtAsk, const void *request, GpufmtOutcome *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent, Mat, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerReleaseAll(void);
 GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
-GPUFMT_HIDDEN PetscErrorCode GpufmtFirstPlanBegin(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtFirstPlanEnd(int backend, PetscErrorCode);
 PETSC_EXTERN int             GpufmtSetPlanner(const GpufmtPlanner *);
 GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
+
+/* lease.c */
+GPUFMT_HIDDEN extern int64_t gpufmt_generation;
+GPUFMT_HIDDEN void           GpufmtLeaseTake(GpufmtLease *, int64_t token);
+GPUFMT_HIDDEN void           GpufmtLeaseMove(GpufmtLease *from, GpufmtLease *to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLeaseDrop(GpufmtLease *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLeasesForget(PetscBool release);
+
+static inline PetscBool GpufmtLeaseHolds(const GpufmtLease *lease)
+{
+  return (PetscBool)(lease->generation == gpufmt_generation);
+}
 
 /* python.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);
@@ -174,7 +186,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
 
 /* upload.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
-GPUFMT_HIDDEN PetscErrorCode GpufmtUploadInitialize(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
 /* device_values.c */
@@ -212,7 +223,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductHostValuesEager(Mat, PetscBool *eager)
 /* product_state.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductCreate(GpufmtProduct **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductDestroy(GpufmtProduct **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtProductsForget(PetscBool release);
 GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUFMT_MAX_OPERANDS]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
@@ -239,7 +249,6 @@ GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
 /* update.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtUpdatesDrop(GpufmtBlock *, PetscBool release);
 GPUFMT_HIDDEN PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure, const PetscInt columns[], const GpufmtUpdate **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar, Mat X, MatStructure, const GpufmtUpdate *);
 GPUFMT_HIDDEN PetscErrorCode MatScale_SeqAIJGpufmt(Mat, PetscScalar);
@@ -274,8 +283,5 @@ GPUFMT_HIDDEN PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat, Mat, MatReuse, Mat 
 
 /* mpiproduct.c */
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_MPIAIJGpufmt(Mat);
-
-/* mpisum.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtSumsForget(PetscBool release);
 
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan, GPUFMT_Refresh, GPUFMT_Symbolic;

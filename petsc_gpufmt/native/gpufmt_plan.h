@@ -39,18 +39,27 @@ typedef struct {
   GpufmtLaunch *launches;
 } GpufmtPlan;
 
+/* what the planner is asked for, each with a request and an answer of its own */
+enum { GPUFMT_ASK_STORE, GPUFMT_ASK_PRODUCT, GPUFMT_ASK_SUM, GPUFMT_ASK_UNION, GPUFMT_ASK_UPDATE, GPUFMT_NUM_ASKS };
+
+/* the head of every request: where plans are to run */
 typedef struct {
+  int32_t backend;
+  int32_t device; /* CUDA device ordinal */
+  int32_t index_bytes, scalar_bytes;
+  void   *stream;
+} GpufmtPlace;
+
+typedef struct {
+  GpufmtPlace place;
   const char *format;
   const char *options; /* "name=value;..." of the options that were set; "format.name=value;" for those of another format */
-  int32_t     backend, transposed;
-  int32_t     device; /* CUDA device ordinal */
-  int32_t     index_bytes, scalar_bytes;
-  void       *stream;
+  int32_t     transposed;
   int64_t     nrows, ncols, nnz; /* of the CSR block, not of its transpose */
   const void *rowptr, *colidx;   /* host CSR pattern: [nrows + 1], [nnz] */
   int64_t     row_block, col_block; /* block sizes that the application has set, 1: none */
   int64_t     products;             /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
-} GpufmtRequest;
+} GpufmtStoreRequest;
 
 /* the head of every answer; the library fills in an error before it asks, because a callback may fail before its first line */
 typedef struct {
@@ -67,7 +76,7 @@ typedef struct {
   int64_t       replan_after; /* products after which to ask again with the same pattern; 0: never */
   char          summary[256]; /* parameters in words, for MatView() */
   char          detail[4096]; /* lines for MatView() with ascii_info_detail */
-} GpufmtAnswer;
+} GpufmtStoreAnswer;
 
 /* the pattern of one operand of a sparse product */
 typedef struct {
@@ -76,14 +85,11 @@ typedef struct {
 } GpufmtOperand;
 
 typedef struct {
+  GpufmtPlace   place;
   int32_t       product;   /* GPUFMT_PRODUCT_... */
   int32_t       noperands; /* 2, or 3 for A B C */
   GpufmtOperand operands[3];
   const char   *options; /* "name=value;..." of the options that were set */
-  int32_t       backend;
-  int32_t       device; /* CUDA device ordinal */
-  int32_t       index_bytes, scalar_bytes;
-  void         *stream;
 } GpufmtProductRequest;
 
 typedef struct {
@@ -101,14 +107,11 @@ typedef struct {
 /* Sums of entries: target t is the sum over e in [begins[t], begins[t + 1]) of entry index[e], where the entries of up to three arrays are
    counted through. */
 typedef struct {
+  GpufmtPlace place;
   int64_t     ntargets, nterms;
   const void *begins; /* host: [ntargets + 1]; NULL: target t is entry index[t] */
   const void *index;  /* host: [nterms] */
   int64_t     sizes[3]; /* entries of the arrays */
-  int32_t     backend;
-  int32_t     device; /* CUDA device ordinal */
-  int32_t     index_bytes, scalar_bytes;
-  void       *stream;
 } GpufmtSumRequest;
 
 typedef struct {
@@ -125,14 +128,11 @@ typedef struct {
 
 /* the pattern of a sum of matrices */
 typedef struct {
+  GpufmtPlace          place;
   int64_t              nrows, ncols;
   int64_t              low, high; /* columns of part 0, the others are part 1 */
   int32_t              nsummands; /* 1 to 3 */
   GpufmtSummandPattern summands[3];
-  int32_t              backend;
-  int32_t              device; /* CUDA device ordinal */
-  int32_t              index_bytes, scalar_bytes;
-  void                *stream;
 } GpufmtUnionRequest;
 
 /* some columns of a sum */
@@ -152,14 +152,11 @@ typedef struct {
 } GpufmtUnionAnswer;
 
 typedef struct {
+  GpufmtPlace   place;
   int32_t       update; /* GPUFMT_UPDATE_... */
   GpufmtOperand target; /* whose values change */
   GpufmtOperand added;  /* for GPUFMT_UPDATE_ADD_SUBSET */
   const void   *columns; /* host: [added.ncols] the number of each of its columns in `target`, -1: none; NULL: the same */
-  int32_t       backend;
-  int32_t       device; /* CUDA device ordinal */
-  int32_t       index_bytes, scalar_bytes;
-  void         *stream;
 } GpufmtUpdateRequest;
 
 typedef struct {
@@ -168,17 +165,11 @@ typedef struct {
   int32_t       applies; /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
 } GpufmtUpdateAnswer;
 
-/* fills the answer of which `outcome` is the head */
-typedef void (*GpufmtAsk)(const void *request, GpufmtOutcome *outcome);
-
-/* The planner: callbacks into Python. What one of them raises goes no further; those that plan report by their outcome. */
+/* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {
-  int32_t   abi_version;
-  GpufmtAsk plan;         /* GpufmtRequest, GpufmtAnswer */
-  GpufmtAsk plan_product; /* GpufmtProductRequest, GpufmtProductAnswer */
-  GpufmtAsk plan_sum;     /* GpufmtSumRequest, GpufmtSumAnswer */
-  GpufmtAsk plan_union;   /* GpufmtUnionRequest, GpufmtUnionAnswer */
-  GpufmtAsk plan_update;  /* GpufmtUpdateRequest, GpufmtUpdateAnswer */
+  int32_t abi_version;
+  void (*plan)(int32_t ask, const GpufmtPlace *request, GpufmtOutcome *answer); /* heads of the structures of GPUFMT_ASK_... */
   void (*release)(int64_t token);
+  void (*release_all)(void);
   void (*free_pool)(void); /* returns cached device memory to the driver */
 } GpufmtPlanner;

@@ -1,102 +1,56 @@
 /* The values of a sum of sequential matrices: a plan of the planner's, which is replayed on the host or on the device. */
 #include "mpisum.h"
 
-static GpufmtSum *sums = NULL; /* all alive, so that a planner that ends can be forgotten everywhere */
-
-static PetscErrorCode PlanDrop(GpufmtSum *sum)
-{
-  const int64_t token = sum->valid ? sum->answer.outcome.token : 0;
-
-  PetscFunctionBegin;
-  sum->valid = PETSC_FALSE;
-  if (token) PetscCall(GpufmtPlannerRelease(token));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 PetscErrorCode GpufmtSumDestroy(GpufmtSum **out)
 {
   GpufmtSum *sum = *out;
 
   PetscFunctionBegin;
   if (!sum) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PlanDrop(sum));
+  PetscCall(GpufmtLeaseDrop(&sum->lease));
   for (int k = 0; k <= GPUFMT_MAX_SUMMANDS; k++) PetscCall(GpufmtDeviceValuesDestroy(&sum->own[k]));
-  if (sum->previous) sum->previous->next = sum->next;
-  else sums = sum->next;
-  if (sum->next) sum->next->previous = sum->previous;
   PetscCall(PetscFree(*out));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* drops every plan: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
-PetscErrorCode GpufmtSumsForget(PetscBool release)
+static PetscErrorCode SumPlan(const GpufmtUnionPart *part, GpufmtSum *sum)
 {
-  PetscFunctionBegin;
-  for (GpufmtSum *sum = sums; sum; sum = sum->next) {
-    if (release) PetscCall(PlanDrop(sum));
-    else sum->valid = PETSC_FALSE;
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode SumPlan(const GpufmtUnion *u, const GpufmtUnionPart *part, GpufmtSum *sum)
-{
-  const GpufmtPlanner *planner;
-  GpufmtSumRequest     request = {0};
-  int                  device  = 0;
+  GpufmtSumRequest request = {0};
+  GpufmtSumAnswer  answer  = {0};
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPlannerGet(&planner));
-  if (sum->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
-  request.ntargets     = sum->ntargets;
-  request.nterms       = sum->nterms;
-  request.begins       = sum->ntargets == sum->nterms ? NULL : part->begins; /* no entry has no term */
-  request.index        = part->index;
-  request.backend      = sum->backend;
-  request.device       = device;
-  request.index_bytes  = sizeof(PetscInt);
-  request.scalar_bytes = sizeof(PetscScalar);
+  request.ntargets = sum->ntargets;
+  request.nterms   = sum->nterms;
+  request.begins   = sum->ntargets == sum->nterms ? NULL : part->begins; /* no entry has no term */
+  request.index    = part->index;
   for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++) request.sizes[k] = sum->sizes[k];
-  GpufmtPlannerAsk(planner->plan_sum, &request, &sum->answer.outcome);
-  PetscCheck(!sum->answer.outcome.error, PETSC_COMM_SELF, (PetscErrorCode)sum->answer.outcome.error, "%s", sum->answer.outcome.message);
-  sum->valid = PETSC_TRUE;
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_SUM, sum->backend, -1, NULL, &request.place, &answer.outcome, &sum->lease));
+  sum->plan = answer.sum;
   PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the plan that came with the pattern goes from the union to the sum */
-static void SumTakePlan(GpufmtUnionPartAnswer *part, GpufmtSum *sum)
-{
-  sum->answer.outcome.token = part->token;
-  sum->answer.sum           = part->sum;
-  sum->valid                = PETSC_TRUE;
-  part->token               = 0;
 }
 
 /* plans the values of part k of a sum; the union is not needed afterwards */
 PetscErrorCode GpufmtSumCreate(int backend, GpufmtUnion *u, int k, GpufmtSum **out)
 {
-  const GpufmtUnionPart *part    = &u->parts[k];
-  GpufmtUnionPartAnswer *planned = &u->answer.parts[k];
-  GpufmtSum             *sum;
+  const GpufmtUnionPart       *part    = &u->parts[k];
+  const GpufmtUnionPartAnswer *planned = &u->answer.parts[k];
+  GpufmtSum                   *sum;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&sum));
-  sum->next = sums;
-  if (sums) sums->previous = sum;
-  sums         = sum;
   *out         = sum;
   sum->backend = backend;
   PetscCall(PetscArraycpy(sum->sizes, u->sizes, GPUFMT_MAX_SUMMANDS));
   if (u->planned) {
     sum->ntargets = (PetscInt)planned->nnz; /* at most `nterms` of GpufmtUnionCreate() */
     sum->nterms   = (PetscInt)planned->nterms;
-    SumTakePlan(planned, sum);
+    sum->plan     = planned->sum;
+    GpufmtLeaseMove(&u->plans[k], &sum->lease);
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   sum->ntargets = part->rowptr[u->nrows];
   sum->nterms   = part->begins ? part->begins[sum->ntargets] : sum->ntargets;
-  PetscCall(GpufmtFirstPlanBegin(backend));
-  PetscCall(GpufmtFirstPlanEnd(backend, SumPlan(u, part, sum)));
+  PetscCall(SumPlan(part, sum));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -126,7 +80,7 @@ static PetscErrorCode RunOnDevice(GpufmtSum *sum, const Mat summands[], Mat resu
     slots[GPUFMT_SLOT_A_VALUES + k] = source->array;
   }
   PetscCall(GpufmtDeviceValuesWrite(values, result, sum->ntargets, &slots[GPUFMT_SLOT_RESULT]));
-  PetscCall(GpufmtReplay(&sum->answer.sum, GPUFMT_BACKEND_CUDA, slots, stream));
+  PetscCall(GpufmtReplay(&sum->plan, GPUFMT_BACKEND_CUDA, slots, stream));
   PetscCall(PetscLogGpuFlops((PetscLogDouble)(sum->nterms - sum->ntargets)));
   if (internal) PetscCall(GpufmtDeviceValuesStay(values, result));
   else {
@@ -150,7 +104,7 @@ static PetscErrorCode RunOnHost(GpufmtSum *sum, const Mat summands[], Mat result
   }
   PetscCall(MatSeqAIJGetArrayWrite(result, &array));
   slots[GPUFMT_SLOT_RESULT] = array;
-  PetscCall(GpufmtReplay(&sum->answer.sum, GPUFMT_BACKEND_HOST, slots, NULL));
+  PetscCall(GpufmtReplay(&sum->plan, GPUFMT_BACKEND_HOST, slots, NULL));
   PetscCall(PetscLogFlops((PetscLogDouble)(sum->nterms - sum->ntargets)));
   PetscCall(MatSeqAIJRestoreArrayWrite(result, &array));
   PetscCall(PetscObjectStateIncrease((PetscObject)result));
@@ -163,7 +117,7 @@ static PetscErrorCode RunOnHost(GpufmtSum *sum, const Mat summands[], Mat result
 PetscErrorCode GpufmtSumRun(GpufmtSum *sum, const Mat summands[], Mat result, PetscBool internal)
 {
   PetscFunctionBegin;
-  PetscCheck(sum->valid, PETSC_COMM_SELF, PETSC_ERR_ORDER, "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");
+  PetscCheck(GpufmtLeaseHolds(&sum->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER, "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");
   if (sum->backend == GPUFMT_BACKEND_CUDA) PetscCall(RunOnDevice(sum, summands, result, internal));
   else PetscCall(RunOnHost(sum, summands, result));
   PetscFunctionReturn(PETSC_SUCCESS);

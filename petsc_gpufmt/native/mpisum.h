@@ -29,16 +29,17 @@ typedef struct {
   PetscInt          sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
   PetscBool         planned;                    /* `answer` has the parts, `parts` is empty */
   GpufmtUnionAnswer answer;
+  GpufmtLease       lease;    /* of the patterns of the answer */
+  GpufmtLease       plans[2]; /* of the plans of the parts, until a sum takes them */
 } GpufmtUnion;
 
 /* the values of a sum */
-typedef struct _GpufmtSum {
+typedef struct {
   int                backend;
-  PetscBool          valid; /* the plan exists */
-  GpufmtSumAnswer    answer;
+  GpufmtLease        lease; /* of the plan */
+  GpufmtPlan         plan;
   PetscInt           sizes[GPUFMT_MAX_SUMMANDS], ntargets, nterms;
   GpufmtDeviceValues own[GPUFMT_MAX_SUMMANDS + 1]; /* of summands and result that are not of our types */
-  struct _GpufmtSum *previous, *next;
 } GpufmtSum;
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);

@@ -1,35 +1,24 @@
 /* The pattern of a sum of sequential matrices, merged by the planner: on the device, what lies there need not come to the host. */
 #include "mpisum.h"
 
-static PetscErrorCode UnionAsk(int backend, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)
+/* the parts of a union whose columns are known; `places` are those of each summand's columns */
+PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)
 {
-  const GpufmtPlanner *planner;
-  GpufmtUnionRequest   request = {.nrows = u->nrows, .ncols = u->ncols, .low = u->low, .high = u->high, .nsummands = (int32_t)nsummands, .backend = backend, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
-  const PetscInt      *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
-  int                  device = 0;
+  GpufmtUnionRequest request = {.nrows = u->nrows, .ncols = u->ncols, .low = u->low, .high = u->high, .nsummands = (int32_t)nsummands};
+  const PetscInt    *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
+  PetscErrorCode     ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPlannerGet(&planner));
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
-  request.device = device;
   for (PetscInt s = 0; s < nsummands; s++) {
     const Mat A = summands[s].matrix;
 
     PetscCall(GpufmtPatternGet(A, &rowptr[s], &colidx[s]));
     request.summands[s] = (GpufmtSummandPattern){.pattern = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = u->sizes[s], .rowptr = rowptr[s], .colidx = colidx[s]}, .places = places[s], .targets = summands[s].targets};
   }
-  GpufmtPlannerAsk(planner->plan_union, &request, &u->answer.outcome);
+  ierr = GpufmtPlannerAsk(GPUFMT_ASK_UNION, backend, -1, NULL, &request.place, &u->answer.outcome, &u->lease);
   for (PetscInt s = 0; s < nsummands; s++) PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr[s], &colidx[s]));
-  PetscCheck(!u->answer.outcome.error, PETSC_COMM_SELF, (PetscErrorCode)u->answer.outcome.error, "%s", u->answer.outcome.message);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the parts of a union whose columns are known; `places` are those of each summand's columns */
-PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtFirstPlanBegin(backend));
-  PetscCall(GpufmtFirstPlanEnd(backend, UnionAsk(backend, nsummands, summands, places, u)));
+  PetscCall(ierr);
+  for (int k = 0; k < 2; k++) GpufmtLeaseTake(&u->plans[k], u->answer.parts[k].token);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -59,11 +48,8 @@ PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *u, PetscInt *nghosts, PetscI
 /* what the planner keeps for a union, and the plans that no sum has taken */
 PetscErrorCode GpufmtUnionRelease(GpufmtUnion *u)
 {
-  const int64_t tokens[] = {u->answer.outcome.token, u->answer.parts[0].token, u->answer.parts[1].token};
-
   PetscFunctionBegin;
-  for (int k = 0; k < 3; k++)
-    if (tokens[k]) PetscCall(GpufmtPlannerRelease(tokens[k]));
-  u->answer.outcome.token = u->answer.parts[0].token = u->answer.parts[1].token = 0;
+  PetscCall(GpufmtLeaseDrop(&u->lease));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtLeaseDrop(&u->plans[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,4 +1,4 @@
-/* The planner at work, and who ends first: Python (it tells us to forget) or PETSc (we give everything back). */
+/* The planner at work: it is asked for plans, and given back what it made. */
 #include "gpufmt_impl.h"
 
 static GpufmtPlanner planner;
@@ -21,73 +21,80 @@ void GpufmtPlannerEnd(void)
   python_ended = PETSC_TRUE;
 }
 
-PetscErrorCode GpufmtPlannerGet(const GpufmtPlanner **out)
+/* An interrupt that waits would be raised before the first line of a callback, where nothing catches it: it waits until the callback is over. */
+#define CallPlanner(call) \
+  do { \
+    const PetscBool interrupted_ = GpufmtPythonTakeInterrupt(); \
+    call; \
+    if (interrupted_) GpufmtPythonInterrupt(); \
+  } while (0)
+
+static PetscErrorCode PlannerStart(void)
 {
   PetscFunctionBegin;
   PetscCheck(!python_ended, PETSC_COMM_SELF, PETSC_ERR_ORDER, "This product needs a plan, but Python, which makes the plans, has ended in this process: multiply before the interpreter exits");
   if (!planner_set) PetscCall(GpufmtPythonStart());
   PetscCheck(planner_set, PETSC_COMM_SELF, PETSC_ERR_SUP, "Python imported petsc_gpufmt, but it uses another copy of libpetscgpufmt.so than this program: load the one that `python -m petsc_gpufmt options` names");
-  *out = &planner;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Calls the planner; what came of it is in the outcome, whatever Python raised. An interrupt that waits would be raised before the first line
-   of the callback, where nothing catches it: it waits until the callback is over. */
-void GpufmtPlannerAsk(GpufmtAsk ask, const void *request, GpufmtOutcome *outcome)
+static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, GpufmtPlace *request, GpufmtOutcome *answer)
 {
-  const PetscBool interrupted = GpufmtPythonTakeInterrupt();
+  int device = 0;
 
-  *outcome = (GpufmtOutcome){.error = PETSC_ERR_LIB, .message = "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
-  ask(request, outcome);
-  if (!outcome->token && !outcome->error) outcome->error = PETSC_ERR_LIB;
-  if (interrupted || outcome->interrupted) GpufmtPythonInterrupt();
+  PetscFunctionBegin;
+  PetscCall(PlannerStart());
+  *request = (GpufmtPlace){.backend = backend, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request->stream));
+  request->device = device;
+  *answer         = (GpufmtOutcome){.error = PETSC_ERR_LIB, .message = "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
+  if (event >= 0) PetscCall(PetscLogEventBegin(event, A, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
+  CallPlanner(planner.plan(ask, request, answer));
+  if (event >= 0) PetscCall(PetscLogEventEnd(event, A, 0, 0, 0));
+  if (answer->interrupted) GpufmtPythonInterrupt();
+  if (!answer->token && !answer->error) answer->error = PETSC_ERR_LIB;
+  PetscCheck(!answer->error, PETSC_COMM_SELF, (PetscErrorCode)answer->error, "%s", answer->message);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Asks for plans, during `event` of A if it is not negative. Request and answer are the heads of the structures of GPUFMT_ASK_...; the place is
+   filled in here. What the lease held goes before, and after a failure it holds nothing. The first plan on a backend starts Python or CuPy and
+   loads kernels: PETSc's log leaves such initialisation out of the events in progress. */
+PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent event, Mat A, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *lease)
+{
+  static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
+  PetscErrorCode   ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtLeaseDrop(lease));
+  if (!started[backend]) PetscCall(PetscLogEventsPause());
+  ierr = Ask(ask, backend, event, A, request, answer);
+  if (!started[backend]) PetscCall(PetscLogEventsResume());
+  PetscCall(ierr);
+  started[backend] = PETSC_TRUE;
+  GpufmtLeaseTake(lease, answer->token);
+  PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 PetscErrorCode GpufmtPlannerRelease(int64_t token)
 {
-  PetscBool interrupted;
-
   PetscFunctionBegin;
   if (!planner_set) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtDeviceSettle());
-  interrupted = GpufmtPythonTakeInterrupt(); /* as in GpufmtPlannerAsk() */
-  planner.release(token);
-  if (interrupted) GpufmtPythonInterrupt();
+  CallPlanner(planner.release(token));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The first plan on a backend starts Python or CuPy and loads kernels: PETSc's log leaves such initialisation out of the events in progress.
-   GpufmtFirstPlanEnd() hands on the error code of the plan. */
-static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
-
-PetscErrorCode GpufmtFirstPlanBegin(int backend)
-{
-  PetscErrorCode ierr = PETSC_SUCCESS;
-
-  PetscFunctionBegin;
-  if (started[backend]) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscLogEventsPause());
-  if (backend == GPUFMT_BACKEND_CUDA) ierr = GpufmtUploadInitialize();
-  if (ierr) PetscCall(PetscLogEventsResume());
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-PetscErrorCode GpufmtFirstPlanEnd(int backend, PetscErrorCode ierr)
+PetscErrorCode GpufmtPlannerReleaseAll(void)
 {
   PetscFunctionBegin;
-  if (!started[backend]) PetscCall(PetscLogEventsResume());
-  PetscCall(ierr);
-  started[backend] = PETSC_TRUE;
+  if (!planner_set) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDeviceSettle());
+  CallPlanner(planner.release_all());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 void GpufmtPlannerFreePool(void)
 {
-  PetscBool interrupted;
-
-  if (!planner_set) return;
-  interrupted = GpufmtPythonTakeInterrupt(); /* as in GpufmtPlannerAsk() */
-  planner.free_pool();
-  if (interrupted) GpufmtPythonInterrupt();
+  if (planner_set) CallPlanner(planner.free_pool());
 }

@@ -80,7 +80,7 @@ PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat C)
   const int          n = GpufmtProductOperands(product, operands);
 
   PetscFunctionBegin;
-  PetscCheck(p && p->valid, PETSC_COMM_SELF, PETSC_ERR_ORDER, "Sparse product %s: its plan is gone, because Python, which made it, has ended or the symbolic phase was cleared; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[product->type]);
+  PetscCheck(p && GpufmtLeaseHolds(&p->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER, "Sparse product %s: its plan is gone, because Python, which made it, has ended or the symbolic phase was cleared; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[product->type]);
   for (int k = 0; k < n; k++) PetscCall(GpufmtProductCheckOperand(p, k, operands[k], MatProductTypes[product->type], GpufmtProductLetters(product->type)[k]));
   PetscCall(CheckResult(C, p));
   if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(NumericOnDevice(C, p, operands, n));

@@ -2,28 +2,10 @@
 #include "gpufmt_impl.h"
 #include <inttypes.h>
 
-static GpufmtProduct *products = NULL; /* all alive, so that a planner that ends can be forgotten everywhere */
-
 PetscErrorCode GpufmtProductCreate(GpufmtProduct **out)
 {
-  GpufmtProduct *p;
-
   PetscFunctionBegin;
-  PetscCall(PetscNew(&p));
-  p->next = products;
-  if (products) products->previous = p;
-  products = p;
-  *out     = p;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode PlanDrop(GpufmtProduct *p)
-{
-  const int64_t token = p->valid ? p->answer.outcome.token : 0;
-
-  PetscFunctionBegin;
-  p->valid = PETSC_FALSE;
-  if (token) PetscCall(GpufmtPlannerRelease(token));
+  PetscCall(PetscNew(out));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -33,27 +15,13 @@ PetscErrorCode GpufmtProductDestroy(GpufmtProduct **out)
 
   PetscFunctionBegin;
   if (!p) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PlanDrop(p));
+  PetscCall(GpufmtLeaseDrop(&p->lease));
   for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) {
     PetscCall(GpufmtDeviceValuesDestroy(&p->operands[k].values));
     PetscCall(GpufmtManagedRelease(&p->operands[k].managed));
   }
   PetscCall(GpufmtDeviceValuesDestroy(&p->result));
-  if (p->previous) p->previous->next = p->next;
-  else products = p->next;
-  if (p->next) p->next->previous = p->previous;
   PetscCall(PetscFree(*out));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* drops every plan: with `release` because PETSc ends and Python may free its arrays, without because Python has freed them itself */
-PetscErrorCode GpufmtProductsForget(PetscBool release)
-{
-  PetscFunctionBegin;
-  for (GpufmtProduct *p = products; p; p = p->next) {
-    if (release) PetscCall(PlanDrop(p));
-    else p->valid = PETSC_FALSE;
-  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -42,38 +42,27 @@ int GpufmtProductBackend(const Mat_Product *product)
 
 static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
 {
-  const GpufmtPlanner *planner;
   GpufmtProductRequest request = {0};
   GpufmtProductAnswer *answer  = &p->answer;
   Mat                  operands[GPUFMT_MAX_OPERANDS];
   const PetscInt      *rowptr[GPUFMT_MAX_OPERANDS], *colidx[GPUFMT_MAX_OPERANDS];
   const int            n = GpufmtProductOperands(C->product, operands);
   char                 options[512];
-  int                  device = 0;
+  PetscErrorCode       ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPlannerGet(&planner));
   PetscCall(GpufmtProductOptionsCollect(C, sizeof(options), options));
-  if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
-  request.product      = PlannerProduct(C->product->type);
-  request.noperands    = n;
-  request.options      = options;
-  request.backend      = p->backend;
-  request.device       = device;
-  request.index_bytes  = sizeof(PetscInt);
-  request.scalar_bytes = sizeof(PetscScalar);
+  request.product   = PlannerProduct(C->product->type);
+  request.noperands = n;
+  request.options   = options;
   for (int k = 0; k < n; k++) {
     PetscCall(GpufmtPatternGet(operands[k], &rowptr[k], &colidx[k]));
     request.operands[k] = (GpufmtOperand){.nrows = operands[k]->rmap->n, .ncols = operands[k]->cmap->n, .nnz = rowptr[k][operands[k]->rmap->n], .rowptr = rowptr[k], .colidx = colidx[k]};
   }
-  PetscCall(PetscLogEventBegin(GPUFMT_Symbolic, C, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
-  GpufmtPlannerAsk(planner->plan_product, &request, &answer->outcome);
-  PetscCall(PetscLogEventEnd(GPUFMT_Symbolic, C, 0, 0, 0));
+  ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
-  if (!answer->outcome.error)
-    for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
-  PetscCheck(!answer->outcome.error, PETSC_COMM_SELF, (PetscErrorCode)answer->outcome.error, "%s", answer->outcome.message);
-  p->valid = PETSC_TRUE;
+  PetscCall(ierr);
+  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
   PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n", p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed,
                       answer->bytes_held, answer->detail));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -185,8 +174,7 @@ PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
   PetscFunctionBegin;
   PetscCall(GpufmtProductCreate(&p));
   p->backend = GpufmtProductBackend(C->product);
-  PetscCall(GpufmtFirstPlanBegin(p->backend));
-  ierr = GpufmtFirstPlanEnd(p->backend, ProductPlan(C, p));
+  ierr       = ProductPlan(C, p);
   if (!ierr) ierr = ProductManaged(C, p, &managed);
   if (ierr) {
     PetscCall(GpufmtManagedRelease(&managed));

@@ -25,9 +25,7 @@ static PetscBool registered = PETSC_FALSE;
 static PetscErrorCode Finalize(void)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtSumsForget(PETSC_TRUE));
-  PetscCall(GpufmtProductsForget(PETSC_TRUE));
-  PetscCall(GpufmtBlocksForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
+  PetscCall(GpufmtLeasesForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   PetscCall(GpufmtManagedForget());
   GpufmtPlannerFreePool();
   PetscCall(GpufmtUploadFinalize());
@@ -82,9 +80,7 @@ PETSC_EXTERN PetscErrorCode PetscDLLibraryRegister_petscgpufmt(void)
 PETSC_EXTERN void GpufmtForgetPlanner(void)
 {
   GpufmtPlannerEnd();
-  (void)GpufmtSumsForget(PETSC_FALSE);
-  (void)GpufmtProductsForget(PETSC_FALSE);
-  (void)GpufmtBlocksForget(PETSC_FALSE);
+  (void)GpufmtLeasesForget(PETSC_FALSE);
 }
 
 /* Fortran, with the usual name manglings */

@@ -2,24 +2,6 @@
    the host. Other matrices are left to PETSc: ordinary arrays would have to come back afterwards, which takes longer than the loop. */
 #include "gpufmt_impl.h"
 
-static PetscErrorCode UpdateDrop(GpufmtUpdate *update, PetscBool release)
-{
-  const int64_t token = update->valid ? update->token : 0;
-
-  PetscFunctionBegin;
-  update->valid = PETSC_FALSE;
-  if (token && release) PetscCall(GpufmtPlannerRelease(token));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* `release`: unless Python has freed them itself */
-PetscErrorCode GpufmtUpdatesDrop(GpufmtBlock *block, PetscBool release)
-{
-  PetscFunctionBegin;
-  for (int kind = 0; kind < GPUFMT_NUM_UPDATES; kind++) PetscCall(UpdateDrop(&block->updates[kind], release));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscBool BoundToCPU(Mat A)
 {
 #if PetscDefined(HAVE_DEVICE)
@@ -66,30 +48,17 @@ static PetscErrorCode Describe(Mat A, GpufmtOperand *operand)
 
 static PetscErrorCode UpdatePlan(Mat A, int kind, Mat added, const PetscInt columns[], GpufmtUpdate *update)
 {
-  const GpufmtPlanner *planner;
-  GpufmtUpdateRequest  request = {0};
-  GpufmtUpdateAnswer   answer  = {0};
-  int                  device  = 0;
+  GpufmtUpdateRequest request = {0};
+  GpufmtUpdateAnswer  answer  = {0};
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPlannerGet(&planner));
-  if (update->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request.stream));
-  request.update = kind;
+  request.update  = kind;
+  request.columns = columns;
   PetscCall(Describe(A, &request.target));
   if (added) PetscCall(Describe(added, &request.added));
-  request.columns      = columns;
-  request.backend      = update->backend;
-  request.device       = device;
-  request.index_bytes  = sizeof(PetscInt);
-  request.scalar_bytes = sizeof(PetscScalar);
-  PetscCall(PetscLogEventBegin(GPUFMT_Plan, A, 0, 0, 0)); /* as in ProductPlan() */
-  GpufmtPlannerAsk(planner->plan_update, &request, &answer.outcome);
-  PetscCall(PetscLogEventEnd(GPUFMT_Plan, A, 0, 0, 0));
-  PetscCheck(!answer.outcome.error, PETSC_COMM_SELF, (PetscErrorCode)answer.outcome.error, "%s", answer.outcome.message);
-  update->token   = answer.outcome.token;
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_UPDATE, update->backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &update->lease));
   update->plan    = answer.update;
   update->applies = (PetscBool)answer.applies;
-  update->valid   = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -107,14 +76,12 @@ static PetscErrorCode UpdateGet(Mat A, int backend, int kind, Mat added, const P
     PetscCall(PetscObjectGetId((PetscObject)added, &added_id));
     PetscCall(MatGetNonzeroState(added, &added_pattern));
   }
-  if (update->valid && update->pattern_state == pattern && update->added_id == added_id && update->added_pattern_state == added_pattern) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(UpdateDrop(update, PETSC_TRUE));
+  if (GpufmtLeaseHolds(&update->lease) && update->pattern_state == pattern && update->added_id == added_id && update->added_pattern_state == added_pattern) PetscFunctionReturn(PETSC_SUCCESS);
   update->backend             = backend;
   update->pattern_state       = pattern;
   update->added_id            = added_id;
   update->added_pattern_state = added_pattern;
-  PetscCall(GpufmtFirstPlanBegin(backend));
-  PetscCall(GpufmtFirstPlanEnd(backend, UpdatePlan(A, kind, added, columns, update)));
+  PetscCall(UpdatePlan(A, kind, added, columns, update));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

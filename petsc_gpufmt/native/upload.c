@@ -93,10 +93,22 @@ static PetscBool KnownToCuda(const void *host)
   return (PetscBool)!gpufmt_driver.PointerGetAttribute(&type, CUDA_POINTER_MEMORY_TYPE, (DevicePointer)host);
 }
 
+/* Makes the pinned pieces at the first large upload; without them uploads are slower and nothing else. As PETSc's own start of CUDA, that is
+   left out of the events in progress. */
+static PetscErrorCode MakePinned(void)
+{
+  PetscFunctionBegin;
+  if (upload_pinned) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscLogEventsPause());
+  if (gpufmt_driver.MemAllocHost(&upload_pinned, UPLOAD_THREADS * 2 * upload_piece)) upload_pinned = NULL;
+  PetscCall(PetscLogEventsResume());
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* synchronize! returns when the host array may be changed */
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
-  const int nparts = bytes < upload_threshold || !upload_pinned ? 1 : UploadThreads();
+  const int nparts = bytes < upload_threshold ? 1 : UploadThreads();
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
@@ -104,23 +116,13 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscCall(GpufmtDeviceCopy(dev, host, bytes, stream));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  if (nparts > 1) PetscCall(UploadInParts((DevicePointer)dev, (const char *)host, bytes, nparts, stream));
+  if (nparts > 1) PetscCall(MakePinned());
+  if (nparts > 1 && upload_pinned) PetscCall(UploadInParts((DevicePointer)dev, (const char *)host, bytes, nparts, stream));
   else {
     CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
     if (KnownToCuda(host)) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! */
   }
   PetscCall(PetscLogCpuToGpu((PetscLogDouble)bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* makes the pinned pieces; without them uploads are slower and nothing else */
-PetscErrorCode GpufmtUploadInitialize(void)
-{
-  void *stream;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtDeviceGet(NULL, &stream)); /* pinning needs the context that this makes */
-  if (!upload_pinned && gpufmt_driver.MemAllocHost(&upload_pinned, UPLOAD_THREADS * 2 * upload_piece)) upload_pinned = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -135,9 +137,11 @@ PetscErrorCode GpufmtUploadFinalize(void)
 /* for petsc_gpufmt/native_library.py */
 PETSC_EXTERN PetscErrorCode GpufmtUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
+  void *current;
+
   PetscFunctionBegin;
   PetscCheck(GpufmtDeviceUsable(), PETSC_COMM_SELF, PETSC_ERR_SUP, "No usable CUDA device: is the driver loaded, and -device_enable not none?");
-  PetscCall(GpufmtUploadInitialize());
+  PetscCall(GpufmtDeviceGet(NULL, &current)); /* makes the context that pinning needs */
   PetscCall(GpufmtDeviceUpload(dev, host, bytes, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -152,11 +156,6 @@ PETSC_EXTERN PetscErrorCode GpufmtUpload(void *dev, const void *host, size_t byt
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
   return GpufmtNoDevice();
-}
-
-PetscErrorCode GpufmtUploadInitialize(void)
-{
-  return PETSC_SUCCESS;
 }
 
 PetscErrorCode GpufmtUploadFinalize(void)

@@ -39,7 +39,7 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
         const GpufmtStore *store = &block->stores[b][t];
         MatInfo            info;
 
-        if (!store->valid) continue;
+        if (!GpufmtLeaseHolds(&store->lease)) continue;
         PetscCall(MatGetInfo(blocks[k], MAT_LOCAL, &info));
         if (!summary) {
           summary = store->answer.summary;

@@ -1,0 +1,239 @@
+"""What the library asks the planner for: its structures as arrays and patterns, and plans as structures."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from petsc_gpufmt import abi, gather, native_library, union, update
+from petsc_gpufmt.abi import Ask
+from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.cupy_state import borrowed_stream, simple_reductions
+from petsc_gpufmt.formats.base import parse_options
+from petsc_gpufmt.plan import Launch, Operation, Product, Update, address
+from petsc_gpufmt.registry import find_format
+from petsc_gpufmt.spgemm import chain
+from petsc_gpufmt.transpose import transposed
+
+SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
+INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+
+Leases = list[tuple[Any, list[Any]]]  # a structure with a token, and what the library may use as long as it holds that
+
+
+class Kind(NamedTuple):
+    """Structures of one kind of request, and what is done with them."""
+
+    request: type[ctypes.Structure]
+    answer: type[ctypes.Structure]
+    what: Callable[[Any], str]  # is asked for, in words
+    fill: Callable[[Any, Any, Backend], Leases]  # the answer to a request
+    simplify: Callable[[Any], None] = lambda request: None  # a request for which memory did not suffice
+
+
+def _what_store(request: Any) -> str:
+    return f"{request.format.decode()} of a {request.nrows} x {request.ncols} block with {request.nnz} nonzeros"
+
+
+def _what_product(request: Any) -> str:
+    operands = ", ".join(
+        f"{name} {o.nrows} x {o.ncols} with {o.nnz} nonzeros"
+        for name, o in zip(Product(request.product).letters, request.operands, strict=False)
+    )
+    return f"sparse product {Product(request.product).formula} of {operands}"
+
+
+def _what_sum(request: Any) -> str:
+    return f"{request.ntargets} sums of {request.nterms} entries"
+
+
+def _what_union(request: Any) -> str:
+    patterns = " + ".join(
+        f"{o.nrows} x {o.ncols} with {o.nnz} nonzeros" for o in (s.pattern for s in _summands_of(request))
+    )
+    return f"pattern of a sum {patterns}"
+
+
+def _what_update(request: Any) -> str:
+    o = request.target
+    matrix = f"a {o.nrows} x {o.ncols} block with {o.nnz} nonzeros"
+    return f"update {Update(request.update).name.lower()} of {matrix}"
+
+
+def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
+    cls = find_format(request.format.decode())
+    options = parse_options(cls, request.options.decode())
+    # formats keep the row pointer; columns are only read while building
+    blocks = {"row_block": request.row_block, "col_block": request.col_block}
+    csr = _pattern(request, backend, keep_columns=False, **blocks)
+    if request.transposed:
+        csr = transposed(csr, backend)
+    stored = cls.rebuild(csr, backend, options) if request.products else cls.build(csr, backend, options)
+    kept: list[Any] = [stored]
+    for operation in Operation:
+        kept += abi.export_plan(stored.plan(operation), answer.plans[operation])
+    stats = stored.stats()
+    native_library.cite(stored.stored_as)
+    answer.nonempty_rows = stats.nonempty_rows
+    answer.nstored = stats.nstored
+    answer.bytes_held = stats.bytes_held
+    answer.replan_after = stored.replan_after
+    answer.summary = stored.summary().encode()[:255]
+    answer.detail = stored.detail().encode()[:4095]
+    return [(answer.outcome, kept)]
+
+
+def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
+    operands = _operand_patterns(request, backend)
+    options = chain.parse_options(request.options.decode())
+    planned = chain.plan_product(Product(request.product), operands, backend, options)
+    pattern = planned.pattern
+    rowptr = backend.to_host(pattern.rowptr)
+    kept = [rowptr, pattern.colidx, *abi.export_plan(planned.numeric, answer.numeric)]
+    native_library.cite("rmerge")
+    answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
+    answer.rowptr, answer.colidx = address(rowptr), address(pattern.colidx)
+    answer.terms = planned.terms
+    answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
+    answer.summary = planned.summary.encode()[:255]
+    answer.detail = planned.detail.encode()[:4095]
+    return [(answer.outcome, kept)]
+
+
+def _fill_sum(request: Any, answer: Any, backend: Backend) -> Leases:
+    index = backend.adopt(_view(request.index, request.nterms, backend.index), keep=True)
+    begins = None
+    if request.begins:
+        begins = backend.adopt(_view(request.begins, request.ntargets + 1, backend.index), keep=True)
+    kept = abi.export_plan(gather.plan_sum(begins, index, tuple(request.sizes), backend), answer.sum)
+    return [(answer.outcome, kept)]
+
+
+def _fill_union(request: Any, answer: Any, backend: Backend) -> Leases:
+    shape, inner = (request.nrows, request.ncols), (request.low, request.high)
+    sizes = tuple(s.pattern.nnz for s in request.summands)
+    parts, ghosts = union.merge(shape, inner, [_summand(s, backend) for s in _summands_of(request)], backend)
+    plans = []
+    for part, struct in zip(parts, answer.parts, strict=True):
+        plans.append(abi.export_plan(gather.known_sum(part.begins, part.index, sizes, backend), struct.sum))
+        struct.nnz, struct.nterms = part.colidx.size, part.index.size
+    kept = [ghosts := backend.to_host(ghosts)]
+    for part, struct in zip(parts, answer.parts, strict=True):
+        any_entries = part.colidx.size > 0
+        rowptr = backend.to_host(part.rowptr) if any_entries else np.zeros(request.nrows + 1, backend.index)
+        kept += [rowptr, part.colidx]
+        struct.rowptr, struct.colidx = address(rowptr), address(part.colidx)
+    answer.nghosts, answer.ghosts = ghosts.size, address(ghosts)
+    return [(answer.outcome, kept), *zip(answer.parts, plans, strict=True)]
+
+
+def _summands_of(request: Any) -> list[Any]:
+    return request.summands[: request.nsummands]
+
+
+def _summand(summand: Any, backend: Backend) -> union.Summand:
+    o = summand.pattern
+    pattern = _pattern(o, backend, keep_columns=False)
+    places = _indices(summand.places, o.ncols, backend, keep=False)
+    targets = _indices(summand.targets, o.nrows, backend, keep=False) if summand.targets else None
+    return union.Summand(pattern, places, targets)
+
+
+def _fill_update(request: Any, answer: Any, backend: Backend) -> Leases:
+    launches = _update_launches(request, backend)
+    kept = abi.export_plan(launches or [], answer.update)
+    answer.applies = launches is not None
+    return [(answer.outcome, kept)]
+
+
+def _update_launches(request: Any, backend: Backend) -> list[Launch] | None:
+    """Only the arrays that an update needs come to the backend, and only those that its launches read stay there."""
+    kind, target = Update(request.update), request.target
+    if kind in (Update.SCALE, Update.ADD):
+        return (update.plan_scale if kind is Update.SCALE else update.plan_add)(target.nnz, backend)
+    if kind is Update.SCALE_ROWS:
+        return update.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
+    if kind is Update.SCALE_COLUMNS:
+        return update.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
+    into, added = (
+        (_indices(o.rowptr, o.nrows + 1, backend, keep=False), _indices(o.colidx, o.nnz, backend, keep=False))
+        for o in (target, request.added)
+    )
+    columns = _indices(request.columns, request.added.ncols, backend, keep=False) if request.columns else None
+    return update.plan_add_subset(into, added, columns, backend)
+
+
+def _indices(pointer: int | None, size: int, backend: Backend, *, keep: bool = True) -> Any:
+    return backend.adopt(_view(pointer, size, backend.index), keep=keep)
+
+
+def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:
+    """The patterns of the operands; a matrix that comes twice is brought to the backend once."""
+    operands = request.operands[: request.noperands]
+    known: dict[tuple, CsrPattern] = {}
+    for o in operands:
+        if _identity(o) not in known:
+            known[_identity(o)] = _pattern(o, backend)
+    return [known[_identity(o)] for o in operands]
+
+
+def _identity(operand: Any) -> tuple:
+    return operand.rowptr, operand.colidx, operand.nrows, operand.ncols, operand.nnz
+
+
+@functools.cache
+def cuda_backend(scalar: np.dtype, index: np.dtype, device: int) -> CudaBackend:
+    """Made once: its pinned memory and the like take as long as a few launches."""
+    return CudaBackend(scalar, index, device)
+
+
+@contextlib.contextmanager
+def backend_at(place: Any) -> Iterator[Backend]:
+    """The backend of a place, with PETSc's device and stream current in CuPy."""
+    scalar, index = SCALARS[place.scalar_bytes], INDICES[place.index_bytes]
+    if abi.BACKENDS[place.backend] == "host":
+        yield HostBackend(scalar, index)
+        return
+    backend = cuda_backend(scalar, index, place.device)
+    cuda = backend.xp.cuda
+    with (
+        cuda.Device(place.device),
+        borrowed_stream(cuda, place.stream or 0, place.device),
+        simple_reductions(backend.xp),
+    ):
+        yield backend
+
+
+def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **blocks: int) -> CsrPattern:
+    """The pattern of a request or of an operand on the backend; a copy, its columns only if they are kept."""
+    rowptr = _view(matrix.rowptr, matrix.nrows + 1, backend.index)
+    colidx = _view(matrix.colidx, matrix.nnz, backend.index)
+    rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)
+    return CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks).validated(backend)
+
+
+def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:
+    """A NumPy array over memory of the caller."""
+    if not size or not pointer:
+        return np.zeros(size, dtype=dtype)
+    memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(pointer)
+    return np.frombuffer(memory, dtype=dtype)
+
+
+def _once_for_all(request: Any) -> None:
+    request.products = 0  # a second look takes more memory than the first, and is no reason to fail
+
+
+KINDS = {
+    Ask.STORE: Kind(abi.StoreRequestStruct, abi.StoreAnswerStruct, _what_store, _fill_store, _once_for_all),
+    Ask.PRODUCT: Kind(abi.ProductRequestStruct, abi.ProductAnswerStruct, _what_product, _fill_product),
+    Ask.SUM: Kind(abi.SumRequestStruct, abi.SumAnswerStruct, _what_sum, _fill_sum),
+    Ask.UNION: Kind(abi.UnionRequestStruct, abi.UnionAnswerStruct, _what_union, _fill_union),
+    Ask.UPDATE: Kind(abi.UpdateRequestStruct, abi.UpdateAnswerStruct, _what_update, _fill_update),
+}
