@@ -83,6 +83,8 @@ typedef struct {
   GpufmtDeviceValues   values;  /* of a matrix that sparse products read or make */
   GpufmtUpdate         updates[GPUFMT_NUM_UPDATES];
   GpufmtManaged       *managed; /* the arrays of a result of these; else they are PETSc's own */
+  PetscErrorCode      *failure; /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
+  PetscBool            agreed[2]; /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } GpufmtBlock;
 
 enum {
@@ -244,6 +246,10 @@ GPUFMT_HIDDEN PetscErrorCode MatMult_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
+
+/* mpimult.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelMultSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN void           GpufmtParallelMultChanged(Mat);
 
 /* diagonal.c */
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);

@@ -40,6 +40,7 @@ static PetscErrorCode BlocksConvert(Mat A)
     PetscCall(MatBindToCPU(blocks[k], A->boundtocpu));
 #endif
   }
+  GpufmtParallelMultChanged(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -105,6 +106,7 @@ static PetscErrorCode MatZeroRows_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt
   PetscCall(ParentOps(&parent));
   PetscCall(BlocksLeaveManaged(A));
   PetscCall((*parent.zerorows)(A, n, rows, diagonal, x, b));
+  GpufmtParallelMultChanged(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -116,6 +118,7 @@ static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const P
   PetscCall(ParentOps(&parent));
   PetscCall(BlocksLeaveManaged(A));
   PetscCall((*parent.zerorowscolumns)(A, n, rows, diagonal, x, b));
+  GpufmtParallelMultChanged(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -210,6 +213,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
   B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
+  PetscCall(GpufmtParallelMultSet(B, PETSC_TRUE));
   PetscCall(ParentOps(&parent));
   parent_setvalues = parent.setvalues;
   if (B->ops->setvalues == parent_setvalues) B->ops->setvalues = MatSetValues_MPIAIJGpufmt; /* else it collects first values */
@@ -250,6 +254,7 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   B->ops->convert               = parent.convert;
   B->ops->createsubmatrices     = parent.createsubmatrices;
   B->ops->productsetfromoptions = parent.productsetfromoptions;
+  PetscCall(GpufmtParallelMultSet(B, PETSC_FALSE));
   if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = parent.setvalues;
   PetscCall(Compose(B, format, PETSC_FALSE));
   PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));

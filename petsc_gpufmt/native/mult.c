@@ -113,7 +113,7 @@ static PetscErrorCode GhostToDevice(Vec ghost, Vec other, PetscBool keep)
 }
 #endif
 
-static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+static PetscErrorCode ProductTry(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   const PetscBool add = (PetscBool)(y != NULL), in_place = (PetscBool)(y == z);
   PetscBool       on_host = PETSC_TRUE;
@@ -130,6 +130,25 @@ static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
   ierr = ProductRun(A, transposed, add, ops); /* a failure leaves the vectors usable */
   for (int s = 2; s >= 0; s--)
     if (ops[s].vec) PetscCall(OperandRestore(&ops[s], s, (PetscBool)(add && in_place), on_host));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Inside the product of a parallel matrix a failure is kept for its end, since other ranks wait for what this one sends. If it was to send
+   sums, these are no numbers: an application that goes on elsewhere is not to take what is there for them. */
+static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+{
+  GpufmtBlock   *block = (GpufmtBlock *)A->spptr;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  if (block->failure && *block->failure) PetscFunctionReturn(PETSC_SUCCESS); /* in the other block */
+  ierr = ProductTry(A, x, y, z, transposed);
+  if (PetscUnlikely(ierr && block->failure)) {
+    *block->failure = ierr;
+    if (block->offdiag && transposed) (void)VecSet(z, NAN);
+    ierr = PETSC_SUCCESS;
+  }
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

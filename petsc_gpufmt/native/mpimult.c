@@ -1,0 +1,96 @@
+/* Products of the parallel type with vectors: the parent's, with blocks of the sequential type.
+
+   A block may fail on one rank alone, when it is planned or its values are new. That must neither leave the ghost vector locked nor other
+   ranks in the exchange, so the parent is made to end its product first. The first products after an assembly, which plan the blocks, then
+   fail on all ranks or on none: that they are the first is known everywhere without asking. Later ones, for instance where a planner has asked
+   to be called again after some products, fail on the rank that fails, and take no collective call. */
+#include "gpufmt_impl.h"
+
+static struct {
+  PetscErrorCode (*mult)(Mat, Vec, Vec);
+  PetscErrorCode (*multadd)(Mat, Vec, Vec, Vec);
+  PetscErrorCode (*multtranspose)(Mat, Vec, Vec);
+  PetscErrorCode (*multtransposeadd)(Mat, Vec, Vec, Vec);
+} parent;
+
+/* collective */
+static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
+{
+  int worst = (int)own;
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
+  PetscCall(own);
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "The %sproduct of a matrix of type %s with a vector failed on another rank, which says why", transposed ? "transposed " : "", ((PetscObject)A)->type_name);
+  ((GpufmtBlock *)A->spptr)->agreed[transposed] = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* z = A x, or z = y + A x */
+static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+{
+  PetscErrorCode ierr, failure = PETSC_SUCCESS;
+  GpufmtBlock   *blocks[2];
+  Mat            diag, offdiag;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, &offdiag, NULL));
+  blocks[0] = GpufmtSeqBlock(diag);
+  blocks[1] = GpufmtSeqBlock(offdiag);
+  for (int k = 0; k < 2; k++)
+    if (blocks[k]) blocks[k]->failure = &failure;
+  if (y) ierr = transposed ? (*parent.multtransposeadd)(A, x, y, z) : (*parent.multadd)(A, x, y, z);
+  else ierr = transposed ? (*parent.multtranspose)(A, x, z) : (*parent.mult)(A, x, z);
+  for (int k = 0; k < 2; k++)
+    if (blocks[k]) blocks[k]->failure = NULL;
+  PetscCall(ierr);
+  if (PetscUnlikely(!((GpufmtBlock *)A->spptr)->agreed[transposed])) PetscCall(Agree(A, transposed, failure));
+  PetscCall(failure);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatMult_MPIAIJGpufmt(Mat A, Vec x, Vec z)
+{
+  return Product(A, x, NULL, z, PETSC_FALSE);
+}
+
+static PetscErrorCode MatMultAdd_MPIAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
+{
+  return Product(A, x, y, z, PETSC_FALSE);
+}
+
+static PetscErrorCode MatMultTranspose_MPIAIJGpufmt(Mat A, Vec x, Vec z)
+{
+  return Product(A, x, NULL, z, PETSC_TRUE);
+}
+
+static PetscErrorCode MatMultTransposeAdd_MPIAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
+{
+  return Product(A, x, y, z, PETSC_TRUE);
+}
+
+/* gives a matrix these operations, or the parent's */
+PetscErrorCode GpufmtParallelMultSet(Mat A, PetscBool ours)
+{
+  struct _MatOps ops;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtParentOps(NULL, NULL, &ops));
+  parent.mult              = ops.mult;
+  parent.multadd           = ops.multadd;
+  parent.multtranspose     = ops.multtranspose;
+  parent.multtransposeadd  = ops.multtransposeadd;
+  A->ops->mult             = ours ? MatMult_MPIAIJGpufmt : parent.mult;
+  A->ops->multadd          = ours ? MatMultAdd_MPIAIJGpufmt : parent.multadd;
+  A->ops->multtranspose    = ours ? MatMultTranspose_MPIAIJGpufmt : parent.multtranspose;
+  A->ops->multtransposeadd = ours ? MatMultTransposeAdd_MPIAIJGpufmt : parent.multtransposeadd;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The next products are first ones again. All ranks say so, or none. */
+void GpufmtParallelMultChanged(Mat A)
+{
+  GpufmtBlock *block = (GpufmtBlock *)A->spptr;
+
+  block->agreed[0] = block->agreed[1] = PETSC_FALSE;
+}

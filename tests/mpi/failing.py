@@ -1,0 +1,87 @@
+"""Failures on purpose on one rank: of plans, and of PETSc's allocations, which are also counted."""
+
+import ctypes
+from contextlib import contextmanager
+
+from petsc4py import PETSc
+
+from petsc_gpufmt import native_library, planner
+from petsc_gpufmt.errors import UnsupportedError
+
+UNSUPPORTED, OUT_OF_MEMORY = 56, 55
+LIBRARY = native_library.load()
+ALLOCATE = ctypes.CFUNCTYPE(
+    *(ctypes.c_int, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int),
+    *(ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)),
+)
+FREE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
+
+
+def error_of(function, *arguments):
+    """The code of the PETSc error that a call ends with, 0 if it ends well."""
+    try:
+        function(*arguments)
+    except PETSc.Error as error:
+        return error.ierr
+    return 0
+
+
+@contextmanager
+def plan_failing(number):
+    """Plan `number` of the matrices multiplied fails, counted from 0; none if it is None."""
+    original, count = planner.find_format, 0
+
+    def find_format(name):
+        nonlocal count
+        count += 1
+        if count - 1 == number:
+            raise UnsupportedError("on purpose")
+        return original(name)
+
+    planner.find_format = find_format
+    try:
+        yield
+    finally:
+        planner.find_format = original
+
+
+class Allocations:
+    """Allocations of PETSc within a `with` block; those by files whose name contains `files` fail from one on.
+
+    `alive` are the places of those not freed yet; `failed` tells whether one has failed.
+    """
+
+    def __init__(self, files="", failing=None):
+        self.files, self.failing, self.failed = files.encode(), failing, False
+        self.alive, self._count = {}, 0
+        self._pointers = [ctypes.c_void_p.in_dll(LIBRARY, name) for name in ("PetscTrMalloc", "PetscTrFree")]
+
+    def __enter__(self):
+        PETSc.garbage_cleanup()  # petsc4py keeps parallel objects until all ranks say so
+        self._originals = [pointer.value for pointer in self._pointers]
+        allocate, free = ALLOCATE(self._originals[0]), FREE(self._originals[1])
+
+        def watched_allocate(size, clear, line, function, file, result):
+            if self.failing is not None and self.files in file:
+                self._count += 1
+                if self._count - 1 == self.failing:
+                    self.failed = True
+                    return OUT_OF_MEMORY
+            status = allocate(size, clear, line, function, file, result)
+            if result[0]:
+                self.alive[result[0]] = f"{function.decode()}() {file.decode()}:{line}"
+            return status
+
+        def watched_free(address, line, function, file):
+            self.alive.pop(address, None)
+            return free(address, line, function, file)
+
+        self._callbacks = ALLOCATE(watched_allocate), FREE(watched_free)
+        for pointer, callback in zip(self._pointers, self._callbacks, strict=True):
+            pointer.value = ctypes.cast(callback, ctypes.c_void_p).value
+        return self
+
+    def __exit__(self, *_):
+        PETSc.garbage_cleanup()
+        for pointer, original in zip(self._pointers, self._originals, strict=True):
+            pointer.value = original
