@@ -185,9 +185,9 @@ static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
   const GpufmtFormat *format = A->spptr ? ((GpufmtBlock *)A->spptr)->format : NULL;
 
   PetscFunctionBegin;
-  if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions */
+  if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions, and does not free what is composed anew here */
     PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&A->spptr));
-    PetscCall(Compose(A, format, PETSC_FALSE));
+    if (((PetscObject)A)->qlist) PetscCall(Compose(A, format, PETSC_FALSE));
   }
   PetscCall((*seq_parent.destroy)(A));
   PetscFunctionReturn(PETSC_SUCCESS);
