@@ -233,7 +233,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *, int k, 
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, Mat, const char product[], char letter);
 
 /* product_symbolic.c, product_numeric.c */
-GPUFMT_HIDDEN int            GpufmtProductBackend(const Mat_Product *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductBackend(Mat, int *backend);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductSymbolic(Mat, int backend);
 GPUFMT_HIDDEN PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN const char    *GpufmtProductLetters(MatProductType);

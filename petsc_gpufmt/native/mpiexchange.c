@@ -1,11 +1,54 @@
 /* Rows that one rank takes from another or sends to it: once their pattern, then their values as often as they are new, from device to
-   device where they are there. */
+   device where they are there. Ranks agree on errors before each collective call, which finds all memory there. */
 #include <petsc/private/hashmapi.h>
+#include "mpipattern.h"
 #include "mpirows.h"
 
 typedef struct {
-  PetscInt first, length; /* in the entries of the owner's rows */
+  PetscInt first, length; /* in the entries of the owner's rows, or in the rows that it sends */
 } Segment;
+
+/* what one rank sends another, which owns these rows: they are neighbours among those that it sends */
+typedef struct {
+  PetscInt first_row, nrows, first_entry, nentries;
+} Parcel;
+
+enum {
+  PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt)
+};
+
+/* what is not needed once the rows are there */
+typedef struct {
+  const PetscInt *from_rowptr;   /* of the rows on this rank that others take */
+  PetscSF         row_exchange;  /* one leaf for each row that comes */
+  Segment        *own;           /* entries of the rows of this rank, as far as they are asked for */
+  PetscMPIInt     nto, nfrom, *to, *from;
+  Parcel         *parcels;       /* for the ranks `to`, from the ranks `from` */
+  Parcel         *received;
+  Segment        *rows, *entries; /* that come, from the ranks `from` */
+  PetscInt (*sent_sizes)[2], (*sizes)[2]; /* number and length of rows */
+  PetscInt *row_begins, *entry_begins;    /* of the segments that come */
+  PetscInt *rowptr;                       /* of the rows that are sent here */
+  PetscInt *sent, *colidx;                /* columns in the parallel matrix, then those of the rows that come by their places */
+} Pieces;
+
+static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
+{
+  PetscFunctionBegin;
+  if (p->from_rowptr) PetscCall(GpufmtPatternRestore(from->matrix, &p->from_rowptr, NULL));
+  PetscCall(PetscSFDestroy(&p->row_exchange));
+  PetscCall(PetscFree(p->own));
+  PetscCall(PetscFree2(p->to, p->parcels));
+  PetscCall(PetscFree(p->from));
+  PetscCall(PetscFree(p->received));
+  PetscCall(PetscFree2(p->rows, p->entries));
+  PetscCall(PetscFree2(p->sent_sizes, p->sizes));
+  PetscCall(PetscFree(p->row_begins));
+  PetscCall(PetscFree(p->entry_begins));
+  PetscCall(PetscFree(p->rowptr));
+  PetscCall(PetscFree2(p->sent, p->colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
 /* the roots that leaves on any rank refer to: no others need a value */
 static PetscErrorCode AskedRoots(PetscSF sf, PetscInt *n, const PetscInt **roots)
@@ -21,34 +64,8 @@ static PetscErrorCode AskedRoots(PetscSF sf, PetscInt *n, const PetscInt **roots
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* where the entries of the asked rows lie on their owners */
-static PetscErrorCode GetSegments(Mat parallel, PetscInt count, const PetscInt rows[], const PetscInt local_rowptr[], Segment **segments, PetscMPIInt **owners)
-{
-  const PetscInt    *asked;
-  const PetscSFNode *remote;
-  PetscInt           nasked;
-  Segment           *own;
-  PetscSF            sf;
-
-  PetscFunctionBegin;
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)parallel), &sf));
-  PetscCall(PetscSFSetGraphLayout(sf, parallel->rmap, count, NULL, PETSC_OWN_POINTER, rows));
-  PetscCall(PetscMalloc1(parallel->rmap->n, &own));
-  PetscCall(AskedRoots(sf, &nasked, &asked));
-  for (PetscInt k = 0; k < nasked; k++) own[asked[k]] = (Segment){local_rowptr[asked[k]], local_rowptr[asked[k] + 1] - local_rowptr[asked[k]]};
-  PetscCall(PetscMalloc1(count, segments));
-  PetscCall(PetscSFBcastBegin(sf, MPIU_2INT, own, *segments, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(sf, MPIU_2INT, own, *segments, MPI_REPLACE));
-  PetscCall(PetscFree(own));
-  PetscCall(PetscSFGetGraph(sf, NULL, NULL, NULL, &remote));
-  PetscCall(PetscMalloc1(count, owners));
-  for (PetscInt k = 0; k < count; k++) (*owners)[k] = (PetscMPIInt)remote[k].rank;
-  PetscCall(PetscSFDestroy(&sf));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* one leaf for each entry of the segments, one segment after the other; *begins [count + 1]: the first leaf of each */
-static PetscErrorCode CreateExchange(MPI_Comm comm, PetscInt count, const Segment segments[], const PetscMPIInt owners[], PetscInt nroots, PetscInt **begins, PetscSF *exchange)
+static PetscErrorCode SetLeaves(PetscSF exchange, PetscInt count, const Segment segments[], const PetscMPIInt owners[], PetscInt nroots, PetscInt **begins)
 {
   PetscSFNode *remote;
   PetscInt64   n = 0;
@@ -66,8 +83,7 @@ static PetscErrorCode CreateExchange(MPI_Comm comm, PetscInt count, const Segmen
     }
     (*begins)[k + 1] = (*begins)[k] + segments[k].length;
   }
-  PetscCall(PetscSFCreate(comm, exchange));
-  PetscCall(PetscSFSetGraph(*exchange, nroots, (PetscInt)n, NULL, PETSC_OWN_POINTER, remote, PETSC_OWN_POINTER));
+  PetscCall(PetscSFSetGraph(exchange, nroots, (PetscInt)n, NULL, PETSC_OWN_POINTER, remote, PETSC_OWN_POINTER));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -90,150 +106,216 @@ static PetscErrorCode CompactColumns(PetscInt nnz, PetscInt colidx[], PetscInt *
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the pattern of the rows that an exchange brings, from that of the rows `from` on each rank */
-static PetscErrorCode ReceivePattern(const GpufmtRows *from, PetscInt nrows, const PetscInt rowptr[], MatType type, int backend, GpufmtRows *to)
+/* Collective: PETSc numbers the objects of a communicator, so one that failed to come to be on one rank would confuse all later messages. */
+static PetscErrorCode CreateExchanges(Mat C, Pieces *p, GpufmtRows *to)
 {
-  const PetscInt *from_rowptr, *from_colidx, *asked;
-  PetscInt       *colidx, *sent, ncols, nasked;
-
   PetscFunctionBegin;
-  PetscCall(GpufmtPatternGet(from->matrix, &from_rowptr, &from_colidx));
-  PetscCall(PetscMalloc1(from_rowptr[from->matrix->rmap->n], &sent));
-  PetscCall(AskedRoots(to->exchange, &nasked, &asked)); /* a few of many columns, which may lie on the device */
-  for (PetscInt k = 0; k < nasked; k++) sent[asked[k]] = from->columns[from_colidx[asked[k]]];
-  PetscCall(GpufmtPatternRestore(from->matrix, &from_rowptr, &from_colidx));
-  PetscCall(PetscMalloc1(rowptr[nrows], &colidx));
-  PetscCall(PetscSFBcastBegin(to->exchange, MPIU_INT, sent, colidx, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(to->exchange, MPIU_INT, sent, colidx, MPI_REPLACE));
-  PetscCall(PetscFree(sent));
-  PetscCall(CompactColumns(rowptr[nrows], colidx, &ncols, &to->columns));
-  PetscCall(GpufmtCreateInternal(type, backend, nrows, ncols, rowptr, colidx, &to->matrix));
-  PetscCall(PetscFree(colidx));
+  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)C), &p->row_exchange));
+  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)C), &to->exchange));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The given rows, of any ranks. Collective; `local` are the rows of this rank, from which the others take what they asked for. */
-PetscErrorCode GpufmtRowsGetRemote(Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend, GpufmtRows *remote)
+/* memory for the columns that are sent and that come */
+static PetscErrorCode ReserveColumns(const GpufmtRows *from, PetscInt ncome, Pieces *p)
 {
-  const PetscInt *local_rowptr;
-  PetscInt       *rowptr;
-  PetscMPIInt    *owners;
-  Segment        *segments;
-
   PetscFunctionBegin;
-  PetscCall(GpufmtPatternGet(local->matrix, &local_rowptr, NULL));
-  PetscCall(GetSegments(parallel, count, rows, local_rowptr, &segments, &owners));
-  PetscCall(CreateExchange(PetscObjectComm((PetscObject)parallel), count, segments, owners, local_rowptr[local->matrix->rmap->n], &rowptr, &remote->exchange));
-  PetscCall(GpufmtPatternRestore(local->matrix, &local_rowptr, NULL));
-  PetscCall(PetscFree(segments));
-  PetscCall(PetscFree(owners));
-  PetscCall(ReceivePattern(local, count, rowptr, type, backend, remote));
-  PetscCall(PetscFree(rowptr));
+  PetscCall(PetscMalloc2(p->from_rowptr[from->matrix->rmap->n], &p->sent, ncome, &p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what one rank sends another, which owns these rows: they are neighbours among those that it sends */
-typedef struct {
-  PetscInt first_row, nrows, first_entry, nentries;
-} Parcel;
+/* the columns of the rows that an exchange brings, from those of the rows `from` on each rank; collective */
+static PetscErrorCode ReceiveColumns(const GpufmtRows *from, PetscSF exchange, Pieces *p)
+{
+  const PetscInt *rowptr, *colidx, *asked;
+  PetscInt        nasked;
 
-enum {
-  PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt)
-};
+  PetscFunctionBegin;
+  PetscCall(AskedRoots(exchange, &nasked, &asked)); /* a few of many columns, which may lie on the device */
+  PetscCall(GpufmtPatternGet(from->matrix, &rowptr, &colidx));
+  for (PetscInt k = 0; k < nasked; k++) p->sent[asked[k]] = from->columns[colidx[asked[k]]];
+  PetscCall(GpufmtPatternRestore(from->matrix, &rowptr, &colidx));
+  PetscCall(PetscSFBcastBegin(exchange, MPIU_INT, p->sent, p->colidx, MPI_REPLACE));
+  PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, p->sent, p->colidx, MPI_REPLACE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
-static PetscErrorCode MakeParcels(PetscLayout layout, PetscInt nrows, const PetscInt rows[], const PetscInt rowptr[], PetscMPIInt *n, PetscMPIInt **ranks, Parcel **parcels)
+static PetscErrorCode CreateReceived(PetscInt nrows, const PetscInt rowptr[], MatType type, int backend, Pieces *p, GpufmtRows *to)
+{
+  PetscInt ncols;
+
+  PetscFunctionBegin;
+  PetscCall(CompactColumns(rowptr[nrows], p->colidx, &ncols, &to->columns));
+  PetscCall(GpufmtCreateInternal(type, backend, nrows, ncols, rowptr, p->colidx, &to->matrix));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- rows that are asked for ---- */
+
+static PetscErrorCode AskBegin(Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, Pieces *p)
 {
   PetscFunctionBegin;
-  PetscCall(PetscMalloc2(layout->size, ranks, layout->size, parcels));
-  *n = 0;
+  PetscCall(GpufmtPatternGet(local->matrix, &p->from_rowptr, NULL));
+  PetscCall(PetscSFSetGraphLayout(p->row_exchange, parallel->rmap, count, NULL, PETSC_OWN_POINTER, rows));
+  PetscCall(PetscMalloc1(parallel->rmap->n, &p->own));
+  PetscCall(PetscMalloc2(0, &p->rows, count, &p->entries));
+  PetscCall(PetscMalloc1(count, &p->from));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* where the entries of the rows lie on their owners; collective */
+static PetscErrorCode AskForEntries(PetscInt count, Pieces *p)
+{
+  const PetscInt    *asked;
+  const PetscSFNode *remote;
+  PetscInt           nasked;
+
+  PetscFunctionBegin;
+  PetscCall(AskedRoots(p->row_exchange, &nasked, &asked));
+  for (PetscInt k = 0; k < nasked; k++) p->own[asked[k]] = (Segment){p->from_rowptr[asked[k]], p->from_rowptr[asked[k] + 1] - p->from_rowptr[asked[k]]};
+  PetscCall(PetscSFBcastBegin(p->row_exchange, MPIU_2INT, p->own, p->entries, MPI_REPLACE));
+  PetscCall(PetscSFBcastEnd(p->row_exchange, MPIU_2INT, p->own, p->entries, MPI_REPLACE));
+  PetscCall(PetscSFGetGraph(p->row_exchange, NULL, NULL, NULL, &remote));
+  for (PetscInt k = 0; k < count; k++) p->from[k] = (PetscMPIInt)remote[k].rank;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, Pieces *p, GpufmtRows *remote)
+{
+  PetscFunctionBegin;
+  PetscCall(SetLeaves(remote->exchange, count, p->entries, p->from, p->from_rowptr[local->matrix->rmap->n], &p->entry_begins));
+  PetscCall(ReserveColumns(local, p->entry_begins[count], p));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend, Pieces *p, GpufmtRows *remote)
+{
+  PetscFunctionBegin;
+  PetscCall(CreateExchanges(C, p, remote));
+  PetscCall(GpufmtFailTogether(C, AskBegin(parallel, count, rows, local, p)));
+  PetscCall(AskForEntries(count, p));
+  PetscCall(GpufmtFailTogether(C, AskEnd(count, local, p, remote)));
+  PetscCall(ReceiveColumns(local, remote->exchange, p));
+  PetscCall(GpufmtFailTogether(C, CreateReceived(count, p->entry_begins, type, backend, p, remote)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The given rows, of any ranks, for the product C. Collective, and so are its errors; `local` are the rows of this rank, from which the
+   others take what they asked for. */
+PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend, GpufmtRows *remote)
+{
+  Pieces         pieces = {0};
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = GetRemote(C, parallel, count, rows, local, type, backend, &pieces, remote);
+  PetscCall(PiecesFree(local, &pieces));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- rows that are sent ---- */
+
+static PetscErrorCode MakeParcels(PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, Pieces *p)
+{
+  const PetscInt nrows = sent->matrix->rmap->n;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPatternGet(sent->matrix, &p->from_rowptr, NULL));
+  PetscCall(PetscMalloc2(layout->size, &p->to, layout->size, &p->parcels));
   for (PetscInt k = 0, end; k < nrows; k = end) {
     PetscMPIInt owner;
 
     PetscCall(PetscLayoutFindOwner(layout, rows[k], &owner));
     for (end = k; end < nrows && rows[end] < layout->range[owner + 1];) end++;
-    (*ranks)[*n]     = owner;
-    (*parcels)[*n] = (Parcel){k, end - k, rowptr[k], rowptr[end] - rowptr[k]};
-    (*n)++;
+    p->to[p->nto]        = owner;
+    p->parcels[p->nto++] = (Parcel){k, end - k, p->from_rowptr[k], p->from_rowptr[end] - p->from_rowptr[k]};
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The parcels for this rank, in the order of those who send them, so that sums do not depend on who comes first. Collective. */
-static PetscErrorCode SwapParcels(MPI_Comm comm, PetscMPIInt nto, const PetscMPIInt to[], const Parcel sent[], PetscMPIInt *nfrom, PetscMPIInt **from, Segment **rows, Segment **entries)
+/* the parcels for this rank in the order of those who send them, so that sums do not depend on who comes first */
+static PetscErrorCode SortParcels(Pieces *p)
 {
   PetscMPIInt *order;
-  Parcel      *received;
 
   PetscFunctionBegin;
-  PetscCall(PetscCommBuildTwoSided(comm, PARCEL_INTS, MPIU_INT, nto, to, sent, nfrom, from, &received));
-  PetscCall(PetscMalloc1(*nfrom, &order));
-  PetscCall(PetscMalloc2(*nfrom, rows, *nfrom, entries));
-  for (PetscMPIInt k = 0; k < *nfrom; k++) order[k] = k;
-  PetscCall(PetscSortMPIIntWithArray(*nfrom, *from, order));
-  for (PetscMPIInt k = 0; k < *nfrom; k++) {
-    const Parcel *parcel = &received[order[k]];
+  PetscCall(PetscMalloc2(p->nfrom, &p->rows, p->nfrom, &p->entries));
+  PetscCall(PetscMalloc1(p->nfrom, &order));
+  for (PetscMPIInt k = 0; k < p->nfrom; k++) order[k] = k;
+  PetscCall(PetscSortMPIIntWithArray(p->nfrom, p->from, order));
+  for (PetscMPIInt k = 0; k < p->nfrom; k++) {
+    const Parcel *parcel = &p->received[order[k]];
 
-    (*rows)[k]    = (Segment){parcel->first_row, parcel->nrows};
-    (*entries)[k] = (Segment){parcel->first_entry, parcel->nentries};
+    p->rows[k]    = (Segment){parcel->first_row, parcel->nrows};
+    p->entries[k] = (Segment){parcel->first_entry, parcel->nentries};
   }
   PetscCall(PetscFree(order));
-  PetscCall(PetscFree(received));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* numbers and lengths of the rows that come; *rowptr: what they make */
-static PetscErrorCode ReceiveRows(PetscSF sf, PetscInt nsent, const PetscInt sent_rows[], const PetscInt sent_rowptr[], PetscInt nrows, PetscInt **rows, PetscInt **rowptr)
+static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent, Pieces *p, GpufmtRows *received)
 {
-  PetscInt(*sent)[2], (*received)[2];
+  const PetscInt nsent = sent->matrix->rmap->n;
+  PetscInt       nrows;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc2(nsent, &sent, nrows, &received));
+  PetscCall(SortParcels(p));
+  PetscCall(SetLeaves(p->row_exchange, p->nfrom, p->rows, p->from, nsent, &p->row_begins));
+  PetscCall(SetLeaves(received->exchange, p->nfrom, p->entries, p->from, p->from_rowptr[nsent], &p->entry_begins));
+  nrows = p->row_begins[p->nfrom];
+  PetscCall(PetscMalloc2(nsent, &p->sent_sizes, nrows, &p->sizes));
   for (PetscInt k = 0; k < nsent; k++) {
-    sent[k][0] = sent_rows[k];
-    sent[k][1] = sent_rowptr[k + 1] - sent_rowptr[k];
+    p->sent_sizes[k][0] = rows[k];
+    p->sent_sizes[k][1] = p->from_rowptr[k + 1] - p->from_rowptr[k];
   }
-  PetscCall(PetscSFBcastBegin(sf, MPIU_2INT, sent, received, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(sf, MPIU_2INT, sent, received, MPI_REPLACE));
-  PetscCall(PetscMalloc1(nrows, rows));
-  PetscCall(PetscMalloc1(nrows + 1, rowptr));
-  (*rowptr)[0] = 0;
-  for (PetscInt k = 0; k < nrows; k++) {
-    (*rows)[k]       = received[k][0];
-    (*rowptr)[k + 1] = (*rowptr)[k] + received[k][1];
-  }
-  PetscCall(PetscFree2(sent, received));
+  PetscCall(PetscMalloc1(nrows, &received->rows));
+  PetscCall(PetscMalloc1(nrows + 1, &p->rowptr));
+  PetscCall(ReserveColumns(sent, p->entry_begins[p->nfrom], p));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Sends rows, with their numbers in ascending order, to the ranks that own them in `layout`. Collective. */
-PetscErrorCode GpufmtRowsSend(MPI_Comm comm, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, GpufmtRows *received)
+/* numbers, lengths and columns of the rows that come; collective */
+static PetscErrorCode ReceiveRows(const GpufmtRows *sent, Pieces *p, GpufmtRows *received)
 {
-  const PetscInt  nsent = sent->matrix->rmap->n;
-  const PetscInt *sent_rowptr;
-  PetscInt       *row_begins, *entry_begins, *rowptr;
-  PetscMPIInt     nto = 0, nfrom = 0, *to, *from;
-  Parcel         *parcels;
-  Segment        *row_segments, *entry_segments;
-  PetscSF         row_exchange;
+  PetscFunctionBegin;
+  PetscCall(PetscSFBcastBegin(p->row_exchange, MPIU_2INT, p->sent_sizes, p->sizes, MPI_REPLACE));
+  PetscCall(PetscSFBcastEnd(p->row_exchange, MPIU_2INT, p->sent_sizes, p->sizes, MPI_REPLACE));
+  p->rowptr[0] = 0;
+  for (PetscInt k = 0; k < p->row_begins[p->nfrom]; k++) {
+    received->rows[k] = p->sizes[k][0];
+    p->rowptr[k + 1]  = p->rowptr[k] + p->sizes[k][1];
+  }
+  PetscCall(ReceiveColumns(sent, received->exchange, p));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, Pieces *p, GpufmtRows *received)
+{
+  PetscFunctionBegin;
+  PetscCall(CreateExchanges(C, p, received));
+  PetscCall(GpufmtFailTogether(C, MakeParcels(layout, rows, sent, p)));
+  PetscCall(PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->to, p->parcels, &p->nfrom, &p->from, &p->received));
+  PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, p, received)));
+  PetscCall(ReceiveRows(sent, p, received));
+  PetscCall(GpufmtFailTogether(C, CreateReceived(p->row_begins[p->nfrom], p->rowptr, type, backend, p, received)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Sends rows of the product C, with their numbers in ascending order, to the ranks that own them in `layout`. Collective, and so are its
+   errors. */
+PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, GpufmtRows *received)
+{
+  Pieces         pieces = {0};
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPatternGet(sent->matrix, &sent_rowptr, NULL));
-  PetscCall(MakeParcels(layout, nsent, rows, sent_rowptr, &nto, &to, &parcels));
-  PetscCall(SwapParcels(comm, nto, to, parcels, &nfrom, &from, &row_segments, &entry_segments));
-  PetscCall(PetscFree2(to, parcels));
-  PetscCall(CreateExchange(comm, nfrom, row_segments, from, nsent, &row_begins, &row_exchange));
-  PetscCall(CreateExchange(comm, nfrom, entry_segments, from, sent_rowptr[nsent], &entry_begins, &received->exchange));
-  PetscCall(ReceiveRows(row_exchange, nsent, rows, sent_rowptr, row_begins[nfrom], &received->rows, &rowptr));
-  PetscCall(GpufmtPatternRestore(sent->matrix, &sent_rowptr, NULL));
-  PetscCall(ReceivePattern(sent, row_begins[nfrom], rowptr, type, backend, received));
-  PetscCall(PetscSFDestroy(&row_exchange));
-  PetscCall(PetscFree2(row_segments, entry_segments));
-  PetscCall(PetscFree(row_begins));
-  PetscCall(PetscFree(entry_begins));
-  PetscCall(PetscFree(rowptr));
-  PetscCall(PetscFree(from));
+  ierr = Send(C, layout, rows, sent, type, backend, &pieces, received);
+  PetscCall(PiecesFree(sent, &pieces));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
+
+/* ---- values ---- */
 
 static PetscErrorCode CountEntries(Mat A, PetscInt *nnz)
 {

@@ -60,13 +60,15 @@ PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, P
 /* one that no user sees, with managed arrays of the pattern of a planned union */
 static PetscErrorCode CreateManaged(MatType type, int backend, const GpufmtUnion *u, Mat *A)
 {
-  GpufmtManaged *managed;
+  GpufmtManaged *managed = NULL;
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtUnionManaged(backend, u, 0, &managed));
-  PetscCall(CreateSized(type, u->nrows, u->ncols, 1, 1, A));
-  PetscCall(GpufmtManagedAdopt(*A, managed));
+  ierr = GpufmtUnionManaged(backend, u, 0, &managed);
+  if (!ierr) ierr = CreateSized(type, u->nrows, u->ncols, 1, 1, A);
+  if (!ierr) ierr = GpufmtManagedAdopt(*A, managed);
   PetscCall(GpufmtManagedRelease(&managed)); /* A has its own reference */
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -24,7 +24,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 
 /* mpiexchange.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType, int backend, GpufmtRows *remote);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(MPI_Comm, PetscLayout, const PetscInt rows[], const GpufmtRows *sent, MatType, int backend, GpufmtRows *received);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType, int backend, GpufmtRows *remote);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt rows[], const GpufmtRows *sent, MatType, int backend, GpufmtRows *received);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeBegin(int backend, const GpufmtRows *from, GpufmtRows *to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeEnd(int backend, const GpufmtRows *from, GpufmtRows *to);

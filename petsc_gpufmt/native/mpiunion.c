@@ -54,7 +54,8 @@ static PetscErrorCode FindShares(PetscInt nrows, PetscInt n, const GpufmtSummand
   PetscInt *begin;
 
   PetscFunctionBegin;
-  PetscCall(PetscCalloc1(nrows + 2, &begin));
+  PetscCall(PetscCalloc1(nrows + 2, begins));
+  begin = *begins; /* in the end that of each row */
   for (PetscInt s = 0; s < n; s++)
     for (PetscInt row = 0; row < summands[s].matrix->rmap->n; row++)
       if (Target(&summands[s], row) >= 0) begin[Target(&summands[s], row) + 2]++;
@@ -63,7 +64,6 @@ static PetscErrorCode FindShares(PetscInt nrows, PetscInt n, const GpufmtSummand
   for (PetscInt s = 0; s < n; s++)
     for (PetscInt row = 0; row < summands[s].matrix->rmap->n; row++)
       if (Target(&summands[s], row) >= 0) (*shares)[begin[Target(&summands[s], row) + 1]++] = (Share){s, row};
-  *begins = begin; /* now that of each row */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -133,17 +133,12 @@ static void MergeRow(PetscInt n, Front fronts[], Output *out)
   }
 }
 
-static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], Output *out, GpufmtUnion *u)
+static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], const PetscInt begins[], const Share shares[], Front fronts[], Output *out, GpufmtUnion *u)
 {
   const PetscInt *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
-  PetscInt        first[GPUFMT_MAX_SUMMANDS + 1] = {0}, *begins = NULL, most = 0;
-  Share          *shares;
-  Front          *fronts;
+  PetscInt        first[GPUFMT_MAX_SUMMANDS + 1] = {0};
 
   PetscFunctionBegin;
-  PetscCall(FindShares(u->nrows, nsummands, summands, &begins, &shares));
-  for (PetscInt i = 0; i < u->nrows; i++) most = PetscMax(most, begins[i + 1] - begins[i]);
-  PetscCall(PetscMalloc1(most, &fronts));
   for (PetscInt s = 0; s < nsummands; s++) {
     PetscCall(GpufmtPatternGet(summands[s].matrix, &rowptr[s], &colidx[s]));
     first[s + 1] = first[s] + u->sizes[s];
@@ -160,9 +155,25 @@ static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands
     for (int k = 0; k < 2; k++) u->parts[k].rowptr[i + 1] = out->nnz[k];
   }
   for (PetscInt s = 0; s < nsummands; s++) PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr[s], &colidx[s]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], Output *out, GpufmtUnion *u)
+{
+  PetscInt      *begins = NULL, most = 0;
+  Share         *shares = NULL;
+  Front         *fronts = NULL;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = FindShares(u->nrows, nsummands, summands, &begins, &shares);
+  for (PetscInt i = 0; i < u->nrows && !ierr; i++) most = PetscMax(most, begins[i + 1] - begins[i]);
+  if (!ierr) ierr = PetscMalloc1(most, &fronts);
+  if (!ierr) ierr = MergeShares(nsummands, summands, places, begins, shares, fronts, out, u);
   PetscCall(PetscFree(fronts));
   PetscCall(PetscFree(shares));
   PetscCall(PetscFree(begins));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -184,19 +195,13 @@ static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsu
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1.
-   `planned`: the planner merges the rows, where the backend is, and not this function on the host. */
-PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], GpufmtUnion *u)
+static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *places[], GpufmtUnion *u)
 {
-  PetscInt  *places[GPUFMT_MAX_SUMMANDS];
   PetscInt64 nterms = 0;
   PetscCount ncols  = 0;
   PetscBool  single = PETSC_TRUE; /* no entry has two terms, as far as rows and columns tell */
 
   PetscFunctionBegin;
-  PetscCall(PetscMemzero(u, sizeof(*u)));
-  u->nrows   = nrows;
-  u->planned = planned;
   for (PetscInt s = 0; s < nsummands; s++) {
     const PetscInt *rowptr;
 
@@ -213,9 +218,26 @@ PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows,
   if (ncols != u->ncols) single = PETSC_FALSE;
   while (u->low < u->ncols && u->columns[u->low] < first) u->low++;
   for (u->high = u->low; u->high < u->ncols && u->columns[u->high] < last;) u->high++;
-  if (planned) PetscCall(GpufmtUnionPlan(backend, nsummands, summands, places, u));
+  if (u->planned) PetscCall(GpufmtUnionPlan(backend, nsummands, summands, places, u));
   else PetscCall(MergeParts((PetscInt)nterms, single, nsummands, summands, places, u));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1.
+   `planned`: the planner merges the rows, where the backend is, and not this file on the host. */
+PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], GpufmtUnion *u)
+{
+  PetscInt      *places[GPUFMT_MAX_SUMMANDS] = {NULL};
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMemzero(u, sizeof(*u)));
+  u->nrows   = nrows;
+  u->planned = planned;
+  ierr       = UnionFill(backend, first, last, nsummands, summands, places, u);
   for (PetscInt s = 0; s < nsummands; s++) PetscCall(PetscFree(places[s]));
+  if (ierr) PetscCall(GpufmtUnionDestroy(u));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

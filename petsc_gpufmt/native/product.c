@@ -44,9 +44,11 @@ PetscErrorCode GpufmtProductChoose(Mat C, PetscBool parallel, PetscBool *ours)
   if (!C->structure_only && !C->force_diagonals) PetscCall(GpufmtProductAlgorithmGet(C, &algorithm)); /* these two only the parent knows */
   if (algorithm == GPUFMT_ALGORITHM_UNSPECIFIED) {
     PetscBool same_type;
+    int       backend;
 
     PetscCall(PetscStrcmp(((PetscObject)C->product->A)->type_name, ((PetscObject)C->product->B)->type_name, &same_type));
-    if (GpufmtProductBackend(C->product) == GPUFMT_BACKEND_CUDA) algorithm = GPUFMT_ALGORITHM_OURS;
+    PetscCall(GpufmtProductBackend(C, &backend));
+    if (backend == GPUFMT_BACKEND_CUDA) algorithm = GPUFMT_ALGORITHM_OURS;
     else if (C->product->type == MATPRODUCT_ABt && !same_type) algorithm = GPUFMT_ALGORITHM_OURS; /* the parent's ends in a segmentation violation */
     else algorithm = GPUFMT_ALGORITHM_PARENT;
   }

@@ -26,18 +26,23 @@ static int PlannerProduct(MatProductType type)
   }
 }
 
-/* on the device, unless a matrix of ours is bound to the CPU */
-int GpufmtProductBackend(const Mat_Product *product)
+/* On the device, unless a matrix of ours is bound to the CPU. -mat_bind_below looks at the rows of each rank: a product is on the host if one
+   rank has it there. Collective. */
+PetscErrorCode GpufmtProductBackend(Mat C, int *backend)
 {
-  int backend = GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  int on_device = GpufmtDeviceUsable();
 #if PetscDefined(HAVE_DEVICE)
   Mat       operands[GPUFMT_MAX_OPERANDS];
-  const int n = GpufmtProductOperands(product, operands);
+  const int n = GpufmtProductOperands(C->product, operands);
 
   for (int k = 0; k < n; k++)
-    if (operands[k]->boundtocpu && GpufmtFormatFind(((PetscObject)operands[k])->type_name)) backend = GPUFMT_BACKEND_HOST;
+    if (operands[k]->boundtocpu && GpufmtFormatFind(((PetscObject)operands[k])->type_name)) on_device = 0;
 #endif
-  return backend;
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &on_device, 1, MPI_INT, MPI_MIN, PetscObjectComm((PetscObject)C)));
+  *backend = on_device ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
@@ -165,7 +170,7 @@ static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p, GpufmtMan
 }
 
 /* C changes only after the planner has succeeded and memory is there */
-PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
+PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
 {
   GpufmtManaged *managed = NULL;
   GpufmtProduct *p;
@@ -173,7 +178,7 @@ PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
 
   PetscFunctionBegin;
   PetscCall(GpufmtProductCreate(&p));
-  p->backend = GpufmtProductBackend(C->product);
+  p->backend = backend;
   ierr       = ProductPlan(C, p);
   if (!ierr) ierr = ProductManaged(C, p, &managed);
   if (ierr) {
@@ -189,5 +194,15 @@ PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
   PetscCall(MatGetNonzeroState(C, &p->result_state));
   C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt; /* MatSetType() has reset the operations */
   C->ops->productnumeric  = MatProductNumeric_SeqAIJGpufmt;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
+{
+  int backend;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtProductBackend(C, &backend));
+  PetscCall(GpufmtProductSymbolic(C, backend));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

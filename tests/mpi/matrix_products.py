@@ -1,9 +1,11 @@
 """Sparse products of parallel matrices against NumPy: all types, layouts and mixes, and every way to reuse one."""
 
 import ctypes
+import itertools
 
 import numpy as np
-from dense import COMM, FORMAT, TYPE, csr, distribute, layouts, own_rows, random_dense
+from dense import COMM, FORMAT, TYPE, check_products, csr, distribute, layouts, own_rows, random_dense
+from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt import gather, native_library, union
@@ -260,7 +262,7 @@ def are_results_managed():
 
 
 def check_failure_on_one_rank():
-    """It is one on all ranks, in whatever step; the operands serve afterwards.
+    """It is one on all ranks, in whatever step; nothing is left behind, and the operands serve afterwards.
 
     On several ranks rows are put together on the host and their sums planned, or both is done on the device.
     """
@@ -268,23 +270,91 @@ def check_failure_on_one_rank():
         failed, managed = [], are_results_managed()
         denses = values_of(name, (1, 2))
         matrices = [distribute(dense) for dense in denses]
+        check(multiply(name, matrices), name, denses, f"{name}: before a failure")
         for module, function in ((gather, "plan_sum"), (union, "merge"), (chain, "plan_product")):
-            original = getattr(module, function)
-            if COMM.rank == COMM.size - 1:
-                setattr(module, function, out_of_memory)
-            try:
-                multiply(name, matrices)
-            except PETSc.Error as error:
-                assert error.ierr == 55, str(error)  # PETSC_ERR_MEM
+            for number in itertools.count():
+                original = getattr(module, function)
+                if COMM.rank == COMM.size - 1:
+                    setattr(module, function, out_of_memory_from(number, original))
+                with Allocations() as allocations:
+                    error = error_of(multiply, name, matrices)
+                setattr(module, function, original)
+                if not error:
+                    break
+                what = f"{name}: call {number} of {function}"
+                assert error == OUT_OF_MEMORY, what
+                assert not allocations.alive, f"{what}, left are {[*allocations.alive.values()]}"
                 failed.append(function)
-            setattr(module, function, original)
         sums = [] if COMM.size == 1 else ["merge"] if managed else ["plan_sum"]
-        assert failed == [*sums, "plan_product"], f"{name}: only {failed} failed"
+        assert [*dict.fromkeys(failed)] == [*sums, "plan_product"], f"{name}: only {failed} failed"
         check(multiply(name, matrices), name, denses, f"{name}: after a failure")
 
 
-def out_of_memory(*arguments):
-    raise MemoryError("on purpose")
+def check_memory_fails_on_one_rank():
+    """Each allocation of a symbolic phase in turn: an error on all ranks, none waits, and nothing is left behind."""
+    denses = values_of("PtAP", (1, 2))
+    matrices = [distribute(dense) for dense in denses]
+    check(multiply("PtAP", matrices), "PtAP", denses, "before a failure")
+    for files in ("mpiexchange", "mpiresult", "mpiunion"):
+        failed, number = True, 0
+        while failed:
+            with Allocations(files, number if COMM.rank == COMM.size - 1 else None) as allocations:
+                error = error_of(multiply, "PtAP", matrices)
+            failed = COMM.tompi4py().allreduce(allocations.failed)
+            what = f"allocation {number} of {files}"
+            assert error == (OUT_OF_MEMORY if failed else 0), what
+            assert not allocations.alive, f"{what}, left are {[*allocations.alive.values()]}"
+            number += 1
+        assert number > 3 or COMM.size == 1
+    check(multiply("PtAP", matrices), "PtAP", denses, "after failures")
+
+
+def check_layouts_that_differ_on_some_ranks():
+    """An error on all ranks, though the columns of A and the rows of B on the last of three agree."""
+    if COMM.size < 3:
+        return
+    size = 10 * COMM.size
+    A, B = random_dense(size, size, seed=1), random_dense(size, size, seed=2)
+    shifted = 10 + {0: 2, 1: -2}.get(COMM.rank, 0)
+    matrices = [distribute(A, TYPE, 10, 10), distribute(B, TYPE, shifted, shifted)]
+    for name in ("AB", "AtB", "PtAP"):
+        assert error_of(multiply, name, matrices) == 60, name  # PETSC_ERR_ARG_SIZ
+
+
+def check_bound_by_the_rows_of_each_rank():
+    """-mat_bind_below binds matrices to the CPU on some ranks; where there is a device, others have theirs there."""
+    database, size = PETSc.Options(), 10 * COMM.size
+    local = 10 + (COMM.rank == COMM.size - 1) - (COMM.rank == 0)
+    for option in ALGORITHM_OPTIONS.values():
+        del database[option]
+    database["mat_bind_below"] = 10
+    A, B = (random_dense(size, size, seed=seed) for seed in (1, 2))
+    for name in ("AB", "AtB", "PtAP"):
+        for bound in ((True, True), (True, False), (False, True)):
+            matrices = [distribute(dense, TYPE, local, local) for dense in (A, B)]
+            for matrix, own in zip(matrices, bound, strict=True):
+                if own:
+                    matrix.setFromOptions()
+            C = multiply(name, matrices)
+            check(C, name, (A, B), f"{name}, bound by rows: {bound}")
+            check_products(matrices[0], A, f"bound by rows: {bound}")
+            multiply(name, matrices, C)
+            check(C, name, (A, B), f"{name} again, bound by rows: {bound}")
+    del database["mat_bind_below"]
+    for option in ALGORITHM_OPTIONS.values():
+        database[option] = "rmerge"
+
+
+def out_of_memory_from(number, function):
+    """A function whose calls fail from that number on: the planner tries once more."""
+    count = itertools.count()
+
+    def call(*arguments):
+        if next(count) >= number:
+            raise MemoryError("on purpose")
+        return function(*arguments)
+
+    return call
 
 
 def results():
@@ -359,6 +429,10 @@ check_result_is_a_matrix_like_others()
 check_failure_on_one_rank()
 check_inserted_entries()
 check_eliminated_zeros()
+check_layouts_that_differ_on_some_ranks()
+check_bound_by_the_rows_of_each_rank()
+if COMM.size == 2:
+    check_memory_fails_on_one_rank()
 before = results()
 LIBRARY.GpufmtManagedSimulate(1)  # without a device: with one, results have such arrays already
 assert results() == before

@@ -1,0 +1,233 @@
+/* The result of a parallel product: what the parts make is sent to its rank, added up, and put into the two blocks of a matrix. */
+#include "mpiproduct.h"
+
+/* what is not needed once the result is there */
+typedef struct {
+  PetscInt *here, *there;     /* see RowTargets() */
+  PetscInt *sent_rows, nsent; /* numbers of the rows that are sent */
+  Mat       blocks[2];
+  PetscInt *garray;
+} Pieces;
+
+/* Which rows of the parts of B^T A B belong to this rank, by their places here, and which are sent, by their places there; -1: not these. */
+static PetscErrorCode RowTargets(const GpufmtParallelProduct *product, PetscInt nown, Pieces *pieces)
+{
+  const PetscInt nlow = product->local.nlow, n = product->local.matrix->cmap->n;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc2(n, &pieces->here, n, &pieces->there));
+  for (PetscInt k = 0; k < n; k++) {
+    const PetscBool own = (PetscBool)(k >= nlow && k < nlow + nown);
+
+    pieces->here[k]  = own ? k - nlow : -1;
+    pieces->there[k] = own ? -1 : (k < nlow ? k : k - nown);
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the rows that are sent */
+static PetscErrorCode SentCreate(GpufmtParallelProduct *product, Mat A, PetscInt nown, MatType type, Pieces *pieces)
+{
+  const PetscBool from_offdiag = (PetscBool)(product->type == MATPRODUCT_AtB);
+  const PetscInt *garray, nlow = product->local.nlow;
+  GpufmtSummand   summands[GPUFMT_MAX_SUMMANDS];
+  PetscInt        n;
+  Mat             offdiag;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
+  pieces->nsent = from_offdiag ? offdiag->cmap->n : product->local.matrix->cmap->n - nown;
+  PetscCall(PetscMalloc1(pieces->nsent, &pieces->sent_rows));
+  for (PetscInt k = 0; k < pieces->nsent; k++) pieces->sent_rows[k] = from_offdiag ? garray[k] : product->local.columns[k < nlow ? k : k + nown];
+  n = GpufmtPartsSummands(product, PETSC_TRUE, product->type == MATPRODUCT_PtAP ? pieces->there : NULL, summands);
+  PetscCall(GpufmtRowsAddUp(type, product->backend, pieces->nsent, n, summands, &product->sent));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* From places in the union of all columns to columns of the blocks; garray are those of the off-diagonal block, which occur in it. */
+static PetscErrorCode NumberColumns(GpufmtUnion *u, PetscInt first, PetscInt *nghosts, PetscInt **garray)
+{
+  const GpufmtUnionPart *part = &u->parts[1];
+  const PetscInt         nnz  = part->rowptr[u->nrows];
+  PetscInt              *number;
+  PetscErrorCode         ierr;
+
+  PetscFunctionBegin;
+  for (PetscInt k = 0; k < u->parts[0].rowptr[u->nrows]; k++) u->parts[0].colidx[k] = u->columns[u->parts[0].colidx[k]] - first;
+  PetscCall(PetscCalloc1(u->ncols, &number));
+  for (PetscInt k = 0; k < nnz; k++) number[part->colidx[k]] = 1;
+  *nghosts = 0;
+  for (PetscInt c = 0; c < u->ncols; c++) *nghosts += number[c];
+  ierr     = PetscMalloc1(*nghosts, garray);
+  *nghosts = 0;
+  for (PetscInt c = 0; c < u->ncols && !ierr; c++)
+    if (number[c]) {
+      (*garray)[*nghosts] = u->columns[c];
+      number[c]           = (*nghosts)++;
+    }
+  for (PetscInt k = 0; k < nnz; k++) part->colidx[k] = number[part->colidx[k]];
+  PetscCall(PetscFree(number));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, GpufmtUnion *u, Pieces *pieces)
+{
+  PetscInt nghosts = 0;
+
+  PetscFunctionBegin;
+  PetscCheck(u->high - u->low == columns->n, PETSC_COMM_SELF, PETSC_ERR_PLIB, "Rows of this rank lack columns of its diagonal block");
+  if (u->planned) PetscCall(GpufmtUnionGhosts(u, &nghosts, &pieces->garray));
+  else PetscCall(NumberColumns(u, columns->rstart, &nghosts, &pieces->garray));
+  for (int k = 0; k < 2; k++) {
+    const PetscInt row_block = PetscAbs(rows->bs), col_block = k ? 1 : PetscAbs(columns->bs), ncols = k ? nghosts : columns->n;
+
+    PetscCall(GpufmtSumCreate(product->backend, u, k, &product->sums[k]));
+    if (u->planned) {
+      PetscCall(GpufmtUnionManaged(product->backend, u, k, &product->managed[k]));
+      PetscCall(GpufmtCreateEmpty(type, u->nrows, ncols, row_block, col_block, &pieces->blocks[k]));
+    } else PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The blocks of the result on this rank, and the plans of their values. Those that are to have managed arrays get them in BlocksManage(): in
+   between, PETSc sets options of the parallel matrix that such blocks must not see. */
+static PetscErrorCode BlocksCreate(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
+{
+  GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
+  const PetscInt n = GpufmtPartsSummands(product, PETSC_FALSE, product->type == MATPRODUCT_PtAP ? pieces->here : NULL, summands);
+  PetscBool      planned;
+  PetscErrorCode ierr;
+  GpufmtUnion    u;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedWanted(C, product->backend, &planned));
+  if (!GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) planned = PETSC_FALSE; /* whatever the blocks are under -mat_seqaij_type */
+  PetscCall(GpufmtUnionCreate(product->backend, planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
+  ierr = BlocksFromUnion(product, type, rows, columns, &u, pieces); /* as in GpufmtRowsAddUp() */
+  PetscCall(GpufmtUnionDestroy(&u));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* What SOR and others have kept of earlier values goes. No rank has entries of another. */
+static PetscErrorCode ResultAssemble(Mat C)
+{
+  const PetscBool kept = C->nooffprocentries;
+
+  PetscFunctionBegin;
+  PetscCall(MatSetOption(C, MAT_NO_OFF_PROC_ENTRIES, PETSC_TRUE));
+  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatSetOption(C, MAT_NO_OFF_PROC_ENTRIES, kept));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* On the device, results are where host and device can read them. Blocks take new nonzeros, for which one rank alone may give them other
+   arrays: PETSc's assembly takes part in reductions or not as they do, on all ranks alike. */
+static PetscErrorCode BlocksManage(Mat C, GpufmtParallelProduct *product)
+{
+  struct _MatOps seq;
+  Mat            blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  PetscCall(GpufmtParentOps(NULL, &seq, NULL));
+  for (int k = 0; k < 2; k++) {
+    if (!product->managed[k]) continue;
+    PetscCall(GpufmtManagedAdopt(blocks[k], product->managed[k]));
+    PetscCall(GpufmtManagedRelease(&product->managed[k])); /* the block has its own reference */
+    PetscCall((*seq.setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C, which has nothing but its product yet, becomes the matrix of these blocks */
+static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
+{
+  Mat       blocks[2] = {pieces->blocks[0], pieces->blocks[1]}, result;
+  PetscInt *garray    = pieces->garray;
+
+  PetscFunctionBegin;
+  pieces->blocks[0] = pieces->blocks[1] = NULL; /* the result takes them */
+  pieces->garray                        = NULL;
+  PetscCall(MatCreateMPIAIJWithSeqAIJ(PetscObjectComm((PetscObject)C), rows->N, columns->N, blocks[0], blocks[1], garray, &result));
+  PetscCall(MatConvert(result, type, MAT_INPLACE_MATRIX, &result));
+  PetscCall(MatSetOption(result, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij: more entries may be inserted later */
+  PetscCall(MatSetSizes(C, rows->n, columns->n, rows->N, columns->N));
+  PetscCall(MatSetType(C, type));
+  PetscCall(MatHeaderMerge(C, &result));
+  PetscCall(GpufmtFailTogether(C, BlocksManage(C, product)));
+  PetscCall(ResultAssemble(C)); /* the blocks take the options prefix of C */
+  PetscCall(GpufmtResultPatternRecord(C, &product->result));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type, Pieces *pieces)
+{
+  const PetscLayout rows = product->type == MATPRODUCT_AB ? A->rmap : product->type == MATPRODUCT_AtB ? A->cmap : B->cmap;
+  MatType           block_type, result_type = ((PetscObject)A)->type_name;
+  PetscMPIInt       size;
+  Mat               diag;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtFailTogether(C, RowTargets(product, B->cmap->n, pieces)));
+  PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)C), &size));
+  if (size > 1 && product->type != MATPRODUCT_AB) {
+    PetscCall(GpufmtFailTogether(C, SentCreate(product, A, B->cmap->n, type, pieces)));
+    PetscCall(GpufmtRowsSend(C, rows, pieces->sent_rows, &product->sent, type, product->backend, &product->received));
+    for (PetscInt k = 0; k < product->received.matrix->rmap->n; k++) product->received.rows[k] -= rows->rstart;
+  }
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
+  PetscCall(MatGetType(diag, &block_type));
+  PetscCall(GpufmtFailTogether(C, BlocksCreate(C, product, block_type, rows, B->cmap, pieces)));
+  PetscCall(ResultFromBlocks(C, product, result_type, rows, B->cmap, pieces));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The rows that are sent, and the result; `type`: that of the sequential matrices in between. Collective. */
+PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type)
+{
+  Pieces         pieces = {0};
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = ResultBuild(C, product, A, B, type, &pieces);
+  PetscCall(PetscFree2(pieces.here, pieces.there));
+  PetscCall(PetscFree(pieces.sent_rows));
+  for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
+  PetscCall(PetscFree(pieces.garray));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SumNumeric(const GpufmtParallelProduct *product, PetscBool to_be_sent, GpufmtSum *sum, Mat result)
+{
+  GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
+  const PetscInt n                             = GpufmtPartsSummands(product, to_be_sent, NULL, summands);
+  Mat            matrices[GPUFMT_MAX_SUMMANDS] = {NULL};
+
+  PetscFunctionBegin;
+  for (PetscInt k = 0; k < n; k++) matrices[k] = summands[k].matrix;
+  PetscCall(GpufmtSumRun(sum, matrices, result, to_be_sent));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the values of the result from those of the parts; collective */
+PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *product)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  if (product->sent.matrix) {
+    PetscCall(SumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix));
+    PetscCall(GpufmtRowsExchangeBegin(product->backend, &product->sent, &product->received));
+    PetscCall(GpufmtRowsExchangeEnd(product->backend, &product->sent, &product->received));
+  }
+  PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
+  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) PetscCall(SumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]));
+  PetscCall(PetscObjectStateIncrease((PetscObject)C));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
