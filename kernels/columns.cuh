@@ -4,7 +4,7 @@
 // `group` is at group * HEIGHT + lane; a slice begins with a group. A thread makes a reader for its slice and loads several entries
 // before it asks for the first column, so that the loads do not wait for each other:
 //
-//   const ColumnReader<INDEX_MODE, HEIGHT> columns({col, col_offset, col_base, wide_offset}, slice, begin);
+//   const ColumnReader<INDEX_MODE, HEIGHT> columns(stored, slice, begin);
 //   Raw raw[BATCH];  for k: raw[k] = columns.load(begin / HEIGHT + j + k, lane), or columns.padding() where there is no entry;
 //                    for k: operand.add(sum, value[k], columns.column(raw[k]), row);
 #pragma once

@@ -4,17 +4,7 @@
 // is entry `lane` of group j. A slice of the vCSR part is a segment of one row, 32 neighbouring entries in each group. So a warp reads
 // both in the same way, a group at a time, and only what follows differs: in the ELL part each lane has the sum of a row, in the vCSR
 // part the lanes add up.
-//
-// Arrays
-//   slice_offsets [nslices + 1]  slice s occupies entries slice_offsets[s] .. slice_offsets[s + 1]; the ELL part comes first
-//   stored columns [nstored]     see columns.cuh
-//   val [nstored]                0 in padding
-//   row_perm [32 nell]           row of each lane of the nell slices of the ELL part; null if row s * 32 + lane
-//   segment_row [nsegments]      row of each segment: slice nell + i is segment i
-//   segments [nsegments]         where the row of each segment has its first one, and how many
-//   tasks [blocks * WARPS]       what each warp does; the teams of a block are equally large
-//   partials [nsegments]         sums of the segments of split rows, between the blocks of one product
-//   tickets [nsegments]          of the first segment of a row: segments that are summed; 0 between products
+// Slice s occupies entries slice_offsets[s] .. slice_offsets[s + 1] of `slice_offsets` [nslices + 1]; the ELL part comes first.
 //
 // Threads: blockDim = (32, WARPS). A team of 1 to WARPS neighbouring warps shares a slice. The first nlong_blocks blocks have slices of
 // the vCSR part, the longest first. BATCH: entries that a thread loads before it uses the first.
@@ -38,6 +28,36 @@ struct alignas(16) Task {
 
 struct RowSegments {
   int first, count;
+};
+
+// 16 bytes at once
+__device__ __forceinline__ Task load_task(const Task *__restrict__ task)
+{
+  const longlong2 words = __ldg((const longlong2 *)task);
+
+  return {words.x, (int)words.y, (int)(words.y >> 32)};
+}
+
+// What rows the slices have
+struct SliceRows {
+  alignas(8) index_t nell;                  // slices of the ELL part
+  const index_t *__restrict__ row_perm;     // [32 nell] row of each lane of the ELL part; null if row s * 32 + lane
+  const index_t *__restrict__ segment_row;  // [nsegments] row of each segment: slice nell + i is segment i
+  const RowSegments *__restrict__ segments; // [nsegments] where the row of each segment has its first one, and how many
+
+  __device__ __forceinline__ index_t row_of_lane(offset_t slice, int lane) const { return row_perm ? __ldg(row_perm + slice * HEIGHT + lane) : index_t(slice * HEIGHT + lane); }
+
+  __device__ __forceinline__ RowSegments segments_of_row(offset_t segment) const { return {__ldg(&segments[segment].first), __ldg(&segments[segment].count)}; }
+};
+
+struct EvcHyb {
+  alignas(8) index_t nlong_blocks;
+  const Task *__restrict__ tasks; // [blocks * WARPS] what each warp does; the teams of a block are equally large
+  SliceRows     rows;
+  StoredColumns columns;            // of the stored entries
+  const scalar_t *__restrict__ val; // [nstored] 0 in padding
+  scalar_t *partials;               // [nsegments] sums of the segments of split rows, between the blocks of one product
+  int      *tickets;                // [nsegments] of the first segment of a row: segments that are summed; 0 between products
 };
 
 // Sum over `count` groups from `group` on, in this order. BATCH are loaded before the first is used, the rest in one predicated batch.
@@ -77,44 +97,43 @@ __device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, H
 
 // Adds up the segments of a row in the warp that is last with its own: it alone returns true, with the sum of the row in `sum`. The
 // segments are added in the same order whichever was last.
-__device__ __forceinline__ bool last_of_row(int segment, int lane, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, scalar_t &sum)
+__device__ __forceinline__ bool last_of_row(const EvcHyb &A, int segment, int lane, scalar_t &sum)
 {
-  const RowSegments row  = segments[segment];
+  const RowSegments row  = A.rows.segments_of_row(segment);
   int               last = 0;
 
   if (lane == 0) {
-    partials[segment] = sum;
+    A.partials[segment] = sum;
     __threadfence();
-    last = atomicAdd(tickets + row.first, 1) == row.count - 1;
+    last = atomicAdd(A.tickets + row.first, 1) == row.count - 1;
   }
   if (!__shfl_sync(FULL_WARP, last, 0)) return false;
   __threadfence();
   sum = 0;
-  for (int i = lane; i < row.count; i += HEIGHT) sum += __ldcg(partials + row.first + i);
+  for (int i = lane; i < row.count; i += HEIGHT) sum += __ldcg(A.partials + row.first + i);
   sum = group_sum(sum);
-  if (lane == 0) tickets[row.first] = 0;
+  if (lane == 0) A.tickets[row.first] = 0;
   return true;
 }
 
 // Bytes: of each stored entry its column and value; of each row two scalars, and an index where rows are sorted; 16 for each task, which
 // is half a byte a row where a warp has a slice. Deterministic: fixed trees of sums, no atomics on floating-point.
 template <int WARPS, int BATCH, int INDEX_MODE, class Operand>
-__device__ __forceinline__ void product(index_t nlong_blocks, index_t nell, const Task *__restrict__ tasks, const StoredColumns stored, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__device__ __forceinline__ void product(const EvcHyb &A, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   __shared__ scalar_t shared[WARPS][HEIGHT];
-  const bool          is_long = blockIdx.x < nlong_blocks;
+  const bool          is_long = blockIdx.x < A.nlong_blocks;
   const int           lane = threadIdx.x, warp = threadIdx.y;
-  const Task          task = tasks[(offset_t)blockIdx.x * WARPS + warp];
+  const Task          task = load_task(A.tasks + (offset_t)blockIdx.x * WARPS + warp);
   const int           log_team = task.shape & 15, team = 1 << log_team, share = warp & (team - 1), width = task.shape >> 5;
   index_t             row = 0;
 
   if (task.slice >= 0) {
-    if (is_long) row = segment_row[task.slice - nell];
-    else row = row_perm ? row_perm[(offset_t)task.slice * HEIGHT + lane] : (index_t)task.slice * HEIGHT + lane;
+    row = is_long ? __ldg(A.rows.segment_row + (task.slice - A.rows.nell)) : A.rows.row_of_lane(task.slice, lane);
   }
-  const ColumnReader<INDEX_MODE, HEIGHT> columns(stored, task.slice < 0 ? 0 : task.slice, task.begin);
+  const ColumnReader<INDEX_MODE, HEIGHT> columns(A.columns, task.slice < 0 ? 0 : task.slice, task.begin);
   const int                              count = (width + team - 1) >> log_team, first = share * count; // a warp's groups are neighbours
-  scalar_t                               sum = partial_sum<BATCH, INDEX_MODE>(columns, val, task.begin / HEIGHT + first, width - first < count ? width - first : count, lane, row, operand);
+  scalar_t                               sum = partial_sum<BATCH, INDEX_MODE>(columns, A.val, task.begin / HEIGHT + first, width - first < count ? width - first : count, lane, row, operand);
 
   if (is_long) {
     sum = group_sum(sum);
@@ -131,7 +150,7 @@ __device__ __forceinline__ void product(index_t nlong_blocks, index_t nell, cons
   }
   if (share != 0 || task.slice < 0) return;
   if (is_long) {
-    if (task.shape & 16 && !last_of_row(task.slice - nell, lane, segments, partials, tickets, sum)) return;
+    if (task.shape & 16 && !last_of_row(A, task.slice - A.rows.nell, lane, sum)) return;
     if (lane != 0) return;
   }
   // an empty slice has nothing to add: most slices of an off-diagonal block are empty, and z is y there
@@ -141,24 +160,24 @@ __device__ __forceinline__ void product(index_t nlong_blocks, index_t nell, cons
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int WARPS, int BATCH, int INDEX_MODE>
 __global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
-  evchyb_spmv(index_t nlong_blocks, index_t nell, const Task *__restrict__ tasks, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  evchyb_spmv(const EvcHyb A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  product<WARPS, BATCH, INDEX_MODE>(nlong_blocks, nell, tasks, {col, col_offset, col_base, wide_offset}, val, row_perm, segment_row, segments, partials, tickets, VectorOperand{x}, alpha, beta, y, z);
+  product<WARPS, BATCH, INDEX_MODE>(A, VectorOperand{x}, alpha, beta, y, z);
 }
 
 // z[row] = A[row, row]
 template <int WARPS, int BATCH, int INDEX_MODE>
 __global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
-  evchyb_diagonal(index_t nlong_blocks, index_t nell, const Task *__restrict__ tasks, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, scalar_t *partials, int *tickets, scalar_t *z)
+  evchyb_diagonal(const EvcHyb A, scalar_t *z)
 {
-  product<WARPS, BATCH, INDEX_MODE>(nlong_blocks, nell, tasks, {col, col_offset, col_base, wide_offset}, val, row_perm, segment_row, segments, partials, tickets, DiagonalOperand{}, 1, 0, nullptr, z);
+  product<WARPS, BATCH, INDEX_MODE>(A, DiagonalOperand{}, 1, 0, nullptr, z);
 }
 
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if
 // source is null. Threads: blockDim = (32, warps that share a slice, slices of the block). Writes are coalesced; reads are in the vCSR
 // part, and in the ELL part what the lanes read of their rows lies in few cache lines.
 template <class Entry>
-__device__ __forceinline__ void fill(offset_t nslices, index_t nell, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows &rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   const offset_t slice = (offset_t)blockIdx.x * blockDim.z + threadIdx.z;
 
@@ -166,16 +185,16 @@ __device__ __forceinline__ void fill(offset_t nslices, index_t nell, const offse
   const offset_t begin = slice_offsets[slice], end = slice_offsets[slice + 1];
   offset_t       k, k_end, k_step;
 
-  if (slice < nell) {
-    const offset_t row = row_perm ? row_perm[slice * HEIGHT + threadIdx.x] : slice * HEIGHT + threadIdx.x;
+  if (slice < rows.nell) {
+    const offset_t row = rows.row_of_lane(slice, threadIdx.x);
 
     k      = rowptr[row] + threadIdx.y;
     k_end  = rowptr[row + 1];
     k_step = blockDim.y;
   } else {
-    const offset_t segment = slice - nell, row = segment_row[segment];
+    const offset_t segment = slice - rows.nell, row = __ldg(rows.segment_row + segment);
 
-    k      = rowptr[row] + (begin - slice_offsets[nell + segments[segment].first]) + threadIdx.y * HEIGHT + threadIdx.x;
+    k      = rowptr[row] + (begin - slice_offsets[rows.nell + rows.segments_of_row(segment).first]) + threadIdx.y * HEIGHT + threadIdx.x;
     k_end  = rowptr[row + 1];
     k_step = blockDim.y * HEIGHT;
   }
@@ -184,14 +203,14 @@ __device__ __forceinline__ void fill(offset_t nslices, index_t nell, const offse
 
 // structure pass: columns into the slices
 __global__ void __launch_bounds__(128)
-  evchyb_fill_columns(offset_t nslices, index_t nell, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+  evchyb_fill_columns(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
-  fill<index_t>(nslices, nell, slice_offsets, row_perm, segment_row, segments, rowptr, source, entries, stored, -1);
+  fill<index_t>(nslices, slice_offsets, rows, rowptr, source, entries, stored, -1);
 }
 
 // value pass: the refresh after a change of values
 __global__ void __launch_bounds__(128)
-  evchyb_fill_values(offset_t nslices, index_t nell, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ row_perm, const index_t *__restrict__ segment_row, const RowSegments *__restrict__ segments, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+  evchyb_fill_values(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
-  fill<scalar_t>(nslices, nell, slice_offsets, row_perm, segment_row, segments, rowptr, source, entries, stored, 0);
+  fill<scalar_t>(nslices, slice_offsets, rows, rowptr, source, entries, stored, 0);
 }

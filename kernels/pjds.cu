@@ -1,14 +1,5 @@
 // Kernels of pJDS (formats/pjds.py). Kreutzer et al. 2012, section II-A, listing 2.
 //
-// Arrays
-//   slice_offsets [nslices + 1]  slice s occupies stored entries slice_offsets[s] .. slice_offsets[s + 1], column by column: entry j of
-//                                its lane i at slice_offsets[s] + j * SLICE_HEIGHT + i
-//   col, col_offset, col_base, wide_offset   columns of the stored entries as in columns.cuh, -1 in padding: x is not read there, so Inf
-//                                and NaN in x stay where they belong
-//   row_pattern, pattern_deltas, pattern_stride   or, with INDEX_PATTERN, columns as in row_patterns.cuh, row_pattern in the sorted order
-//   val [nstored]                value of each entry, 0 in padding
-//   row_perm [nrows]             row_perm[sorted position] = row; null if rows keep their order
-//
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
 // BATCH: entries that a thread loads before it uses the first.
 #include "columns.cuh"
@@ -16,6 +7,17 @@
 #include "row_patterns.cuh"
 
 constexpr int INDEX_PATTERN = 3; // after the modes of columns.cuh
+
+struct Pjds {
+  alignas(8) index_t nrows;
+  // [nslices + 1]: slice s occupies stored entries slice_offsets[s] .. slice_offsets[s + 1], column by column: entry j of its lane i at
+  // slice_offsets[s] + j * SLICE_HEIGHT + i
+  const offset_t *__restrict__ slice_offsets;
+  StoredColumns columns;  // of the stored entries, -1 in padding: x is not read there, so Inf and NaN in x stay where they belong
+  RowPatterns   patterns; // or, with INDEX_PATTERN, these, in the sorted order
+  const scalar_t *__restrict__ val;     // [nstored] value of each entry, 0 in padding
+  const index_t *__restrict__ row_perm; // [nrows] row_perm[sorted position] = row; null if rows keep their order
+};
 
 // Blocks of a multiprocessor that have registers at once. A large batch needs more than the 32 of 2048 threads if all of
 // its loads are to be on their way before the first is used; the threads of short rows, which load a few entries and end, gain more
@@ -65,33 +67,33 @@ __device__ __forceinline__ scalar_t partial_sum(int count, Cursor columns, const
 // One row for each lane of each slice. Bytes a row of k entries: k sizeof(scalar_t) + 2 sizeof(scalar_t) + 8 / SLICE_HEIGHT and its
 // columns, + sizeof(index_t) where rows are sorted. Deterministic: a fixed tree of sums, the same in all index modes; no atomics.
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Operand>
-__device__ __forceinline__ void product(index_t nrows, const offset_t *__restrict__ slice_offsets, const StoredColumns &columns, const RowPatterns &patterns, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__device__ __forceinline__ void product(const Pjds &A, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   constexpr int  STRIDE   = SLICE_HEIGHT * THREADS_PER_ROW;
   const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
   const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
-  const bool     has_row  = position < nrows;
+  const bool     has_row  = position < A.nrows;
   offset_t       begin = 0, end = 0;
   index_t        row = (index_t)position;
   scalar_t       sum = 0;
 
   // lanes beyond the last row read padding, where there is any to read
-  if (INDEX_MODE == INDEX_PATTERN ? has_row : slice * SLICE_HEIGHT < nrows) {
-    begin = slice_offsets[slice];
-    end   = slice_offsets[slice + 1];
-    if (row_perm && has_row) row = row_perm[position];
+  if (INDEX_MODE == INDEX_PATTERN ? has_row : slice * SLICE_HEIGHT < A.nrows) {
+    begin = __ldg(A.slice_offsets + slice);
+    end   = __ldg(A.slice_offsets + slice + 1);
+    if (A.row_perm && has_row) row = __ldg(A.row_perm + position);
     const int      width = (int)((unsigned long long)(end - begin) / SLICE_HEIGHT);
     const int      count = (width - (int)threadIdx.y + THREADS_PER_ROW - 1) / THREADS_PER_ROW;
     const offset_t first = begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
 
-    if constexpr (INDEX_MODE == INDEX_PATTERN) sum = partial_sum<STRIDE, BATCH>(count, PatternCursor<THREADS_PER_ROW>(patterns, position, threadIdx.y, row), val + first, row, operand);
+    if constexpr (INDEX_MODE == INDEX_PATTERN) sum = partial_sum<STRIDE, BATCH>(count, PatternCursor<THREADS_PER_ROW>(A.patterns, position, threadIdx.y, row), A.val + first, row, operand);
     else {
-      const offset_t wide = INDEX_MODE == INDEX_MIXED ? columns.wide_offset[slice] : begin;
+      const offset_t wide = INDEX_MODE == INDEX_MIXED ? __ldg(A.columns.wide_offset + slice) : begin;
 
       if (INDEX_MODE == INDEX_FULL || (INDEX_MODE == INDEX_MIXED && wide >= 0))
-        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_FULL, SLICE_HEIGHT, THREADS_PER_ROW>(columns.col, wide - begin + first), val + first, row, operand);
+        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_FULL, SLICE_HEIGHT, THREADS_PER_ROW>(A.columns.col, wide - begin + first), A.val + first, row, operand);
       else
-        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_SHORT, SLICE_HEIGHT, THREADS_PER_ROW>(columns.col_offset, columns.col_base, first), val + first, row, operand);
+        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_SHORT, SLICE_HEIGHT, THREADS_PER_ROW>(A.columns.col_offset, A.columns.col_base, first), A.val + first, row, operand);
     }
   }
   if constexpr (THREADS_PER_ROW > 1) {
@@ -111,17 +113,17 @@ __device__ __forceinline__ void product(index_t nrows, const offset_t *__restric
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
 __global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK, resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
-  pjds_spmv(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const unsigned char *__restrict__ row_pattern, const index_t *__restrict__ pattern_deltas, index_t pattern_stride, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  pjds_spmv(const Pjds A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, {col, col_offset, col_base, wide_offset}, {row_pattern, pattern_deltas, pattern_stride}, val, row_perm, VectorOperand{x}, alpha, beta, y, z);
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, VectorOperand{x}, alpha, beta, y, z);
 }
 
 // z[row] = A[row, row]
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
 __global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK, resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
-  pjds_diagonal(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, const offset_t *__restrict__ wide_offset, const unsigned char *__restrict__ row_pattern, const index_t *__restrict__ pattern_deltas, index_t pattern_stride, const scalar_t *__restrict__ val, const index_t *__restrict__ row_perm, scalar_t *z)
+  pjds_diagonal(const Pjds A, scalar_t *z)
 {
-  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, {col, col_offset, col_base, wide_offset}, {row_pattern, pattern_deltas, pattern_stride}, val, row_perm, DiagonalOperand{}, 1, 0, nullptr, z);
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, DiagonalOperand{}, 1, 0, nullptr, z);
 }
 
 // structure pass: slice_sizes [nslices], the entries of each slice padded to its longest row; sums [3], all 0 before: entries of all

@@ -8,7 +8,7 @@ constexpr index_t NO_ENTRY = ~index_t(~0ull >> (65 - 8 * sizeof(index_t))); // t
 struct RowPatterns {
   const unsigned char *__restrict__ row_pattern; // of each row, in the order in which the format stores them
   const index_t *__restrict__ pattern_deltas;    // [npatterns][pattern_stride] column - row
-  index_t pattern_stride;
+  alignas(8) index_t pattern_stride;
 };
 
 // every STEP-th column of one row from `first` on
@@ -17,7 +17,7 @@ class PatternCursor {
 public:
   typedef index_t Raw;
 
-  __device__ __forceinline__ PatternCursor(const RowPatterns &patterns, offset_t position, int first, index_t row) : deltas(patterns.pattern_deltas + patterns.row_pattern[position] * patterns.pattern_stride + first), row(row) { }
+  __device__ __forceinline__ PatternCursor(const RowPatterns &patterns, offset_t position, int first, index_t row) : deltas(patterns.pattern_deltas + __ldg(patterns.row_pattern + position) * patterns.pattern_stride + first), row(row) { }
 
   __device__ __forceinline__ Raw load(int k) const { return __ldg(deltas + k * STEP); }
 

@@ -29,7 +29,7 @@ class LaunchStruct(c.Structure):
         ("grid", c.c_uint32 * 3),
         ("block", c.c_uint32 * 3),
         ("shared_bytes", c.c_uint32),
-        ("nargs", c.c_int32),
+        ("nwords", c.c_int32),
         ("words", c.POINTER(c.c_uint64)),
         ("slots", c.POINTER(c.c_int32)),
         ("params", c.POINTER(c.c_void_p)),
@@ -216,16 +216,16 @@ class PlannerStruct(c.Structure):
 
 def export_launch(launch: Launch, struct: LaunchStruct) -> list[Any]:
     """Fill `struct` from `launch`; the objects returned must live as long as the struct is used."""
-    arguments, nargs = launch.arguments, len(launch.arguments)
-    words = (c.c_uint64 * nargs)(*map(argument_word, arguments))
-    slots = (c.c_int32 * nargs)(*[int(a) if type(a) is Slot else -1 for a in arguments])
-    first = c.addressof(words)
-    params = (c.c_void_p * nargs)(*range(first, first + 8 * nargs, 8))
+    members, first_words = launch.members, launch.first_words
+    words = (c.c_uint64 * len(members))(*map(argument_word, members))
+    slots = (c.c_int32 * len(members))(*[int(a) if type(a) is Slot else -1 for a in members])
+    begin = c.addressof(words)
+    params = (c.c_void_p * len(first_words))(*[begin + 8 * word for word in first_words])
     struct.function = launch.function
     struct.grid[:] = launch.grid
     struct.block[:] = launch.block
     struct.shared_bytes = launch.shared_bytes
-    struct.nargs = nargs
+    struct.nwords = len(members)
     struct.words, struct.slots, struct.params = words, slots, params
     return [launch, words, slots, params]
 

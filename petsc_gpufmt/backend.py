@@ -78,15 +78,19 @@ class Backend(ABC):
 
 
 def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctypes.Array, ctypes.Array]:
-    """The argument words of a launch, its slots filled from arrays, and the address of each: 8 bytes both.
+    """The words of a launch, its slots filled from arrays, and where each argument begins in them: 8 bytes both.
 
     The addresses hold while the words live.
     """
-    arguments, slots = launch.arguments, slots or {}
-    block = ctypes.c_uint64 * len(arguments)
-    words = block(*[argument_word(slots[a] if type(a) is Slot else a) for a in arguments])
-    first = ctypes.addressof(words)
-    return words, block(*range(first, first + 8 * len(arguments), 8))
+    members, slots = launch.members, slots or {}
+    words = (ctypes.c_uint64 * len(members))(*[argument_word(slots[a] if type(a) is Slot else a) for a in members])
+    return words, parameters(launch, ctypes.addressof(words))
+
+
+def parameters(launch: Launch, words: int) -> ctypes.Array:
+    """The address of each argument of a launch whose words begin at the address `words`."""
+    first_words = launch.first_words
+    return (ctypes.c_uint64 * len(first_words))(*[words + 8 * word for word in first_words])
 
 
 class HostBackend(Backend):
@@ -112,7 +116,7 @@ class HostBackend(Backend):
 
 
 SHAPE = ctypes.c_uint32 * 3
-MOST_ARGUMENTS = 64  # of a launch
+MOST_WORDS = 64  # of a launch
 MOST_FETCHED = 4096
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -137,23 +141,25 @@ class CudaBackend(Backend):
         self.xp, self._driver = cupy, driver
         self.device = device
         self.model, self.resident_threads = device_model(device)
-        self._words = (ctypes.c_uint64 * MOST_ARGUMENTS)()  # of the launch that is being made
+        self._words = (ctypes.c_uint64 * MOST_WORDS)()  # of the launch that is being made
         first = ctypes.addressof(self._words)
-        self._params = (ctypes.c_uint64 * MOST_ARGUMENTS)(*range(first, first + ctypes.sizeof(self._words), 8))
+        self._params = (ctypes.c_uint64 * MOST_WORDS)(*range(first, first + ctypes.sizeof(self._words), 8))
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
 
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
-        launch_kernel, words, params = self._driver.launchKernel, self._words, ctypes.addressof(self._params)
+        launch_kernel, words = self._driver.launchKernel, self._words
         stream = self.xp.cuda.get_current_stream().ptr
         for launch in launches:
-            arguments: Any = launch.arguments
+            members: Any = launch.members
+            params = self._params if members is launch.arguments else parameters(launch, ctypes.addressof(words))
             if slots:
-                arguments = [slots[a] if type(a) is Slot else a for a in arguments]
-            words[: len(arguments)] = [WORD_OF[type(a)](a) for a in arguments]
+                members = [slots[a] if type(a) is Slot else a for a in members]
+            words[: len(members)] = [WORD_OF[type(a)](a) for a in members]
             (nx, ny, nz), (x, y, z) = launch.grid, launch.block
-            launch_kernel(launch.function, nx, ny, nz, x, y, z, launch.shared_bytes, stream, params, 0)
+            address = ctypes.addressof(params)
+            launch_kernel(launch.function, nx, ny, nz, x, y, z, launch.shared_bytes, stream, address, 0)
 
     def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
         adopted = self.xp.empty(array.shape, dtype=array.dtype)

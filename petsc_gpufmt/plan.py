@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,18 @@ class Update(enum.IntEnum):
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")
 
 
+class Struct(tuple[Any, ...]):
+    """Arguments that kernels take as one struct: its members in their order, those of a struct in it in its place.
+
+    Each is a word: kernels declare members of fewer bytes ``alignas(8)``.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *members: Any) -> Struct:
+        return super().__new__(cls, members)
+
+
 @dataclass(slots=True)
 class Launch:
     """One kernel launch.
@@ -87,7 +100,7 @@ class Launch:
         Blocks and threads a block; host functions read their slice height and the like from `block`.
     arguments : tuple
         Arrays (passed as pointers), None (a null pointer), NumPy scalars of at most 8 bytes, int for parameters of
-        any integer type (it must fit), or Slots.
+        any integer type (it must fit), Slots, or Structs of these.
     shared_bytes : int
     """
 
@@ -96,6 +109,19 @@ class Launch:
     block: tuple[int, int, int]
     arguments: tuple[Any, ...]
     shared_bytes: int = 0
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The arguments, the members of a Struct in its place: what each word passes."""
+        if Struct not in map(type, self.arguments):
+            return self.arguments
+        return tuple(member for a in self.arguments for member in (a if type(a) is Struct else (a,)))
+
+    @property
+    def first_words(self) -> Sequence[int]:
+        """The number of the word that each argument begins with."""
+        sizes = [len(a) if type(a) is Struct else 1 for a in self.arguments]
+        return [0, *accumulate(sizes)][: len(sizes)]
 
 
 def ceil_div(numerator: Any, denominator: Any) -> Any:

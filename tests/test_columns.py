@@ -44,7 +44,7 @@ def test_columns_close_together_are_stored_in_16_bits(backend, height):
     stored = compress(col.ravel(), [0, 3 * height, 3 * height, 40 * height], height, backend)
     low = np.where(col < 0, np.iinfo(np.int64).max, col).min(axis=1)
 
-    assert stored.mode == SHORT and stored.arguments[0] is None and stored.arguments[3] is None
+    assert stored.mode == SHORT and stored.members[0] is None and stored.members[3] is None
     assert backend.to_host(stored.col_base).tolist() == low.tolist()
     expected = np.where(col < 0, SHORT_PADDING, col - low[:, None])
     assert backend.to_host(stored.col_offset).reshape(col.shape).tolist() == expected.tolist()
@@ -101,7 +101,7 @@ def test_full_columns_are_kept_where_they_are_asked_for(backend):
 
     stored = compress(col, None, 32, backend, FULL_ONLY)
 
-    assert stored.mode == FULL and stored.arguments[1:] == (None, None, None)
+    assert stored.mode == FULL and stored.members[1:] == (None, None, None)
     assert stored.decode().tolist() == col.tolist()
 
 

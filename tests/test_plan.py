@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from petsc_gpufmt import abi
-from petsc_gpufmt.plan import Launch, Operation, Product, Slot, Update, address, argument_word
+from petsc_gpufmt.plan import Launch, Operation, Product, Slot, Struct, Update, address, argument_word
 
 HEADER = Path(abi.__file__).parent / "native" / "gpufmt_plan.h"
 STRUCTURES = {
@@ -125,7 +125,7 @@ def test_a_plan_keeps_its_arrays_and_gives_the_library_their_addresses():
     values = np.arange(3.0)
     launches = [
         Launch(11, (1, 2, 3), (4, 5, 6), (np.int32(7), values, None, Slot.X), shared_bytes=8),
-        Launch(12, (1, 1, 1), (1, 1, 1), (Slot.Z,)),
+        Launch(12, (1, 1, 1), (1, 1, 1), (Struct(np.int32(5), Slot.Y), Slot.Z)),
     ]
     plan = abi.PlanStruct()
     kept = abi.export_plan(launches, plan)
@@ -133,9 +133,11 @@ def test_a_plan_keeps_its_arrays_and_gives_the_library_their_addresses():
 
     assert plan.nlaunches == 2 and (first.function, second.function) == (11, 12)
     assert (list(first.grid), list(first.block), first.shared_bytes) == ([1, 2, 3], [4, 5, 6], 8)
-    assert first.nargs == 4 and first.words[:4] == [7, values.ctypes.data, 0, 0]
-    assert first.slots[:4] == [-1, -1, -1, Slot.X] and second.slots[:1] == [Slot.Z]
+    assert first.nwords == 4 and first.words[:4] == [7, values.ctypes.data, 0, 0]
+    assert first.slots[:4] == [-1, -1, -1, Slot.X]
     assert [first.params[i] for i in range(4)] == [ctypes.addressof(first.words.contents) + 8 * i for i in range(4)]
+    assert second.nwords == 3 and second.words[:3] == [5, 0, 0] and second.slots[:3] == [-1, Slot.Y, Slot.Z]
+    assert [second.params[i] for i in range(2)] == [ctypes.addressof(second.words.contents) + 8 * i for i in (0, 2)]
     assert any(item is launches[0] for item in kept)
 
 

@@ -13,23 +13,23 @@ typedef struct {
 } RowSegments;
 
 typedef struct {
-  int                height;
-  offset_t           ntasks, nell;
-  const Task        *tasks;
-  StoredColumns      columns;
-  const scalar_t    *val;
+  alignas(8) index_t nell;
   const index_t     *row_perm, *segment_row;
   const RowSegments *segments;
+} SliceRows;
+
+typedef struct {
+  alignas(8) index_t nlong_blocks;
+  const Task        *tasks;
+  SliceRows          rows;
+  StoredColumns      columns;
+  const scalar_t    *val;
   scalar_t          *partials;
   int32_t           *tickets;
 } EvcHyb;
 
-/* the parameters with which products and the diagonal begin; block[1] is the number of warps in a block */
-#define EVCHYB_PARAMS \
-  { \
-    (int)block[0], (offset_t)grid[0] * block[1], PARAM(index_t, 1), PARAM(const Task *, 2), {PARAM(const index_t *, 3), PARAM(const uint16_t *, 4), PARAM(const index_t *, 5), PARAM(const offset_t *, 6)}, PARAM(const scalar_t *, 7), \
-      PARAM(const index_t *, 8), PARAM(const index_t *, 9), PARAM(const RowSegments *, 10), PARAM(scalar_t *, 11), PARAM(int32_t *, 12) \
-  }
+/* tasks of a launch: block[1] is the number of warps in a block */
+#define NTASKS ((offset_t)grid[0] * block[1])
 
 /* one column of a group; the sums are separate variables because compilers keep those in registers, and an array not always */
 #define ADD_COLUMN(TERM) (s0 += TERM(0), s1 += TERM(1), s2 += TERM(2), s3 += TERM(3), s4 += TERM(4), s5 += TERM(5), s6 += TERM(6), s7 += TERM(7))
@@ -65,7 +65,7 @@ static inline __attribute__((always_inline)) void lane_products(const StoredColu
 /* Adds up the segments of a row with the last of them: 0 if others are missing, else 1 and the sum of the row in `sum`. */
 static inline int last_of_row(const EvcHyb *A, offset_t segment, scalar_t *sum)
 {
-  const RowSegments row = A->segments[segment];
+  const RowSegments row = A->rows.segments[segment];
 
   A->partials[segment] = *sum;
   if (++A->tickets[row.first] < row.count) return 0;
@@ -76,11 +76,11 @@ static inline int last_of_row(const EvcHyb *A, offset_t segment, scalar_t *sum)
 }
 
 /* z = alpha A x + beta y */
-VECTOR_CLONES static void product(const EvcHyb *A, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+VECTOR_CLONES static void product(const EvcHyb *A, int height, offset_t ntasks, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  for (offset_t t = 0; t < A->ntasks; t++) {
+  for (offset_t t = 0; t < ntasks; t++) {
     const Task     task = A->tasks[t];
-    const offset_t begin = task.begin, end = begin + (offset_t)(task.shape >> 5) * A->height;
+    const offset_t begin = task.begin, end = begin + (offset_t)(task.shape >> 5) * height;
     const int      team  = 1 << (task.shape & 15);
     scalar_t       sum[GROUP], row_sum = 0;
 
@@ -88,56 +88,55 @@ VECTOR_CLONES static void product(const EvcHyb *A, const scalar_t *x, scalar_t a
     if (y == z && beta == 1 && begin == end) continue; /* nothing to add; most slices of an off-diagonal block are empty */
     const index_t *full = full_columns(&A->columns, task.slice, begin);
 
-    for (int lane = 0; lane < A->height; lane += GROUP) {
-      const offset_t position = (offset_t)task.slice * A->height + lane;
+    for (int lane = 0; lane < height; lane += GROUP) {
+      const offset_t position = (offset_t)task.slice * height + lane;
 
-      lane_products(&A->columns, full, begin, end, A->height, lane, A->val, x, sum);
+      lane_products(&A->columns, full, begin, end, height, lane, A->val, x, sum);
       for (int i = 0; i < GROUP; i++)
-        if (task.slice >= A->nell) row_sum += sum[i];
-        else store_result(A->row_perm ? A->row_perm[position + i] : position + i, sum[i], alpha, beta, y, z);
+        if (task.slice >= A->rows.nell) row_sum += sum[i];
+        else store_result(A->rows.row_perm ? A->rows.row_perm[position + i] : position + i, sum[i], alpha, beta, y, z);
     }
-    if (task.slice < A->nell || (task.shape & 16 && !last_of_row(A, task.slice - A->nell, &row_sum))) continue;
-    store_result(A->segment_row[task.slice - A->nell], row_sum, alpha, beta, y, z);
+    if (task.slice < A->rows.nell || (task.shape & 16 && !last_of_row(A, task.slice - A->rows.nell, &row_sum))) continue;
+    store_result(A->rows.segment_row[task.slice - A->rows.nell], row_sum, alpha, beta, y, z);
   }
 }
 
 /* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
 HOST_KERNEL(evchyb_spmv)
 {
-  const EvcHyb A = EVCHYB_PARAMS;
-
-  product(&A, PARAM(const scalar_t *, 13), PARAM(scalar_t, 14), PARAM(scalar_t, 15), PARAM(const scalar_t *, 16), PARAM(scalar_t *, 17));
+  product(&PARAM(const EvcHyb, 0), (int)block[0], NTASKS, PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4), PARAM(scalar_t *, 5));
 }
 
 /* row of entry p of a slice */
-static inline offset_t row_of(const index_t *row_perm, const index_t *segment_row, offset_t nell, int height, offset_t slice, int lane)
+static inline offset_t row_of(const SliceRows *rows, int height, offset_t slice, int lane)
 {
-  if (slice >= nell) return segment_row[slice - nell];
-  return row_perm ? row_perm[slice * height + lane] : slice * height + lane;
+  if (slice >= rows->nell) return rows->segment_row[slice - rows->nell];
+  return rows->row_perm ? rows->row_perm[slice * height + lane] : slice * height + lane;
 }
 
 /* z[row] = A[row, row] */
 HOST_KERNEL(evchyb_diagonal)
 {
-  const EvcHyb A = EVCHYB_PARAMS;
-  scalar_t    *z = PARAM(scalar_t *, 13);
+  const EvcHyb *A      = &PARAM(const EvcHyb, 0);
+  const int     height = (int)block[0];
+  scalar_t     *z      = PARAM(scalar_t *, 1);
 
   for (int pass = 0; pass < 2; pass++) /* all rows to 0, then what there is */
-    for (offset_t t = 0; t < A.ntasks; t++) {
-      const Task     task = A.tasks[t];
+    for (offset_t t = 0; t < NTASKS; t++) {
+      const Task     task = A->tasks[t];
       const index_t *full;
 
       if (task.slice < 0 || t % (1 << (task.shape & 15))) continue;
-      full = full_columns(&A.columns, task.slice, task.begin);
-      for (int lane = 0; lane < A.height; lane++) {
-        const offset_t row = row_of(A.row_perm, A.segment_row, A.nell, A.height, task.slice, lane);
+      full = full_columns(&A->columns, task.slice, task.begin);
+      for (int lane = 0; lane < height; lane++) {
+        const offset_t row = row_of(&A->rows, height, task.slice, lane);
 
         if (!pass) z[row] = 0;
         else
           for (int group = 0; group < task.shape >> 5; group++) {
-            const offset_t p = task.begin + (offset_t)group * A.height + lane;
+            const offset_t p = task.begin + (offset_t)group * height + lane;
 
-            if (stored_column(&A.columns, full, A.height, p) == row) z[row] += A.val[p];
+            if (stored_column(&A->columns, full, height, p) == row) z[row] += A->val[p];
           }
       }
     }
@@ -145,16 +144,16 @@ HOST_KERNEL(evchyb_diagonal)
 
 #define DEFINE_FILL(Entry, padding) \
   const int          height  = (int)block[0]; \
-  const offset_t     nslices = PARAM(offset_t, 0), nell = PARAM(index_t, 1), *slice_offsets = PARAM(const offset_t *, 2); \
-  const index_t     *row_perm = PARAM(const index_t *, 3), *segment_row = PARAM(const index_t *, 4), *rowptr = PARAM(const index_t *, 6), *source = PARAM(const index_t *, 7); \
-  const RowSegments *segments = PARAM(const RowSegments *, 5); \
-  const Entry       *entries  = PARAM(const Entry *, 8); \
-  Entry             *stored   = PARAM(Entry *, 9); \
+  const offset_t     nslices = PARAM(offset_t, 0), *slice_offsets = PARAM(const offset_t *, 1); \
+  const SliceRows   *rows    = &PARAM(const SliceRows, 2); \
+  const index_t     *rowptr = PARAM(const index_t *, 3), *source = PARAM(const index_t *, 4); \
+  const Entry       *entries = PARAM(const Entry *, 5); \
+  Entry             *stored  = PARAM(Entry *, 6); \
   for (offset_t slice = 0; slice < nslices; slice++) { \
-    const int      is_long = slice >= nell; \
-    const offset_t before  = is_long ? slice_offsets[slice] - slice_offsets[nell + segments[slice - nell].first] : 0; /* in earlier segments of the row */ \
+    const int      is_long = slice >= rows->nell; \
+    const offset_t before  = is_long ? slice_offsets[slice] - slice_offsets[rows->nell + rows->segments[slice - rows->nell].first] : 0; /* in earlier segments of the row */ \
     for (int lane = 0; lane < height; lane++) { \
-      const offset_t row = row_of(row_perm, segment_row, nell, height, slice, lane), end = rowptr[row + 1]; \
+      const offset_t row = row_of(rows, height, slice, lane), end = rowptr[row + 1]; \
       offset_t       k = rowptr[row] + before + (is_long ? lane : 0); \
       for (offset_t p = slice_offsets[slice] + lane; p < slice_offsets[slice + 1]; p += height, k += is_long ? height : 1) stored[p] = k < end ? entries[source ? source[k] : k] : (padding); \
     } \

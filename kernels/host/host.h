@@ -1,7 +1,9 @@
 /* Types and helpers of all host kernels. A host kernel takes the parameters of the device kernel of its name, by address, as for
-   cuLaunchKernel(); of the launch geometry it uses what the format's layout needs, such as block[0] = slice height. */
+   cuLaunchKernel(); of the launch geometry it uses what the format's layout needs, such as block[0] = slice height.
+   A parameter may be a struct, with the members of the device's: each begins a word of 8 bytes, so smaller ones are alignas(8). */
 #pragma once
 #include <petscsystypes.h>
+#include <stdalign.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -5,21 +5,13 @@
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */
 
 typedef struct {
-  int             height;
-  index_t         nrows;
+  alignas(8) index_t nrows;
   const offset_t *slice_offsets;
   StoredColumns   columns;
   RowPatterns     patterns;
   const scalar_t *val;
   const index_t  *row_perm;
 } Pjds;
-
-/* the parameters with which all products begin */
-#define PJDS_PARAMS \
-  { \
-    (int)block[0], PARAM(index_t, 0), PARAM(const offset_t *, 1), {PARAM(const index_t *, 2), PARAM(const uint16_t *, 3), PARAM(const index_t *, 4), PARAM(const offset_t *, 5)}, \
-      {PARAM(const uint8_t *, 6), PARAM(const index_t *, 7), PARAM(index_t, 8)}, PARAM(const scalar_t *, 9), PARAM(const index_t *, 10) \
-  }
 
 static inline offset_t row_at(const Pjds *A, offset_t position)
 {
@@ -93,7 +85,7 @@ static inline __attribute__((always_inline)) void patterns_product(offset_t begi
 }
 
 /* sum[i] = row i of a group times x: the `rows` rows from `position` on, lanes from `begin` on */
-static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *A, offset_t position, int rows, offset_t begin, offset_t last, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *A, int height, offset_t position, int rows, offset_t begin, offset_t last, const scalar_t *x, scalar_t sum[GROUP])
 {
   const index_t  *deltas[GROUP];
   const scalar_t *x_row[GROUP];
@@ -106,30 +98,30 @@ static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *
     x_row[i]  = x + row_at(A, p);
     alike &= deltas[i] == deltas[0] && x_row[i] == x_row[0] + i;
   }
-  if (alike) pattern_product(begin, last, A->height, deltas[0], A->val, x_row[0], sum);
-  else patterns_product(begin, last, A->height, deltas, A->val, x_row, sum);
+  if (alike) pattern_product(begin, last, height, deltas[0], A->val, x_row[0], sum);
+  else patterns_product(begin, last, height, deltas, A->val, x_row, sum);
 }
 
 /* sum[i] = row i of the group of `rows` rows from `position` on, times x */
-static inline __attribute__((always_inline)) void group_product(const Pjds *A, offset_t slice, offset_t position, int rows, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void group_product(const Pjds *A, int height, offset_t slice, offset_t position, int rows, const scalar_t *x, scalar_t sum[GROUP])
 {
-  const offset_t slice_begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1], lane = position - slice * A->height;
-  const offset_t begin = slice_begin + lane, last = end - A->height + lane;
+  const offset_t slice_begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1], lane = position - slice * height;
+  const offset_t begin = slice_begin + lane, last = end - height + lane;
 
-  if (A->patterns.row_pattern) group_by_patterns(A, position, rows, begin, last, x, sum);
+  if (A->patterns.row_pattern) group_by_patterns(A, height, position, rows, begin, last, x, sum);
   else {
     const index_t *full = full_columns(&A->columns, slice, slice_begin);
 
-    if (full) full_product(begin, last, A->height, full, A->val, x, sum);
-    else short_product(begin, last, A->height, A->columns.col_offset, A->columns.col_base, A->val, x, sum);
+    if (full) full_product(begin, last, height, full, A->val, x, sum);
+    else short_product(begin, last, height, A->columns.col_offset, A->columns.col_base, A->val, x, sum);
   }
 }
 
 /* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
-VECTOR_CLONES static void product(const Pjds *A, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+VECTOR_CLONES static void product(const Pjds *A, int height, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   for (offset_t slice = 0, position = 0; position < A->nrows; slice++) {
-    const offset_t next = position + A->height;
+    const offset_t next = position + height;
 
     if (y == z && beta == 1 && A->slice_offsets[slice] == A->slice_offsets[slice + 1]) { /* nothing to add; most slices of an off-diagonal block are empty */
       position = next;
@@ -139,7 +131,7 @@ VECTOR_CLONES static void product(const Pjds *A, const scalar_t *x, scalar_t alp
       const int rows = A->nrows - position < GROUP ? (int)(A->nrows - position) : GROUP;
       scalar_t  sum[GROUP];
 
-      group_product(A, slice, position, rows, x, sum);
+      group_product(A, height, slice, position, rows, x, sum);
       for (int i = 0; i < rows; i++) store_result(row_at(A, position + i), sum[i], alpha, beta, y, z);
     }
   }
@@ -148,34 +140,32 @@ VECTOR_CLONES static void product(const Pjds *A, const scalar_t *x, scalar_t alp
 /* z = alpha A x + beta y */
 HOST_KERNEL(pjds_spmv)
 {
-  const Pjds A = PJDS_PARAMS;
-
-  product(&A, PARAM(const scalar_t *, 11), PARAM(scalar_t, 12), PARAM(scalar_t, 13), PARAM(const scalar_t *, 14), PARAM(scalar_t *, 15));
+  product(&PARAM(const Pjds, 0), (int)block[0], PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4), PARAM(scalar_t *, 5));
 }
 
 /* A[row, row] of the row at `position` */
-static scalar_t diagonal_entry(const Pjds *A, offset_t position, offset_t row)
+static scalar_t diagonal_entry(const Pjds *A, int height, offset_t position, offset_t row)
 {
-  const offset_t slice = position / A->height, begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1];
+  const offset_t slice = position / height, begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1];
   const index_t *deltas = A->patterns.row_pattern ? row_deltas(&A->patterns, position) : NULL;
   const index_t *full   = deltas ? NULL : full_columns(&A->columns, slice, begin);
   scalar_t       sum    = 0;
 
-  for (offset_t p = begin + position % A->height; p < end; p += A->height)
-    if (deltas ? *deltas++ == 0 : stored_column(&A->columns, full, A->height, p) == row) sum += A->val[p];
+  for (offset_t p = begin + position % height; p < end; p += height)
+    if (deltas ? *deltas++ == 0 : stored_column(&A->columns, full, height, p) == row) sum += A->val[p];
   return sum;
 }
 
 /* z[row] = A[row, row] */
 HOST_KERNEL(pjds_diagonal)
 {
-  const Pjds A = PJDS_PARAMS;
-  scalar_t  *z = PARAM(scalar_t *, 11);
+  const Pjds *A = &PARAM(const Pjds, 0);
+  scalar_t   *z = PARAM(scalar_t *, 1);
 
-  for (offset_t position = 0; position < A.nrows; position++) {
-    const offset_t row = row_at(&A, position);
+  for (offset_t position = 0; position < A->nrows; position++) {
+    const offset_t row = row_at(A, position);
 
-    z[row] = diagonal_entry(&A, position, row);
+    z[row] = diagonal_entry(A, (int)block[0], position, row);
   }
 }
 

@@ -8,7 +8,7 @@
 typedef struct {
   const uint8_t *row_pattern;    /* of each row, in the order in which the format stores them; null if there are no patterns */
   const index_t *pattern_deltas; /* [npatterns][pattern_stride] column - row */
-  index_t        pattern_stride;
+  alignas(8) index_t pattern_stride;
 } RowPatterns;
 
 /* column - row of all entries of the row at `position`, then NO_ENTRY up to pattern_stride */

@@ -67,8 +67,8 @@ class StoredColumns:
         return full if choice == AUTOMATIC and short.bytes_per_product >= full.bytes_per_product else short
 
     @property
-    def arguments(self) -> tuple[Any, Any, Any, Any]:
-        """What kernels take: col, col_offset, col_base, wide_offset; None for those that the mode does not have."""
+    def members(self) -> tuple[Any, Any, Any, Any]:
+        """Those of StoredColumns in the kernels; None for what the mode does not have."""
         return self.col, self.col_offset, self.col_base, self.wide_offset
 
     @property
@@ -78,7 +78,7 @@ class StoredColumns:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(int(a.nbytes) for a in self.arguments if a is not None)
+        return sum(int(a.nbytes) for a in self.members if a is not None)
 
     @property
     def bytes_per_product(self) -> int:

@@ -32,7 +32,7 @@ from petsc_gpufmt.formats.evchyb_layout import (
 )
 from petsc_gpufmt.formats.evchyb_parameters import LARGE_BATCH, SMALL_BATCH, Parameters
 from petsc_gpufmt.formats.evchyb_tasks import ENTRIES_PER_THREAD, deal
-from petsc_gpufmt.plan import Launch, Slot, ceil_div
+from petsc_gpufmt.plan import Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.tuning import tuned
 
 BLOCK_THREADS = (128, 256, 512, 1024)
@@ -152,11 +152,11 @@ class EvcHyb(Format):
         """The launch that multiplies both parts; none for a matrix without rows."""
         if not self.teams.nblocks:
             return []
-        index, warps = self.backend.index.type, self.teams.warps
+        warps = self.teams.warps
         function = self.backend.function("evchyb", kernel, (warps, self.batch, self.columns.mode))
-        matrix = (*self.columns.arguments, self.val, *self._row_arguments, self.partials, self.tickets)
-        arguments = (index(self.teams.nlong_blocks), index(self.slices.nell), self.tasks, *matrix, *vectors)
-        return [Launch(function, (self.teams.nblocks, 1, 1), (self.height, warps, 1), arguments)]
+        tasks = (self.teams.nlong_blocks, self.tasks)
+        matrix = Struct(*tasks, *self._rows, *self.columns.members, self.val, self.partials, self.tickets)
+        return [Launch(function, (self.teams.nblocks, 1, 1), (self.height, warps, 1), (matrix, *vectors))]
 
     def _fill(self, kernel: str, entries: Any, stored: Any, source: Any) -> list[Launch]:
         """The launch that copies CSR `entries` into `stored`, padding the rest."""
@@ -166,13 +166,13 @@ class EvcHyb(Format):
         warps_per_slice = 2 if self.nstored < 16 * self.height * nslices else 4  # more thrash the first-level cache
         block = (self.height, warps_per_slice, FILL_THREADS // (self.height * warps_per_slice))
         function = self.backend.function("evchyb", kernel, ())
-        layout = (np.int64(nslices), self.backend.index.type(self.slices.nell), self.slices.offsets)
-        arguments = (*layout, *self._row_arguments, self.rowptr, source, entries, stored)
+        arguments = (nslices, self.slices.offsets, self._rows, self.rowptr, source, entries, stored)
         return [Launch(function, (ceil_div(nslices, block[2]), 1, 1), block, arguments)]
 
     @property
-    def _row_arguments(self) -> tuple[Any, Any, Any]:
-        return self.order.ell_rows, self.slices.segment_row, self.slices.segments
+    def _rows(self) -> Struct:
+        """SliceRows of the kernels."""
+        return Struct(self.slices.nell, self.order.ell_rows, self.slices.segment_row, self.slices.segments)
 
     def stats(self) -> Stats:
         scalar = self.backend.scalar.itemsize

@@ -23,7 +23,7 @@ from petsc_gpufmt.formats import columns
 from petsc_gpufmt.formats.base import Format, Stats
 from petsc_gpufmt.formats.columns import StoredColumns
 from petsc_gpufmt.formats.row_patterns import NoRowPatternsError, RowPatterns
-from petsc_gpufmt.plan import Launch, Slot, ceil_div
+from petsc_gpufmt.plan import Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.tuning import tuned
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
@@ -35,6 +35,9 @@ FULL, SHORT, DICTIONARY = 1, 2, 3
 
 INDEX_PATTERN = 3
 """Index mode of the kernels for row patterns, after those of columns.py."""
+
+NO_COLUMNS, NO_PATTERNS = (None, None, None, None), (None, None, 0)
+"""Members of StoredColumns and RowPatterns where the columns are in the other."""
 
 # Automatic window: the smallest of these whose padding is acceptable. A small window keeps neighbouring rows together,
 # which keeps their accesses to x in cache; padding costs its bytes.
@@ -145,12 +148,12 @@ class Pjds(Format):
         if not self.nrows:
             return []
         if isinstance(self.columns, RowPatterns):
-            index_mode, stored = INDEX_PATTERN, (None, None, None, None, *self.columns.arguments)
+            index_mode, stored, patterns = INDEX_PATTERN, NO_COLUMNS, self.columns.members
         else:
-            index_mode, stored = self.columns.mode, (*self.columns.arguments, None, None, self.backend.index.type(0))
-        arguments = (*stored, self.val, self.row_perm, *vectors)
+            index_mode, stored, patterns = self.columns.mode, self.columns.members, NO_PATTERNS
+        matrix = Struct(self.nrows, self.slice_offsets, *stored, *patterns, self.val, self.row_perm)
         batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
-        return [self._launch(kernel, (index_mode, batch), self.threads_per_row, self.block_threads, *arguments)]
+        return [self._launch(kernel, (index_mode, batch), self.threads_per_row, self.block_threads, matrix, *vectors)]
 
     def _enough_threads_per_row(self) -> int:
         """More than one where rows are too few to fill the device, and long enough for four entries a thread."""
@@ -170,19 +173,18 @@ class Pjds(Format):
         # on an H200, more threads thrash the first-level cache; from 16 entries a row on, blocks turn tiles
         threads_per_row = next((threads for most, threads in ((5, 1), (16, 2)) if self.mean_width < most), 4)
         block_threads = DEFAULT_BLOCK_THREADS if threads_per_row < 4 else 4 * self.slice_height
-        arguments = (self.rowptr, self.row_perm, source, entries, stored)
+        rows = (self.nrows, self.slice_offsets, self.rowptr, self.row_perm)
+        arguments = (*rows, source, entries, stored)
         return [self._launch(kernel, (), threads_per_row, block_threads, *arguments)]
 
     def _launch(
         self, kernel: str, template: tuple[int, ...], threads_per_row: int, block_threads: int, *arguments: Any
     ) -> Launch:
-        """A launch with one thread, or several, for each row; all kernels begin with nrows and slice_offsets."""
+        """A launch with one thread, or several, for each row."""
         slices_per_block = max(1, block_threads // (self.slice_height * threads_per_row))
         block = (self.slice_height, threads_per_row, slices_per_block)
         function = self.backend.function("pjds", kernel, (*template, *block))
-        nrows = self.backend.index.type(self.nrows)
-        grid = (ceil_div(self.nslices, slices_per_block), 1, 1)
-        return Launch(function, grid, block, (nrows, self.slice_offsets, *arguments))
+        return Launch(function, (ceil_div(self.nslices, slices_per_block), 1, 1), block, arguments)
 
     def stats(self) -> Stats:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize

@@ -85,9 +85,9 @@ class RowPatterns:
         return cls(row_pattern, deltas, row_perm, backend)
 
     @property
-    def arguments(self) -> tuple[Any, Any, Any]:
-        """What kernels take: row_pattern, pattern_deltas, pattern_stride."""
-        return self.row_pattern, self.pattern_deltas, self.backend.index.type(self.pattern_deltas.shape[1])
+    def members(self) -> tuple[Any, Any, Any]:
+        """Those of RowPatterns in the kernels."""
+        return self.row_pattern, self.pattern_deltas, int(self.pattern_deltas.shape[1])
 
     @property
     def npatterns(self) -> int:

@@ -28,10 +28,10 @@ typedef struct {
   void          *function; /* CUfunction, or GpufmtHostFunction */
   uint32_t       grid[3], block[3];
   uint32_t       shared_bytes;
-  int32_t        nargs;
-  uint64_t      *words;  /* [nargs] one 8-byte word an argument */
-  const int32_t *slots;  /* [nargs] slot that fills the word before each replay, or -1 */
-  void         **params; /* [nargs] params[i] = &words[i] */
+  int32_t        nwords;
+  uint64_t      *words;  /* [nwords] one 8-byte word an argument, or one a member of it where it is a struct */
+  const int32_t *slots;  /* [nwords] slot that fills the word before each replay, or -1 */
+  void         **params; /* params[i]: the first word of argument i */
 } GpufmtLaunch;
 
 typedef struct {

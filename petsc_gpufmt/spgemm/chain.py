@@ -88,7 +88,7 @@ class Chain:
     def arrays(self, nlaunches: int | None = None) -> list[Any]:
         """What the launches refer to, or the first of them."""
         array_type = self.backend.xp.ndarray
-        return [a for launch in self.launches[:nlaunches] for a in launch.arguments if isinstance(a, array_type)]
+        return [a for launch in self.launches[:nlaunches] for a in launch.members if isinstance(a, array_type)]
 
 
 class PlannedProduct:

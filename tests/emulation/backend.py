@@ -20,7 +20,7 @@ import numpy as np
 from petsc_gpufmt import abi
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.compile import compile_flags, instance_name, kernel_directory
-from petsc_gpufmt.plan import Launch, Slot
+from petsc_gpufmt.plan import Launch, Slot, Struct
 
 SHIM = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 120
@@ -117,9 +117,8 @@ class EmulatedBackend(Backend):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         for launch in launches:
             check_geometry(launch)
-            arrays = [(slots or {})[a] if isinstance(a, Slot) else a for a in launch.arguments]
-            guarded = {id(a): Guarded(a) for a in arrays if isinstance(a, np.ndarray) and 0 < a.nbytes <= GUARDED_BYTES}
-            arguments = tuple(guarded[id(a)].inner if id(a) in guarded else a for a in arrays)
+            guarded: dict[int, Guarded] = {}
+            arguments = tuple(passed(a, slots or {}, guarded) for a in launch.arguments)
             struct = abi.LaunchStruct()
             kept = abi.export_launch(replace(launch, arguments=arguments), struct)
             message = LAUNCH(launch.function)(struct.grid, struct.block, struct.params)
@@ -131,6 +130,19 @@ class EmulatedBackend(Backend):
 
     def to_host(self, array: Any) -> np.ndarray:
         return np.asarray(array)
+
+
+def passed(argument: Any, slots: dict[Slot, Any], guarded: dict[int, Guarded]) -> Any:
+    """An argument with slots filled and small arrays replaced by copies, which are noted in `guarded`."""
+    if isinstance(argument, Struct):
+        return Struct(*(passed(member, slots, guarded) for member in argument))
+    if isinstance(argument, Slot):
+        argument = slots[argument]
+    if not isinstance(argument, np.ndarray) or not 0 < argument.nbytes <= GUARDED_BYTES:
+        return argument
+    if id(argument) not in guarded:
+        guarded[id(argument)] = Guarded(argument)
+    return guarded[id(argument)].inner
 
 
 class Guarded:

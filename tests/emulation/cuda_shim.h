@@ -10,6 +10,10 @@ struct dim3 {
 // of the thread that runs now; fibers.cpp sets them
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+struct alignas(16) longlong2 {
+  long long x, y;
+};
+
 constexpr int warpSize = 32;
 
 // returns when every thread of the block has come to the same line
