@@ -18,42 +18,47 @@ struct Piece {
   }
 };
 
-// Row i of the sum is made of rows shares[begins[i]] to shares[begins[i + 1] - 1], the rows of the summands counted through; begins null: of
-// row i of each summand.
-struct Summands {
-  index_t count;
+struct Summand {
+  const index_t *__restrict__ rowptr, *__restrict__ colidx, *__restrict__ places;
+  alignas(8) index_t first_row, first_entry; // their numbers among those of all summands
+};
+
+// What is summed, at most three matrices. Row i of the sum is made of rows shares[begins[i]] to shares[begins[i + 1] - 1], the rows of the
+// summands counted through; begins null: of row i of each summand.
+struct Sum {
+  alignas(8) index_t nrows, ncols, low, high, count;
   const index_t *__restrict__ begins, *__restrict__ shares;
-  index_t second_row, third_row, second_entry, third_entry; // numbers of the first rows and entries of b and c
-  const index_t *__restrict__ a_rowptr, *__restrict__ a_colidx, *__restrict__ a_places;
-  const index_t *__restrict__ b_rowptr, *__restrict__ b_colidx, *__restrict__ b_places;
-  const index_t *__restrict__ c_rowptr, *__restrict__ c_colidx, *__restrict__ c_places;
+  Summand  a, b, c;
+  index_t *positions; // a word for each share of all rows
+
+  // Member by member: of such a copy the compiler makes two paths, one for rows without `shares`, which takes 13 registers less.
+  __device__ __forceinline__ Sum copy() const { return {nrows, ncols, low, high, count, begins, shares, a, b, c, positions}; }
 
   __device__ __forceinline__ offset_t first_share(offset_t row) const { return begins ? (offset_t)__ldg(begins + row) : row * count; }
 
   __device__ __forceinline__ Piece operator()(offset_t row, offset_t share) const
   {
     const index_t  number  = begins ? __ldg(shares + share) : index_t(row);
-    const offset_t summand = begins ? (number >= second_row) + (number >= third_row) : share - row * count;
+    const offset_t summand = begins ? (number >= b.first_row) + (number >= c.first_row) : share - row * count;
 
-    if (summand == 0) return {a_colidx, a_places, __ldg(a_rowptr + number), __ldg(a_rowptr + number + 1), 0};
-    if (summand == 1) {
-      const index_t own = number - (begins ? second_row : 0);
+    if (summand == 0) return piece_of(a, number);
+    if (summand == 1) return piece_of(b, number - (begins ? b.first_row : 0));
+    return piece_of(c, number - (begins ? c.first_row : 0));
+  }
 
-      return {b_colidx, b_places, __ldg(b_rowptr + own), __ldg(b_rowptr + own + 1), second_entry};
-    }
-    const index_t own = number - (begins ? third_row : 0);
-
-    return {c_colidx, c_places, __ldg(c_rowptr + own), __ldg(c_rowptr + own + 1), third_entry};
+  static __device__ __forceinline__ Piece piece_of(const Summand &summand, index_t row)
+  {
+    return {summand.colidx, summand.places, __ldg(summand.rowptr + row), __ldg(summand.rowptr + row + 1), summand.first_entry};
   }
 };
 
 // How many shares of a row have entries, and one that has
-__device__ __forceinline__ int nonempty_pieces(const Summands &summands, offset_t row, Piece &last)
+__device__ __forceinline__ int nonempty_pieces(const Sum &sum, offset_t row, Piece &last)
 {
   int count = 0;
 
-  for (offset_t share = summands.first_share(row); share < summands.first_share(row + 1); share++) {
-    const Piece piece = summands(row, share);
+  for (offset_t share = sum.first_share(row); share < sum.first_share(row + 1); share++) {
+    const Piece piece = sum(row, share);
 
     if (piece.begin < piece.end) {
       last = piece;
@@ -64,27 +69,27 @@ __device__ __forceinline__ int nonempty_pieces(const Summands &summands, offset_
 }
 
 // Calls output.begin(place) for each entry of a row, in ascending order, and output.add(entry) for each of its terms, in the order of the
-// shares. `positions` has a word for each share of all rows.
+// shares.
 template <class Output>
-__device__ __forceinline__ void merge_row(const Summands &summands, offset_t row, index_t ncols, index_t *positions, Output &output)
+__device__ __forceinline__ void merge_row(const Sum &sum, offset_t row, Output &output)
 {
-  const offset_t first = summands.first_share(row), last = summands.first_share(row + 1);
+  const offset_t first = sum.first_share(row), last = sum.first_share(row + 1);
 
-  for (offset_t share = first; share < last; share++) positions[share] = summands(row, share).begin;
+  for (offset_t share = first; share < last; share++) sum.positions[share] = sum(row, share).begin;
   for (;;) {
-    index_t next = ncols;
+    index_t next = sum.ncols;
 
     for (offset_t share = first; share < last; share++) {
-      const Piece piece = summands(row, share);
+      const Piece piece = sum(row, share);
 
-      if (positions[share] < piece.end) next = min(next, piece.place(positions[share]));
+      if (sum.positions[share] < piece.end) next = min(next, piece.place(sum.positions[share]));
     }
-    if (next == ncols) break;
+    if (next == sum.ncols) break;
     output.begin(next);
     for (offset_t share = first; share < last; share++) {
-      const Piece piece = summands(row, share);
+      const Piece piece = sum(row, share);
 
-      if (positions[share] < piece.end && piece.place(positions[share]) == next) output.add(piece.first + positions[share]++);
+      if (sum.positions[share] < piece.end && piece.place(sum.positions[share]) == next) output.add(piece.first + sum.positions[share]++);
     }
   }
 }
@@ -107,18 +112,28 @@ struct Counter {
   }
 };
 
-// Where the next entry of a part goes. `begins` null: each entry has one term.
+// A part of the sum: entries of each row, and how many terms they have beyond one each
+struct PartCounts {
+  index_t *__restrict__ lengths, *__restrict__ more;
+};
+
+struct Part {
+  const index_t *__restrict__ rowptr, *__restrict__ more; // more: how many terms those before each row have beyond one each; null: none
+  index_t *__restrict__ colidx, *__restrict__ begins, *__restrict__ index; // begins null: each entry has one term
+};
+
+// Where the next entry of a part goes
 struct PartWriter {
-  index_t *__restrict__ colidx, *__restrict__ begins, *__restrict__ index;
-  index_t entry, term;
+  const Part &part;
+  index_t     entry, term;
 
   __device__ __forceinline__ void begin(index_t column)
   {
-    colidx[entry] = column;
-    if (begins) begins[entry] = term;
+    part.colidx[entry] = column;
+    if (part.begins) part.begins[entry] = term;
     entry++;
   }
-  __device__ __forceinline__ void add(index_t number) { index[term++] = number; }
+  __device__ __forceinline__ void add(index_t number) { part.index[term++] = number; }
 };
 
 struct Writer {
@@ -142,87 +157,82 @@ struct Writer {
   }
 };
 
-// lengths0[i + 1], lengths1[i + 1] = entries of row i in each part, more0[i + 1], more1[i + 1] = how many terms they have beyond one each;
-// word 0 of these arrays becomes 0. several[k] = 1 if a row of part k has more. A thread a row.
+// lengths[i + 1] = entries of row i in each part, more[i + 1] = how many terms they have beyond one each; word 0 of these arrays becomes 0.
+// several[k] = 1 if a row of part k has more. A thread a row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  union_count(index_t nrows, index_t ncols, index_t low, index_t high, index_t count, const index_t *__restrict__ begins, const index_t *__restrict__ shares, index_t second_row, index_t third_row, index_t second_entry, index_t third_entry, const index_t *__restrict__ a_rowptr,
-              const index_t *__restrict__ a_colidx, const index_t *__restrict__ a_places, const index_t *__restrict__ b_rowptr, const index_t *__restrict__ b_colidx, const index_t *__restrict__ b_places, const index_t *__restrict__ c_rowptr, const index_t *__restrict__ c_colidx,
-              const index_t *__restrict__ c_places, index_t *positions, index_t *__restrict__ lengths0, index_t *__restrict__ lengths1, index_t *__restrict__ more0, index_t *__restrict__ more1, index_t *__restrict__ several)
+__global__ void __launch_bounds__(BLOCK_THREADS) union_count(const Sum given, const PartCounts part0, const PartCounts part1, index_t *__restrict__ several)
 {
-  const Summands summands = {count, begins, shares, second_row, third_row, second_entry, third_entry, a_rowptr, a_colidx, a_places, b_rowptr, b_colidx, b_places, c_rowptr, c_colidx, c_places};
-  const offset_t row      = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
-  Counter        counter  = {low, high, {0, 0}, {0, 0}, false};
+  const Sum      sum     = given.copy();
+  const offset_t row     = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+  Counter        counter = {sum.low, sum.high, {0, 0}, {0, 0}, false};
   Piece          piece;
 
-  if (row >= nrows) return;
-  const int npieces = nonempty_pieces(summands, row, piece);
+  if (row >= sum.nrows) return;
+  const int npieces = nonempty_pieces(sum, row, piece);
 
-  if (npieces > 1) merge_row(summands, row, ncols, positions, counter);
+  if (npieces > 1) merge_row(sum, row, counter);
   else if (npieces == 1) {
-    const index_t length = piece.end - piece.begin, inner = low || high < ncols ? piece.below(high) - piece.below(low) : length;
+    const index_t length = piece.end - piece.begin, inner = sum.low || sum.high < sum.ncols ? piece.below(sum.high) - piece.below(sum.low) : length;
 
     counter.entries[0] = counter.terms[0] = inner;
     counter.entries[1] = counter.terms[1] = length - inner;
   }
-  if (row == 0) lengths0[0] = lengths1[0] = more0[0] = more1[0] = 0;
-  lengths0[row + 1] = counter.entries[0];
-  lengths1[row + 1] = counter.entries[1];
-  more0[row + 1]    = counter.terms[0] - counter.entries[0];
-  more1[row + 1]    = counter.terms[1] - counter.entries[1];
-  if (more0[row + 1]) several[0] = 1;
-  if (more1[row + 1]) several[1] = 1;
+  const index_t more0 = counter.terms[0] - counter.entries[0], more1 = counter.terms[1] - counter.entries[1];
+
+  if (row == 0) part0.lengths[0] = part1.lengths[0] = part0.more[0] = part1.more[0] = 0;
+  part0.lengths[row + 1] = counter.entries[0];
+  part1.lengths[row + 1] = counter.entries[1];
+  part0.more[row + 1]    = more0;
+  part1.more[row + 1]    = more1;
+  if (more0) several[0] = 1;
+  if (more1) several[1] = 1;
 }
 
-// The entries and terms of both parts, given their row pointers and how many terms those before each row have beyond one each (null: none).
-// occurs[place] = 1 for the columns of part 1. TEAM threads a row: most rows are those of one summand alone; others are merged by one.
+// The entries and terms of both parts. occurs[place] = 1 for the columns of part 1. TEAM threads a row: most rows are those of one summand
+// alone; others are merged by one.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS, FILL_BLOCKS)
-  union_fill(index_t nrows, index_t ncols, index_t low, index_t high, index_t count, const index_t *__restrict__ begins, const index_t *__restrict__ shares, index_t second_row, index_t third_row, index_t second_entry, index_t third_entry, const index_t *__restrict__ a_rowptr,
-              const index_t *__restrict__ a_colidx, const index_t *__restrict__ a_places, const index_t *__restrict__ b_rowptr, const index_t *__restrict__ b_colidx, const index_t *__restrict__ b_places, const index_t *__restrict__ c_rowptr, const index_t *__restrict__ c_colidx,
-              const index_t *__restrict__ c_places, index_t *positions, const index_t *__restrict__ rowptr0, const index_t *__restrict__ rowptr1, const index_t *__restrict__ more0, const index_t *__restrict__ more1, index_t *__restrict__ colidx0, index_t *__restrict__ begins0, index_t *__restrict__ index0,
-             index_t *__restrict__ colidx1, index_t *__restrict__ begins1, index_t *__restrict__ index1, index_t *__restrict__ occurs)
+__global__ void __launch_bounds__(BLOCK_THREADS, FILL_BLOCKS) union_fill(const Sum given, const Part part0, const Part part1, index_t *__restrict__ occurs)
 {
-  const Summands summands = {count, begins, shares, second_row, third_row, second_entry, third_entry, a_rowptr, a_colidx, a_places, b_rowptr, b_colidx, b_places, c_rowptr, c_colidx, c_places};
-  const offset_t row      = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
-  const int      lane     = threadIdx.x % TEAM;
+  const Sum      sum  = given.copy();
+  const offset_t row  = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
+  const int      lane = threadIdx.x % TEAM;
   Piece          piece;
 
-  if (row >= nrows) return;
-  const index_t entry0 = __ldg(rowptr0 + row), entry1 = __ldg(rowptr1 + row), end0 = __ldg(rowptr0 + row + 1), end1 = __ldg(rowptr1 + row + 1);
-  const index_t before0 = more0 ? __ldg(more0 + row) : 0, before1 = more1 ? __ldg(more1 + row) : 0;
-  const int     npieces = nonempty_pieces(summands, row, piece);
+  if (row >= sum.nrows) return;
+  const index_t entry0 = __ldg(part0.rowptr + row), entry1 = __ldg(part1.rowptr + row), end0 = __ldg(part0.rowptr + row + 1), end1 = __ldg(part1.rowptr + row + 1);
+  const index_t before0 = part0.more ? __ldg(part0.more + row) : 0, before1 = part1.more ? __ldg(part1.more + row) : 0;
+  const int     npieces = nonempty_pieces(sum, row, piece);
 
   if (npieces > 1) {
     if (lane == 0) {
-      Writer writer = {{{colidx0, begins0, index0, entry0, entry0 + before0}, {colidx1, begins1, index1, entry1, entry1 + before1}}, low, high, occurs, false};
+      Writer writer = {{{part0, entry0, entry0 + before0}, {part1, entry1, entry1 + before1}}, sum.low, sum.high, occurs, false};
 
-      merge_row(summands, row, ncols, positions, writer);
+      merge_row(sum, row, writer);
     }
   } else if (npieces == 1) {
-    const index_t inner = end0 - entry0, lower = entry1 < end1 ? piece.below(low) : 0;
+    const index_t inner = end0 - entry0, lower = entry1 < end1 ? piece.below(sum.low) : 0;
 
     for (offset_t k = lane; k < piece.end - piece.begin; k += TEAM) {
       const index_t place = piece.place(piece.begin + k), number = piece.first + piece.begin + (index_t)k;
 
-      if (place >= low && place < high) {
+      if (place >= sum.low && place < sum.high) {
         const offset_t entry = entry0 + k - lower;
 
-        colidx0[entry]          = place - low;
-        index0[entry + before0] = number;
-        if (begins0) begins0[entry] = (index_t)entry + before0;
+        part0.colidx[entry]          = place - sum.low;
+        part0.index[entry + before0] = number;
+        if (part0.begins) part0.begins[entry] = (index_t)entry + before0;
       } else {
-        const offset_t entry = entry1 + k - (place < low ? 0 : inner);
+        const offset_t entry = entry1 + k - (place < sum.low ? 0 : inner);
 
-        colidx1[entry]          = place;
-        index1[entry + before1] = number;
-        occurs[place]           = 1; // all threads that write, write the same
-        if (begins1) begins1[entry] = (index_t)entry + before1;
+        part1.colidx[entry]          = place;
+        part1.index[entry + before1] = number;
+        occurs[place]                = 1; // all threads that write, write the same
+        if (part1.begins) part1.begins[entry] = (index_t)entry + before1;
       }
     }
   }
-  if (row == nrows - 1 && lane == 0) {
-    if (begins0) begins0[end0] = end0 + __ldg(more0 + nrows);
-    if (begins1) begins1[end1] = end1 + __ldg(more1 + nrows);
+  if (row == sum.nrows - 1 && lane == 0) {
+    if (part0.begins) part0.begins[end0] = end0 + __ldg(part0.more + sum.nrows);
+    if (part1.begins) part1.begins[end1] = end1 + __ldg(part1.more + sum.nrows);
   }
 }

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import launch_1d
+from petsc_gpufmt.plan import Struct, launch_1d
 from petsc_gpufmt.transpose import transposed
 
 BLOCK_THREADS = 256
@@ -69,40 +67,46 @@ def merge(
     if not nrows or not sum(s.pattern.nnz for s in summands):
         none = xp.zeros(0, dtype=index)
         return [Part(xp.zeros(nrows + 1, dtype=index), none, None, none) for _ in range(2)], none
-    arguments = (*map(index.type, (nrows, ncols, *inner)), *_summand_arguments(nrows, summands, backend))
-    lengths = [xp.empty(nrows + 1, dtype=index) for _ in range(4)]
+    whole = _sum(shape, inner, summands, backend)
+    counts = [Struct(xp.empty(nrows + 1, dtype=index), xp.empty(nrows + 1, dtype=index)) for _ in range(2)]
     several, occurs = xp.zeros(2, dtype=index), xp.zeros(ncols, dtype=index)
-    _run("union_count", nrows, (), (*arguments, *lengths, several), backend)
-    rowptrs = [xp.cumsum(a, dtype=index) for a in lengths[:2]]
+    _run("union_count", nrows, (), (whole, *counts, several), backend)
     more = [
-        xp.cumsum(a, dtype=index) if any_more else None
-        for a, any_more in zip(lengths[2:], several.tolist(), strict=True)
+        xp.cumsum(beyond, dtype=index) if any_more else None
+        for (_, beyond), any_more in zip(counts, several.tolist(), strict=True)
     ]
-    parts = [_empty_part(rowptr, before, backend) for rowptr, before in zip(rowptrs, more, strict=True)]
-    outputs = (array for part in parts for array in (part.colidx, part.begins, part.index))
-    _run("union_fill", nrows, (TEAM,), (*arguments, *rowptrs, *more, *outputs, occurs), backend)
+    parts = [
+        _empty_part(xp.cumsum(lengths, dtype=index), before, backend)
+        for (lengths, _), before in zip(counts, more, strict=True)
+    ]
+    outputs = [
+        Struct(part.rowptr, before, part.colidx, part.begins, part.index)
+        for part, before in zip(parts, more, strict=True)
+    ]
+    _run("union_fill", nrows, (TEAM,), (whole, *outputs, occurs), backend)
     if parts[1].colidx.size:
         numbers = xp.cumsum(occurs, dtype=index) - 1
         parts[1].colidx[:] = numbers[parts[1].colidx]
     return parts, xp.flatnonzero(occurs).astype(index)
 
 
-def _summand_arguments(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple:
-    """What `Summands` of kernels/union.cu is made of, and room for a position in each row of a summand."""
-    xp, integer = backend.xp, backend.index.type
-    patterns = [s.pattern for s in summands]
+def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summand], backend: Backend) -> Struct:
+    """`Sum` of kernels/union.cu, with room for a position in each row of a summand."""
+    xp, integer, nrows = backend.xp, backend.index.type, shape[0]
     absent = MOST_SUMMANDS - len(summands)
     begins = shares = None
     npositions = nrows * len(summands)
     if any(s.targets is not None or s.pattern.nrows < nrows for s in summands):
         begins, shares = _shares(nrows, summands, backend)
         npositions = shares.size
-    row_ends, entry_ends = (
-        np.cumsum([*sizes, *[0] * absent])[:-1] for sizes in ([p.nrows for p in patterns], [p.nnz for p in patterns])
-    )
-    arrays = [a for s in summands for a in (s.pattern.rowptr, s.pattern.colidx, s.places)] + [None] * (3 * absent)
-    positions = xp.empty(npositions, dtype=backend.index)
-    return (integer(len(summands)), begins, shares, *map(integer, (*row_ends, *entry_ends)), *arrays, positions)
+    members: list[Any] = []
+    first_row = first_entry = 0
+    for s in summands:
+        members += (s.pattern.rowptr, s.pattern.colidx, s.places, integer(first_row), integer(first_entry))
+        first_row, first_entry = first_row + s.pattern.nrows, first_entry + s.pattern.nnz
+    members += (None, None, None, integer(first_row), integer(first_entry)) * absent
+    sizes = map(integer, (*shape, *inner, len(summands)))
+    return Struct(*sizes, begins, shares, *members, xp.empty(npositions, dtype=backend.index))
 
 
 def _shares(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple[Any, Any]:

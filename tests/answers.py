@@ -65,7 +65,7 @@ class Answer:
     def launch(plan, arrays):
         """Fill the slots of a plan from arrays by slot and launch it, with nothing but what the structures hold."""
         for launch in plan.launches[: plan.nlaunches]:
-            for i in range(launch.nargs):
+            for i in range(launch.nwords):
                 if launch.slots[i] >= 0:
                     launch.words[i] = argument_word(arrays[Slot(launch.slots[i])])
             HOST_FUNCTION(launch.function)(launch.grid, launch.block, launch.params)

@@ -203,4 +203,4 @@ def test_a_scalar_is_passed_by_value():
     with AnsweredUpdate(Update.SCALE, m) as a:
         launch = a.answer.update.launches[0]
         a.launch(a.answer.update, {Slot.ALPHA: SCALAR.type(2.5), Slot.RESULT: m.values})
-        assert launch.words[list(launch.slots[: launch.nargs]).index(Slot.ALPHA)] == word
+        assert launch.words[list(launch.slots[: launch.nwords]).index(Slot.ALPHA)] == word

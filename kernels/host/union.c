@@ -2,40 +2,31 @@
 #include "host.h"
 
 typedef struct {
-  const index_t *rowptr, *colidx, *places;
-  index_t        first_row, first_entry; /* numbers of its first row and entry among those of all */
+  const index_t     *rowptr, *colidx, *places;
+  alignas(8) index_t first_row, first_entry; /* numbers of its first row and entry among those of all */
 } Summand;
 
 typedef struct {
-  index_t        nrows, ncols, low, high, count;
+  alignas(8) index_t nrows, ncols, low, high, count;
   const index_t *begins, *shares;
   Summand        summands[3];
   index_t       *positions;
 } Sum;
 
-/* where the next entry of a part goes; all NULL: it is counted */
 typedef struct {
-  index_t *colidx, *begins, *index;
-  index_t  entry, term;
+  index_t *lengths, *more; /* entries of rows, and how many terms they have beyond one for each */
+} PartCounts;
+
+typedef struct {
+  const index_t *rowptr, *more;
+  index_t       *colidx, *begins, *index;
 } Part;
 
-enum {
-  SUM_PARAMETERS = 21
-};
-
-static Sum sum_of(void **params)
-{
-  Sum sum = {PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(index_t, 3), PARAM(index_t, 4), PARAM(const index_t *, 5), PARAM(const index_t *, 6), {{0}}, PARAM(index_t *, 20)};
-
-  for (int s = 0; s < 3; s++) {
-    sum.summands[s] = (Summand){PARAM(const index_t *, 11 + 3 * s), PARAM(const index_t *, 12 + 3 * s), PARAM(const index_t *, 13 + 3 * s), 0, 0};
-    if (s) {
-      sum.summands[s].first_row   = PARAM(index_t, 6 + s);
-      sum.summands[s].first_entry = PARAM(index_t, 8 + s);
-    }
-  }
-  return sum;
-}
+/* where the next entry of a part goes; part NULL: it is counted */
+typedef struct {
+  const Part *part;
+  index_t     entry, term;
+} PartWriter;
 
 /* the summand to whose row a share of row i belongs, and that row */
 static const Summand *summand_of(const Sum *sum, offset_t i, offset_t share, offset_t *row)
@@ -67,7 +58,7 @@ static index_t next_place(const Sum *sum, offset_t i, offset_t share)
 }
 
 /* the entries of row i in ascending order, each with its terms in the order of the shares */
-static void merge_row(const Sum *sum, offset_t i, Part parts[2], index_t *occurs)
+static void merge_row(const Sum *sum, offset_t i, PartWriter writers[2], index_t *occurs)
 {
   const offset_t first = first_share(sum, i), last = first_share(sum, i + 1);
   offset_t       row;
@@ -78,8 +69,8 @@ static void merge_row(const Sum *sum, offset_t i, Part parts[2], index_t *occurs
     sum->positions[share] = summand->rowptr[row];
   }
   for (;;) {
-    index_t next = sum->ncols;
-    Part   *part;
+    index_t     next = sum->ncols;
+    PartWriter *writer;
 
     for (offset_t share = first; share < last; share++) {
       const index_t place = next_place(sum, i, share);
@@ -87,15 +78,17 @@ static void merge_row(const Sum *sum, offset_t i, Part parts[2], index_t *occurs
       next = place < next ? place : next;
     }
     if (next == sum->ncols) return;
-    part = &parts[next < sum->low || next >= sum->high];
-    if (part->colidx) part->colidx[part->entry] = part == parts ? next - sum->low : next;
-    if (part->begins) part->begins[part->entry] = part->term;
-    if (occurs && part != parts) occurs[next] = 1;
-    part->entry++;
+    writer = &writers[next < sum->low || next >= sum->high];
+    if (writer->part) {
+      writer->part->colidx[writer->entry] = writer == writers ? next - sum->low : next;
+      if (writer->part->begins) writer->part->begins[writer->entry] = writer->term;
+      if (writer != writers) occurs[next] = 1;
+    }
+    writer->entry++;
     for (offset_t share = first; share < last; share++) {
       if (next_place(sum, i, share) != next) continue;
-      if (part->index) part->index[part->term] = summand_of(sum, i, share, &row)->first_entry + sum->positions[share];
-      part->term++;
+      if (writer->part) writer->part->index[writer->term] = summand_of(sum, i, share, &row)->first_entry + sum->positions[share];
+      writer->term++;
       sum->positions[share]++;
     }
   }
@@ -104,18 +97,18 @@ static void merge_row(const Sum *sum, offset_t i, Part parts[2], index_t *occurs
 /* lengths of rows in each part, and how many terms they have beyond one for each entry */
 HOST_KERNEL(union_count)
 {
-  const Sum sum     = sum_of(params);
-  index_t  *several = PARAM(index_t *, SUM_PARAMETERS + 4);
+  const Sum *sum     = &PARAM(const Sum, 0);
+  index_t   *several = PARAM(index_t *, 3);
 
-  for (int k = 0; k < 2; k++) PARAM(index_t *, SUM_PARAMETERS + k)[0] = PARAM(index_t *, SUM_PARAMETERS + 2 + k)[0] = 0;
-  for (offset_t row = 0; row < sum.nrows; row++) {
-    Part parts[2] = {{0}};
+  for (int k = 0; k < 2; k++) PARAM(PartCounts, 1 + k).lengths[0] = PARAM(PartCounts, 1 + k).more[0] = 0;
+  for (offset_t row = 0; row < sum->nrows; row++) {
+    PartWriter writers[2] = {{0}};
 
-    merge_row(&sum, row, parts, NULL);
+    merge_row(sum, row, writers, NULL);
     for (int k = 0; k < 2; k++) {
-      PARAM(index_t *, SUM_PARAMETERS + k)[row + 1]     = parts[k].entry;
-      PARAM(index_t *, SUM_PARAMETERS + 2 + k)[row + 1] = parts[k].term - parts[k].entry;
-      if (parts[k].term > parts[k].entry) several[k] = 1;
+      PARAM(PartCounts, 1 + k).lengths[row + 1] = writers[k].entry;
+      PARAM(PartCounts, 1 + k).more[row + 1]    = writers[k].term - writers[k].entry;
+      if (writers[k].term > writers[k].entry) several[k] = 1;
     }
   }
 }
@@ -124,16 +117,11 @@ HOST_KERNEL(union_count)
    that are written is known */
 HOST_KERNEL(union_fill)
 {
-  const Sum sum      = sum_of(params);
-  index_t  *occurs   = PARAM(index_t *, SUM_PARAMETERS + 10);
-  Part      parts[2] = {{0}};
+  const Sum *sum        = &PARAM(const Sum, 0);
+  index_t   *occurs     = PARAM(index_t *, 3);
+  PartWriter writers[2] = {{&PARAM(const Part, 1), 0, 0}, {&PARAM(const Part, 2), 0, 0}};
 
-  for (int k = 0; k < 2; k++) {
-    parts[k].colidx = PARAM(index_t *, SUM_PARAMETERS + 4 + 3 * k);
-    parts[k].begins = PARAM(index_t *, SUM_PARAMETERS + 5 + 3 * k);
-    parts[k].index  = PARAM(index_t *, SUM_PARAMETERS + 6 + 3 * k);
-  }
-  for (offset_t row = 0; row < sum.nrows; row++) merge_row(&sum, row, parts, occurs);
+  for (offset_t row = 0; row < sum->nrows; row++) merge_row(sum, row, writers, occurs);
   for (int k = 0; k < 2; k++)
-    if (parts[k].begins) parts[k].begins[parts[k].entry] = parts[k].term;
+    if (writers[k].part->begins) writers[k].part->begins[writers[k].entry] = writers[k].term;
 }
