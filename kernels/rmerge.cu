@@ -1,12 +1,6 @@
 // Row merging (Gremse et al. 2015, section 2.2): a row of the result is the merge of at most WIDTH sorted rows of the right factor, one
 // for each thread of a sub-warp. Each step takes the smallest front column of the sub-warp; the rows that have it move on.
 //
-// Left factor, `count` rows (petsc_gpufmt/spgemm/rmerge.py)
-//   begin, end [count]  row i has the entries begin[i] .. end[i], at most WIDTH
-//   columns             column of an entry, that is a row of the right factor; null: the number of the entry
-//   weights             value of an entry; null: 1
-// Right factor
-//   right_rowptr, right_columns, right_values   CSR, sorted; only columns in [col_begin, col_end) are merged
 // Result
 //   starts [count]      where row i begins in out_columns and out_values
 //   lengths [count]     its number of columns
@@ -16,6 +10,18 @@
 
 constexpr int     BLOCK_THREADS = 128;
 constexpr index_t NO_COLUMN     = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns
+
+struct Factors {
+  // left factor, `count` rows (petsc_gpufmt/spgemm/rmerge.py): row i has the entries begin[i] .. end[i], at most WIDTH
+  alignas(8) index_t count;
+  const index_t *__restrict__ begin, *__restrict__ end;
+  const index_t *__restrict__ columns;  // of each entry, that is a row of the right factor; null: the number of the entry
+  const scalar_t *__restrict__ weights; // value of each entry; null: 1
+  // right factor in CSR, sorted; only columns in [col_begin, col_end) are merged
+  const index_t *__restrict__ right_rowptr, *__restrict__ right_columns;
+  const scalar_t *__restrict__ right_values;
+  alignas(8) index_t col_begin, col_end, ncols;
+};
 
 // Smallest over aligned groups of WIDTH threads, in each of them
 template <int WIDTH>
@@ -36,31 +42,31 @@ struct RightRow {
   scalar_t weight, front_value, next_value;
 
   // the row of the entry of `lane` in row i of the left factor, or an empty one
-  __device__ __forceinline__ RightRow(offset_t i, int lane, index_t count, const index_t *__restrict__ begin_of, const index_t *__restrict__ end_of, const index_t *__restrict__ columns, const scalar_t *__restrict__ weights, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values, index_t col_begin, index_t col_end, index_t ncols)
+  __device__ __forceinline__ RightRow(const Factors &f, offset_t i, int lane)
   {
     offset_t entry = 0, entries_end = 0;
 
-    if (i < count) {
-      entry       = (offset_t)begin_of[i] + lane;
-      entries_end = end_of[i];
+    if (i < f.count) {
+      entry       = (offset_t)__ldg(f.begin + i) + lane;
+      entries_end = __ldg(f.end + i);
     }
     position = end = 0;
     if (entry < entries_end) {
-      const index_t row = columns ? columns[entry] : (index_t)entry;
+      const index_t row = f.columns ? __ldg(f.columns + entry) : (index_t)entry;
 
-      if (VALUES) weight = weights ? weights[entry] : scalar_t(1);
-      position = __ldg(right_rowptr + row);
-      end      = __ldg(right_rowptr + row + 1);
-      if (col_begin > 0) position = partition_point(position, end, [&](index_t p) { return __ldg(right_columns + p) < col_begin; });
-      if (col_end < ncols) end = partition_point(position, end, [&](index_t p) { return __ldg(right_columns + p) < col_end; });
+      if (VALUES) weight = f.weights ? __ldg(f.weights + entry) : scalar_t(1);
+      position = __ldg(f.right_rowptr + row);
+      end      = __ldg(f.right_rowptr + row + 1);
+      if (f.col_begin > 0) position = partition_point(position, end, [&](index_t p) { return __ldg(f.right_columns + p) < f.col_begin; });
+      if (f.col_end < f.ncols) end = partition_point(position, end, [&](index_t p) { return __ldg(f.right_columns + p) < f.col_end; });
     }
     front = next = NO_COLUMN;
-    move_on(true, right_columns, right_values);
-    move_on(true, right_columns, right_values);
+    move_on(f, true);
+    move_on(f, true);
   }
 
   // Written so that it compiles to predicated instructions without a branch
-  __device__ __forceinline__ void move_on(bool taken, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values)
+  __device__ __forceinline__ void move_on(const Factors &f, bool taken)
   {
     const bool more = taken && position < end;
 
@@ -70,19 +76,19 @@ struct RightRow {
       if (VALUES) front_value = next_value;
     }
     if (more) {
-      next = __ldg(right_columns + position);
-      if (VALUES) next_value = __ldg(right_values + position);
+      next = __ldg(f.right_columns + position);
+      if (VALUES) next_value = __ldg(f.right_values + position);
     }
     position += more;
   }
 
   // The term of `column`, 0 if there is none; columns must be taken in order
-  __device__ __forceinline__ scalar_t take(index_t column, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values)
+  __device__ __forceinline__ scalar_t take(const Factors &f, index_t column)
   {
     const bool     taken = front == column;
     const scalar_t term  = taken ? weight * front_value : scalar_t(0);
 
-    move_on(taken, right_columns, right_values);
+    move_on(f, taken);
     return term;
   }
 };
@@ -93,21 +99,21 @@ constexpr int STEPS = WIDTH < 4 ? WIDTH : 4;
 
 // Merges columns; stores them if STORE, else counts them. Bytes: each merged row of the right factor once, from cache where rows of the left one share it.
 template <int WIDTH, bool STORE>
-__device__ __forceinline__ void merge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
+__device__ __forceinline__ void merge_columns(const Factors &f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
 {
   const offset_t  i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
   const int       lane = threadIdx.x % WIDTH;
-  RightRow<false> right(i, lane, count, begin, end, columns, nullptr, right_rowptr, right_columns, nullptr, col_begin, col_end, ncols);
+  RightRow<false> right(f, i, lane);
   index_t         found = 0, smallest; // columns that came to this thread
 
-  if (STORE && i < count) out_columns += (offset_t)starts[i] + lane;
+  if (STORE && i < f.count) out_columns += (offset_t)starts[i] + lane;
   do {
     index_t mine = NO_COLUMN;
 
 #pragma unroll
     for (int step = 0; step < STEPS<WIDTH>; step++) {
       smallest = smallest_column<WIDTH>(right.front);
-      right.move_on(right.front == smallest, right_columns, nullptr);
+      right.move_on(f, right.front == smallest);
       if (lane == step) mine = smallest;
     }
     if (mine != NO_COLUMN) {
@@ -118,22 +124,22 @@ __device__ __forceinline__ void merge_columns(index_t count, const index_t *__re
   } while (__any_sync(FULL_WARP, smallest != NO_COLUMN));
   if constexpr (!STORE) {
     found = group_sum(found, WIDTH);
-    if (lane == 0 && i < count) lengths[i] = found;
+    if (lane == 0 && i < f.count) lengths[i] = found;
   }
 }
 
 // lengths[i] = number of columns of row i
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_lengths(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, offset_t *__restrict__ lengths)
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_lengths(const Factors f, offset_t *__restrict__ lengths)
 {
-  merge_columns<WIDTH, false>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, nullptr, nullptr, lengths);
+  merge_columns<WIDTH, false>(f, nullptr, nullptr, lengths);
 }
 
 // The columns of row i from out_columns[starts[i]] on
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns)
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns(const Factors f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns)
 {
-  merge_columns<WIDTH, true>(count, begin, end, columns, right_rowptr, right_columns, col_begin, col_end, ncols, starts, out_columns, nullptr);
+  merge_columns<WIDTH, true>(f, starts, out_columns, nullptr);
 }
 
 // Sums over aligned groups of WIDTH threads of STEPS numbers in each: number `lane` % STEPS comes out in thread `lane`. Threads halve
@@ -159,15 +165,15 @@ __device__ __forceinline__ scalar_t group_sums(scalar_t (&sums)[STEPS<WIDTH>], i
 
 // The columns and sums of row i from out_columns[starts[i]] and out_values[starts[i]] on
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const scalar_t *__restrict__ weights, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, scalar_t *__restrict__ out_values)
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(const Factors f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, scalar_t *__restrict__ out_values)
 {
   const offset_t i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
   const int      lane = threadIdx.x % WIDTH;
-  RightRow<true> right(i, lane, count, begin, end, columns, weights, right_rowptr, right_columns, right_values, col_begin, col_end, ncols);
+  RightRow<true> right(f, i, lane);
   offset_t       place = lane;
   index_t        smallest;
 
-  if (i < count) place += starts[i];
+  if (i < f.count) place += starts[i];
   do {
     index_t  mine = NO_COLUMN;
     scalar_t sums[STEPS<WIDTH>];
@@ -175,7 +181,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(index_t c
 #pragma unroll
     for (int step = 0; step < STEPS<WIDTH>; step++) {
       smallest = smallest_column<WIDTH>(right.front);
-      sums[step] = right.take(smallest, right_columns, right_values);
+      sums[step] = right.take(f, smallest);
       if (lane == step) mine = smallest;
     }
     const scalar_t sum = group_sums<WIDTH>(sums, lane);
@@ -191,15 +197,15 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(index_t c
 // The sums of row i, whose columns are known: those at known_columns[starts[i]] .. known_columns[ends[i]] take the place of minima, so
 // that no step waits for the one before. The rest is as above.
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(index_t count, const index_t *__restrict__ begin, const index_t *__restrict__ end, const index_t *__restrict__ columns, const scalar_t *__restrict__ weights, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_columns, const scalar_t *__restrict__ right_values, index_t col_begin, index_t col_end, index_t ncols, const index_t *__restrict__ starts, const index_t *__restrict__ ends, const index_t *__restrict__ known_columns, scalar_t *__restrict__ out_values)
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(const Factors f, const index_t *__restrict__ starts, const index_t *__restrict__ ends, const index_t *__restrict__ known_columns, scalar_t *__restrict__ out_values)
 {
   const offset_t i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
   const int      lane = threadIdx.x % WIDTH;
-  RightRow<true> right(i, lane, count, begin, end, columns, weights, right_rowptr, right_columns, right_values, col_begin, col_end, ncols);
+  RightRow<true> right(f, i, lane);
   offset_t       place = 0, left = 0; // of this thread's column, and how many columns there are from it on
   index_t        mine = NO_COLUMN;
 
-  if (i < count) {
+  if (i < f.count) {
     place = (offset_t)starts[i] + lane;
     left  = ends[i] - place;
   }
@@ -212,7 +218,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(index_t count, co
     mine = NO_COLUMN;
     if (left > STEPS<WIDTH>) mine = load_once(known_columns + place + STEPS<WIDTH>);
 #pragma unroll
-    for (int step = 0; step < STEPS<WIDTH>; step++) sums[step] = right.take(__shfl_sync(FULL_WARP, now, step, WIDTH), right_columns, right_values);
+    for (int step = 0; step < STEPS<WIDTH>; step++) sums[step] = right.take(f, __shfl_sync(FULL_WARP, now, step, WIDTH));
     const scalar_t sum = group_sums<WIDTH>(sums, lane);
 
     if (left > 0) out_values[place] = sum;

@@ -8,11 +8,12 @@ enum {
 };
 
 typedef struct {
-  const index_t  *begin, *end, *columns;
-  const scalar_t *weights;
-  const index_t  *right_rowptr, *right_columns;
-  const scalar_t *right_values;
-  index_t         col_begin, col_end, ncols;
+  alignas(8) index_t count;
+  const index_t     *begin, *end, *columns;
+  const scalar_t    *weights;
+  const index_t     *right_rowptr, *right_columns;
+  const scalar_t    *right_values;
+  alignas(8) index_t col_begin, col_end, ncols;
 } Factors;
 
 /* A front in the heap: its column, then the number of its row, in one word that compares as both do */
@@ -70,58 +71,44 @@ static inline offset_t merge_row(const Factors *f, offset_t i, index_t *out_colu
   return length;
 }
 
-static Factors factors_with_values(void **params)
-{
-  return (Factors){.begin = PARAM(const index_t *, 1), .end = PARAM(const index_t *, 2), .columns = PARAM(const index_t *, 3), .weights = PARAM(const scalar_t *, 4), .right_rowptr = PARAM(const index_t *, 5), .right_columns = PARAM(const index_t *, 6), .right_values = PARAM(const scalar_t *, 7), .col_begin = PARAM(index_t, 8), .col_end = PARAM(index_t, 9), .ncols = PARAM(index_t, 10)};
-}
-
-static Factors factors_without_values(void **params)
-{
-  return (Factors){.begin = PARAM(const index_t *, 1), .end = PARAM(const index_t *, 2), .columns = PARAM(const index_t *, 3), .right_rowptr = PARAM(const index_t *, 4), .right_columns = PARAM(const index_t *, 5), .col_begin = PARAM(index_t, 6), .col_end = PARAM(index_t, 7), .ncols = PARAM(index_t, 8)};
-}
-
 /* lengths[i] = number of columns of row i */
 HOST_KERNEL(rmerge_lengths)
 {
-  const index_t count = PARAM(index_t, 0);
-  const Factors f     = factors_without_values(params);
-  offset_t     *lengths = PARAM(offset_t *, 9);
+  const Factors *f       = &PARAM(const Factors, 0);
+  offset_t      *lengths = PARAM(offset_t *, 1);
 
-  for (offset_t i = 0; i < count; i++) lengths[i] = merge_row(&f, i, NULL, NULL);
+  for (offset_t i = 0; i < f->count; i++) lengths[i] = merge_row(f, i, NULL, NULL);
 }
 
 /* the columns of row i from out_columns[starts[i]] on */
 HOST_KERNEL(rmerge_columns)
 {
-  const index_t  count       = PARAM(index_t, 0);
-  const Factors  f           = factors_without_values(params);
-  const index_t *starts      = PARAM(const index_t *, 9);
-  index_t       *out_columns = PARAM(index_t *, 10);
+  const Factors *f           = &PARAM(const Factors, 0);
+  const index_t *starts      = PARAM(const index_t *, 1);
+  index_t       *out_columns = PARAM(index_t *, 2);
 
-  for (offset_t i = 0; i < count; i++) merge_row(&f, i, out_columns + starts[i], NULL);
+  for (offset_t i = 0; i < f->count; i++) merge_row(f, i, out_columns + starts[i], NULL);
 }
 
 /* the columns and sums of row i from out_columns[starts[i]] and out_values[starts[i]] on */
 HOST_KERNEL(rmerge_columns_values)
 {
-  const index_t  count       = PARAM(index_t, 0);
-  const Factors  f           = factors_with_values(params);
-  const index_t *starts      = PARAM(const index_t *, 11);
-  index_t       *out_columns = PARAM(index_t *, 12);
-  scalar_t      *out_values  = PARAM(scalar_t *, 13);
+  const Factors *f           = &PARAM(const Factors, 0);
+  const index_t *starts      = PARAM(const index_t *, 1);
+  index_t       *out_columns = PARAM(index_t *, 2);
+  scalar_t      *out_values  = PARAM(scalar_t *, 3);
 
-  for (offset_t i = 0; i < count; i++) merge_row(&f, i, out_columns + starts[i], out_values + starts[i]);
+  for (offset_t i = 0; i < f->count; i++) merge_row(f, i, out_columns + starts[i], out_values + starts[i]);
 }
 
 /* the sums of row i from out_values[starts[i]] on */
 HOST_KERNEL(rmerge_values)
 {
-  const index_t  count      = PARAM(index_t, 0);
-  const Factors  f          = factors_with_values(params);
-  const index_t *starts     = PARAM(const index_t *, 11);
-  scalar_t      *out_values = PARAM(scalar_t *, 14);
+  const Factors *f          = &PARAM(const Factors, 0);
+  const index_t *starts     = PARAM(const index_t *, 1);
+  scalar_t      *out_values = PARAM(scalar_t *, 4);
 
-  for (offset_t i = 0; i < count; i++) merge_row(&f, i, NULL, out_values + starts[i]);
+  for (offset_t i = 0; i < f->count; i++) merge_row(f, i, NULL, out_values + starts[i]);
 }
 
 /* Network kernels: on a core rows are merged in the same way, all entries of a row of A at once */

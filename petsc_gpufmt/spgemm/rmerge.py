@@ -20,7 +20,7 @@ import numpy as np
 
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.plan import Launch, Struct, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
 from petsc_gpufmt.spgemm.splitting import LeftRows, Level, Splitting, bins, offsets, split
@@ -298,17 +298,15 @@ class MergeAccumulator(Accumulator):
         begins = [(starts + p.before[left.places]).astype(rowptr.dtype) for p in self.ranges[part : part + 2]]
         return begins[0], begins[1] if len(begins) == 2 else ends
 
-    def _launch(self, kernel: str, left: LeftRows, right: RightRows, *outputs: Any, **weights: Any) -> Launch:
-        """A pass over rows of a left factor; `weights` of its entries for the kernel that takes values."""
+    def _launch(self, kernel: str, left: LeftRows, right: RightRows, *outputs: Any, weights: Any = None) -> Launch:
+        """A pass over rows of a left factor; `weights` of its entries, where values are wanted and not all are 1."""
         function = self.backend.function("rmerge", kernel, (left.width,))
-        values = (right.values,) if weights else ()
-        arguments = (
-            *(left.count, left.begin, left.end, left.columns, *weights.values()),
-            *(right.rowptr, right.columns, *values),
+        factors = Struct(
+            *(left.count, left.begin, left.end, left.columns, weights),
+            *(right.rowptr, right.columns, right.values),
             *(right.col_begin, right.col_end, self.operands.B.ncols),
-            *outputs,
         )
-        return launch_1d(function, left.count * left.width, BLOCK_THREADS, arguments)
+        return launch_1d(function, left.count * left.width, BLOCK_THREADS, (factors, *outputs))
 
     # Sizes and words
 
