@@ -4,6 +4,16 @@
 constexpr int     THREADS   = 128;
 constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffffLL); // above all columns
 
+struct Operand {
+  const index_t *__restrict__ rowptr, *__restrict__ columns;
+  const scalar_t *__restrict__ values;
+};
+
+struct Result {
+  const index_t *__restrict__ rowptr, *__restrict__ columns;
+  scalar_t *__restrict__ values;
+};
+
 // Blocks of a multiprocessor that run at once: 40 registers for each thread, more with 64-bit indices, and where shared memory leaves room
 // for fewer threads.
 template <int CAPACITY, int SPLIT>
@@ -135,7 +145,7 @@ struct Units {
 // What takes the time are accesses to shared memory, two and more where lanes meet in a bank: the teams of a warp, which often want the
 // same place of their rows, have them in different banks.
 template <int GROUP, int ONE_STEP, int TEAM, int CAPACITY, int SPLIT>
-__device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
+__device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const Operand &A, const Operand &B, const Result &C)
 {
   constexpr int       SHARE = GROUP < TEAM ? GROUP : TEAM; // threads for a row of B
   using Hold                = Held<TEAM / SHARE, ONE_STEP, CAPACITY, SPLIT>;
@@ -148,14 +158,17 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
   Factor *const       factors = memory.factors[team];
   const offset_t      unit    = block * UNITS + (SPLIT ? 0 : team);
   index_t             left = 0, length = 0; // entries of A's row; entries of C in this unit
+  const index_t      *A_columns = A.columns, *C_columns = C.columns;
+  const scalar_t     *A_values = A.values;
+  scalar_t           *C_values = C.values;
 
   if (unit < nunits) {
     const index_t row     = rows_of_units ? __ldg(rows_of_units + unit) : (index_t)unit;
-    const index_t A_begin = __ldg(A_rowptr + row);
-    index_t       C_begin = __ldg(C_rowptr + row);
+    const index_t A_begin = __ldg(A.rowptr + row);
+    index_t       C_begin = __ldg(C.rowptr + row);
 
-    left   = __ldg(A_rowptr + row + 1) - A_begin;
-    length = __ldg(C_rowptr + row + 1) - C_begin;
+    left   = __ldg(A.rowptr + row + 1) - A_begin;
+    length = __ldg(C.rowptr + row + 1) - C_begin;
     if constexpr (SPLIT) {
       const index_t before = parts_of_units ? __ldg(parts_of_units + unit) * CAPACITY : 0;
 
@@ -187,11 +200,11 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
     int count;
 
     if constexpr (SPLIT) {
-      const ColumnRange range{parts_of_units ? B_columns : nullptr, columns[0], columns[length > 0 ? length - 1 : 0]};
+      const ColumnRange range{parts_of_units ? B.columns : nullptr, columns[0], columns[length > 0 ? length - 1 : 0]};
 
-      count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, range);
-    } else count = stage<TEAM>(factors, left, A_columns, A_values, B_rowptr, B_rowptr + 1, WholeRows{});
-    add_terms<TEAM, SHARE, ONE_STEP, Hold::STEPS>(factors, count, B_columns, B_values, shared_columns, pivots, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
+      count = stage<TEAM>(factors, left, A_columns, A_values, B.rowptr, B.rowptr + 1, range);
+    } else count = stage<TEAM>(factors, left, A_columns, A_values, B.rowptr, B.rowptr + 1, WholeRows{});
+    add_terms<TEAM, SHARE, ONE_STEP, Hold::STEPS>(factors, count, B.columns, B.values, shared_columns, pivots, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
   }
   if constexpr (SPLIT) {
     __syncthreads();
@@ -211,17 +224,17 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
 }
 
 template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY, int SPLIT>
-__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>) spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values, scalar_t *)
+__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>) spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const Operand A, const Operand B, const Result C, scalar_t *)
 {
   __shared__ Units<TEAM, CAPACITY, SPLIT> memory;
 
-  compute_units<GROUP, ONE_STEP>(memory, blockIdx.x, nunits, rows_of_units, parts_of_units, A_rowptr, A_columns, A_values, B_rowptr, B_columns, B_values, C_rowptr, C_columns, C_values);
+  compute_units<GROUP, ONE_STEP>(memory, blockIdx.x, nunits, rows_of_units, parts_of_units, A, B, C);
 }
 
 // Rows of all lengths in one launch, for products too small to fill the device with rows of one bin: `rows` has n500 rows of at most 500
 // entries, then n250 of at most 250, and so on. SHARED: each of those above 63 entries is shared by the warps of a block.
 template <int GROUP, int SHARED>
-__global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset_t n500, offset_t n250, offset_t n125, offset_t n63, offset_t n32, offset_t n16, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const scalar_t *__restrict__ A_values, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *__restrict__ C_rowptr, const index_t *__restrict__ C_columns, scalar_t *__restrict__ C_values)
+__global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset_t n500, offset_t n250, offset_t n125, offset_t n63, offset_t n32, offset_t n16, const index_t *__restrict__ rows, const Operand A, const Operand B, const Result C)
 {
   __shared__ union {
     Units<32, 500, SHARED> to500;
@@ -236,7 +249,7 @@ __global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset
     const offset_t blocks = (nrows + units.UNITS - 1) / units.UNITS;
     const bool     mine   = block < blocks;
 
-    if (mine) compute_units<GROUP, 0>(units, block, nrows, rows, (const index_t *)nullptr, A_rowptr, A_columns, A_values, B_rowptr, B_columns, B_values, C_rowptr, C_columns, C_values);
+    if (mine) compute_units<GROUP, 0>(units, block, nrows, rows, (const index_t *)nullptr, A, B, C);
     else {
       block -= blocks;
       rows += nrows;

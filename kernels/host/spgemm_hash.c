@@ -109,27 +109,36 @@ HOST_KERNEL(spgemm_hash_bitmap_columns)
   }
 }
 
+typedef struct {
+  const index_t  *rowptr, *columns;
+  const scalar_t *values;
+} Operand;
+
+typedef struct {
+  const index_t *rowptr, *columns;
+  scalar_t      *values;
+} Result;
+
 HOST_KERNEL(spgemm_hash_values)
 {
   const offset_t  nrows = PARAM(offset_t, 0);
-  const index_t  *rows = PARAM(const index_t *, 1), *A_rowptr = PARAM(const index_t *, 3), *A_columns = PARAM(const index_t *, 4);
-  const index_t  *B_rowptr = PARAM(const index_t *, 6), *B_columns = PARAM(const index_t *, 7);
-  const index_t  *C_rowptr = PARAM(const index_t *, 9), *C_columns = PARAM(const index_t *, 10);
-  const scalar_t *A_values = PARAM(const scalar_t *, 5), *B_values = PARAM(const scalar_t *, 8);
-  scalar_t       *C_values = PARAM(scalar_t *, 11), *sums = PARAM(scalar_t *, 12);
+  const index_t  *rows = PARAM(const index_t *, 1);
+  const Operand   A = PARAM(const Operand, 3), B = PARAM(const Operand, 4);
+  const Result    C = PARAM(const Result, 5);
+  scalar_t       *sums = PARAM(scalar_t *, 6);
 
   for (offset_t i = 0; i < nrows; i++) {
     const index_t row = rows ? rows[i] : (index_t)i;
 
-    for (index_t e = A_rowptr[row]; e < A_rowptr[row + 1]; e++) {
-      const index_t  k = A_columns[e];
-      const scalar_t a = A_values[e];
+    for (index_t e = A.rowptr[row]; e < A.rowptr[row + 1]; e++) {
+      const index_t  k = A.columns[e];
+      const scalar_t a = A.values[e];
 
-      for (index_t p = B_rowptr[k]; p < B_rowptr[k + 1]; p++) sums[B_columns[p]] += a * B_values[p];
+      for (index_t p = B.rowptr[k]; p < B.rowptr[k + 1]; p++) sums[B.columns[p]] += a * B.values[p];
     }
-    for (index_t c = C_rowptr[row]; c < C_rowptr[row + 1]; c++) {
-      C_values[c]        = sums[C_columns[c]];
-      sums[C_columns[c]] = 0;
+    for (index_t c = C.rowptr[row]; c < C.rowptr[row + 1]; c++) {
+      C.values[c]        = sums[C.columns[c]];
+      sums[C.columns[c]] = 0;
     }
   }
 }

@@ -21,7 +21,7 @@ import numpy as np
 from petsc_gpufmt.backend import Backend
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.plan import Launch, Struct, ceil_div, launch_1d
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words
 
@@ -266,7 +266,8 @@ class HashAccumulator(Accumulator):
             self.units = self._divide(C)
         scratch = self._host_scratch(B.ncols, backend.scalar)
         self.held = [a for a in (scratch, *self._ordered) if a is not None]
-        arguments = (A.rowptr, A.colidx, a_values, B.rowptr, B.colidx, b_values, C.rowptr, colidx, c_values, scratch)
+        operands = (Struct(A.rowptr, A.colidx, a_values), Struct(B.rowptr, B.colidx, b_values))
+        arguments = (*operands, Struct(C.rowptr, colidx, c_values), scratch)
         launches = []
         for units in self.units:
             function = backend.function("spgemm_hash_values", units.kernel, units.template)
