@@ -237,9 +237,13 @@ def write_environment(own_petsc, source):
         "OMPI_ALLOW_RUN_AS_ROOT": 1,
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1,
         "OMPI_MCA_rmaps_base_oversubscribe": 1,
-        # with more ranks than cores a waiting rank of MPICH must sleep: polling takes the core it waits for
+        # with more ranks than cores a waiting rank of MPICH must sleep: polling takes the core it waits for. Throttled
+        # progress sleeps, a heavy yield sleeps where a light one would ask again at once, and collectives in shared
+        # memory yield at each look and not at every thousandth
         "MPIR_CVAR_CH4_PROGRESS_THROTTLE": 1,
         "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": 64,
+        "MPIR_CVAR_ENABLE_HEAVY_YIELD": 1,
+        "MPIR_CVAR_POSIX_POLL_FREQUENCY": 1,
         "PRTE_ALLOW_RUN_AS_ROOT": 1,
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": 1,
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
