@@ -3,6 +3,9 @@ SHELL = /bin/bash
 SETUP = python3 tools/setup_environment.py
 IN_ENVIRONMENT = source build/environment.sh &&
 QUICK = not (gpu or mpi or petsc or slow)
+# Tests run in workers side by side; -n 0 in PYTEST_ARGS runs them in one process, as --pdb needs.
+WORKERS ?= 2
+PYTEST = python -m pytest -n $(WORKERS) --dist worksteal --durations 20
 PYTEST_ARGS ?=
 BENCH_ARGS ?= all
 
@@ -26,11 +29,11 @@ demo: setup
 	@$(IN_ENVIRONMENT) python examples/log_view_comparison.py
 
 check: lint
-	@$(IN_ENVIRONMENT) python -m pytest -q -m '$(QUICK)' $(PYTEST_ARGS)
+	@$(IN_ENVIRONMENT) $(PYTEST) -q -m '$(QUICK)' $(PYTEST_ARGS)
 
 test:
 	@$(SETUP) --petsc-source
-	@$(IN_ENVIRONMENT) python -m pytest -m 'not gpu' $(PYTEST_ARGS)
+	@$(IN_ENVIRONMENT) $(PYTEST) -m 'not gpu' $(PYTEST_ARGS)
 
 bench: setup
 	@$(IN_ENVIRONMENT) python -m petsc_gpufmt bench $(BENCH_ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, from_row_lengths, shape, stencil, uniform
-from emulation.backend import EmulatedBackend
-from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS
+from emulation.backend import EmulatedBackend, source_texts
+from option_sets import ALL_OPTION_SETS
 from sparse_products import sorted_rows
 
 from petsc_gpufmt import update
@@ -29,12 +31,15 @@ from petsc_gpufmt.transpose import PIECE, transposed
 from petsc_gpufmt.union import Summand, merge
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="no NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc")
+pathfinder = pytest.importorskip("cuda.pathfinder", reason="no cuda-pathfinder, which comes with cuda-bindings")
 
 try:
     nvrtc.nvrtcVersion()
 except RuntimeError as e:
     pytest.skip(f"no NVRTC ({e}): pip install nvidia-cuda-nvrtc", allow_module_level=True)
 
+LIBRARY = Path(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
+LOGS = Path(__file__).resolve().parents[1] / "build" / "nvrtc"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 OTHER_TYPES = [(np.float64, np.int64), (np.float32, np.int32), (np.float32, np.int64)]
 # 2048 threads of a multiprocessor share 65536 registers: with 32 each all of them run at once, with 40 three quarters.
@@ -110,12 +115,12 @@ def large_matrices() -> list[CsrMatrix]:
 def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets: Any) -> dict[str, list[str]]:
     """Names of each file's kernel instances that all formats ask for, given `matrices()` and `option_sets(format)`."""
     backend = RecordingBackend(scalar, index, folder)
-    for format_name in FORMATS:
-        cls = find_format(format_name)
-        for options in option_sets(format_name):
-            for matrix in matrices():
-                csr = matrix.pattern(np, backend.index)
-                for pattern in (csr, transposed(csr, backend)):
+    for matrix in matrices():
+        csr = matrix.pattern(np, backend.index)
+        for pattern in (csr, transposed(csr, backend)):
+            for format_name in FORMATS:
+                cls = find_format(format_name)
+                for options in option_sets(format_name):
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
@@ -190,13 +195,28 @@ def instances_for_every_choice(scalar: Any, index: Any, folder: Path, option_set
 
 
 def compile_log(stem: str, names: list[str], scalar: Any, index: Any, architecture: str) -> str:
-    """Compile instances of ``kernels/<stem>.cu`` as compile.py does; returns what the assembler says about each."""
-    source = (kernel_directory() / f"{stem}.cu").read_bytes()
-    program = checked(nvrtc.nvrtcCreateProgram(source, f"{stem}.cu".encode(), 0, [], []))
+    """What the assembler says about instances of ``kernels/<stem>.cu``, compiled as compile.py does.
+
+    It is kept in build/nvrtc, and asked again only after a change of the file, what that includes, or the compiler.
+    """
+    flags = [*device_flags(np.dtype(scalar), np.dtype(index)), f"-arch={architecture}", "--ptxas-options=-v"]
+    texts = list(source_texts(kernel_directory() / f"{stem}.cu").values())
+    compiler = (nvrtc.nvrtcVersion(), LIBRARY.stat().st_size, LIBRARY.stat().st_mtime_ns)
+    key = hashlib.sha256(repr((compiler, flags, names, texts)).encode()).hexdigest()[:24]
+    kept = LOGS / f"{stem}-{key}.log"
+    if not kept.exists():
+        LOGS.mkdir(parents=True, exist_ok=True)
+        unfinished = kept.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(compiled_log(stem, texts[0], names, [*flags, f"-I{kernel_directory()}"]))
+        unfinished.replace(kept)
+    return kept.read_text()
+
+
+def compiled_log(stem: str, source: str, names: list[str], flags: list[str]) -> str:
+    """What the assembler says; AssertionError with what the compiler says if it refuses."""
+    program = checked(nvrtc.nvrtcCreateProgram(source.encode(), f"{stem}.cu".encode(), 0, [], []))
     for name in names:
         checked(nvrtc.nvrtcAddNameExpression(program, name.encode()))
-    flags = [*device_flags(np.dtype(scalar), np.dtype(index)), f"-I{kernel_directory()}"]
-    flags += [f"-arch={architecture}", "--ptxas-options=-v"]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
     log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))
     checked(nvrtc.nvrtcGetProgramLog(program, log))
@@ -234,16 +254,16 @@ def test_kernels_compile_within_their_registers(emulation_folder, architecture):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scalar", "index"), OTHER_TYPES, ids=lambda dtype: np.dtype(dtype).name)
-def test_kernels_of_other_types_compile_within_their_registers(emulation_folder, scalar, index):
-    names = instances_for_every_choice(scalar, index, emulation_folder, default_options)
-    check_instances(names, scalar, index, "sm_90")
-
-
-@pytest.mark.slow
 def test_every_kernel_of_every_file_is_asked_for_by_a_format(emulation_folder):
-    asked_for = instances_for_every_choice(np.float64, np.int32, emulation_folder, QUICK_OPTION_SETS.get)
+    asked_for = instances_for_every_choice(np.float64, np.int32, emulation_folder, ALL_OPTION_SETS.get)
     for file in kernel_directory().glob("*.cu"):
         declared = set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", file.read_text()))
 
         assert declared == {name.partition("<")[0] for name in asked_for.get(file.stem, [])}, file.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scalar", "index"), OTHER_TYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_kernels_of_other_types_compile_within_their_registers(emulation_folder, scalar, index):
+    names = instances_for_every_choice(scalar, index, emulation_folder, default_options)
+    check_instances(names, scalar, index, "sm_90")
