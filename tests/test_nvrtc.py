@@ -63,6 +63,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
 
 
 FEW_THREADS, MANY_THREADS = 1 << 12, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size
+MANY_COLUMNS = 50_000  # the rows of a transpose, most of them empty: slow in emulation where threads share each
 LARGEST_PRODUCT = 70_000  # terms: the emulation takes long for more
 PRODUCT_OPTIONS: list[dict[str, int | str]] = [
     {},
@@ -131,8 +132,9 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
 def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
     """Those that products ask for, on a small device and on a large one, and the sums of parallel ones."""
     backend = RecordingBackend(scalar, index, folder)
-    for backend.resident_threads in (FEW_THREADS, MANY_THREADS):
-        for matrix in (*all_matrices(), rows_of_two_sizes()):
+    narrow = [matrix for matrix in all_matrices() if matrix.ncols < MANY_COLUMNS]
+    for backend.resident_threads, matrices in ((FEW_THREADS, all_matrices()), (MANY_THREADS, narrow)):
+        for matrix in (*matrices, rows_of_two_sizes()):
             multiply_with_transpose(matrix, backend)
         multiply(uniform(3, 2, 2, seed=64), sorted_rows(uniform(2, 3000, 600, seed=65)), backend)  # rows in parts
     index_of_both = np.arange(2, dtype=index)
