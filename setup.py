@@ -21,7 +21,7 @@ SOURCE_FOLDERS = ("petsc_gpufmt/native", "kernels/host")
 
 
 def files(*patterns):
-    return sorted(str(path.relative_to(ROOT)) for f in SOURCE_FOLDERS for p in patterns for path in (ROOT / f).glob(p))
+    return sorted(str(path.relative_to(ROOT)) for f in SOURCE_FOLDERS for p in patterns for path in (ROOT / f).rglob(p))
 
 
 def python_library():

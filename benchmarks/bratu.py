@@ -20,8 +20,8 @@ from petsc_gpufmt import library_path
 from petsc_gpufmt.bench.command import add_output, finish, show, timed
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
+from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.cli.outcome import program
-from petsc_gpufmt.registry import FORMATS
 
 EVENTS = (
     "SNESSolve",

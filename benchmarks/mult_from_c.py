@@ -20,8 +20,8 @@ from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix
 from petsc_gpufmt.bench.mult import Reference
 from petsc_gpufmt.bench.places import host_place, matrix_types, random_vector
 from petsc_gpufmt.bench.results import Recorder
+from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.cli.outcome import program
-from petsc_gpufmt.registry import FORMATS
 
 SOURCE = Path(__file__).with_suffix(".c")
 MATRICES = ("7point:50", "27point:20")

@@ -10,7 +10,7 @@ from bratu import galerkin_seconds, matmult_seconds
 from spgemm_tables import real_squares
 
 from petsc_gpufmt.bench.storage import in_products
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.choice.registry import FORMATS
 
 LARGE_NONZEROS = 40_000_000
 """From so many nonzeros on, the cost of storing a matrix is told in products: a product takes 150 us and more."""

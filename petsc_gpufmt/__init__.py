@@ -5,8 +5,9 @@ Importing the package registers the types, before or after PETSc is initialised:
 
 from __future__ import annotations
 
-from petsc_gpufmt import native_library, planner
-from petsc_gpufmt.native_library import library_path
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.native_library import library_path
+from petsc_gpufmt.planning import planner
 
 __all__ = ["library_path"]
 __version__ = "0.1.0"

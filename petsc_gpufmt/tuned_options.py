@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from petsc_gpufmt.backend import Backend
+    from petsc_gpufmt.backends.backend import Backend
 
 CACHE_VARIABLE = "PETSC_GPUFMT_CACHE"
 SHIPPED = Path(__file__).resolve().parent / "tuning_data"

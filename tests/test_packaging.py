@@ -88,7 +88,7 @@ def wheel(sdist, tmp_path_factory):
 
 @pytest.mark.slow
 def test_sdist_holds_every_source(sdist):
-    patterns = ("petsc_gpufmt/**/*.py", "petsc_gpufmt/native/*.[ch]", "petsc_gpufmt/native/*.def", "kernels/**/*.[ch]*")
+    patterns = ("petsc_gpufmt/**/*.py", "petsc_gpufmt/native/**/*.[cdh]*", "kernels/**/*.[ch]*")
     patterns += ("benchmarks/*.[cps]*", "benchmarks/results/*.json")
     sources = {path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)}
     assert Path("petsc_gpufmt/native/register.c") in sources
@@ -99,7 +99,7 @@ def test_sdist_holds_every_source(sdist):
 def test_wheel_holds_modules_kernels_and_library(wheel):
     names = set(zipfile.ZipFile(wheel[0]).namelist())
     modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("petsc_gpufmt/**/*.py")}
-    kernels = {f"petsc_gpufmt/kernels/{path.name}" for path in ROOT.glob("kernels/*.cu*")}
+    kernels = {f"petsc_gpufmt/{path.relative_to(ROOT)}" for path in ROOT.glob("kernels/*/*.cu*")}
     assert kernels
     tuning = {f"petsc_gpufmt/tuning_data/{path.name}" for path in ROOT.glob("petsc_gpufmt/tuning_data/*.json")}
     assert tuning

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.bsr import Bsr
-from petsc_gpufmt.formats.bsr_parameters import NEVER
-from petsc_gpufmt.plan import Operation, Slot
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation, Slot
+from petsc_gpufmt.formats.bsr.bsr import Bsr
+from petsc_gpufmt.formats.bsr.parameters import NEVER
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 FIGURE_8_LENGTHS = (5, 2, 3, 11, 6, 1, 8)  # blocks in each block row: any that need as many segments as in the figure
 

@@ -17,14 +17,14 @@ import sys
 
 import numpy as np
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import SPECS, BenchMatrix, make_matrix
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.columns import FULL_ONLY
-from petsc_gpufmt.formats.evchyb import EvcHyb
-from petsc_gpufmt.formats.evchyb_layout import ALL_ROWS
+from petsc_gpufmt.formats.common.columns import FULL_ONLY
+from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
+from petsc_gpufmt.formats.evchyb.layout import ALL_ROWS
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 WARP = 32
 DEFAULT_MATRICES = ("7point:30", "27point:12x6")

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.formats.pjds import ALL_ROWS, SLICE_HEIGHTS, cut
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 SEED = 7
 

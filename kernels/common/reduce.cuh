@@ -1,6 +1,6 @@
 // Sums, maxima and minima over the threads of a warp.
 #pragma once
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int      WARP      = 32;
 constexpr unsigned FULL_WARP = 0xffffffff;

@@ -1,6 +1,6 @@
 // Prefix sums in one pass: a block waits for the sum of the tiles before its own (Merrill and Garland 2016, decoupled look-back).
 #pragma once
-#include "reduce.cuh"
+#include "common/reduce.cuh"
 
 constexpr int SCAN_THREADS = 256, SCAN_WARPS = SCAN_THREADS / WARP;
 

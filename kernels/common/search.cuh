@@ -1,6 +1,6 @@
 // Binary searches of one thread.
 #pragma once
-#include "common.cuh"
+#include "common/common.cuh"
 
 // The first position of [begin, end) that `is_before` does not hold for; it holds for all before that.
 template <class Position, class IsBefore>

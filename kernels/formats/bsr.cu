@@ -12,7 +12,7 @@
 // arrays share a segment.
 //
 // Threads: blockDim = (TILE_HEIGHT, THREAD_GROUPS, THREAD_ARRAYS); a thread array does ROWS_PER_ARRAY work items, a segment's tile each.
-#include "bsr.cuh"
+#include "formats/bsr.cuh"
 
 // One row of a segment times x: columns `first`, first + THREAD_GROUPS, ... of `width`. Values and entries of x are double buffered: an
 // entry's registers are refilled for the next ENTRIES columns as soon as it is added, and block columns are a turn ahead of both, so that

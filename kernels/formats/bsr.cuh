@@ -6,8 +6,8 @@
 //   val[base * SIZE + k / PIECE * PIECE * n + rank * PIECE + k % PIECE]  entry k of SIZE, of block `rank` of the n blocks of a diagonal
 // whose first is block `base` of all. With slices of one block row, that is entry k of block `base`.
 #pragma once
-#include "reduce.cuh"
-#include "search.cuh"
+#include "common/reduce.cuh"
+#include "common/search.cuh"
 
 constexpr int LANES = 32;
 

@@ -6,7 +6,7 @@
 //                                     first_block[i] .. first_block[i + 1]
 //   block_offsets [nblock_rows + 1]   blocks of each block row
 //   block_col [nblocks]               block column of each block
-#include "bsr.cuh"
+#include "formats/bsr.cuh"
 
 // Whether a row before `row` in its block row has an entry in block column `wanted`; they mostly have it at the same place, `entry`.
 __device__ __forceinline__ bool is_open(index_t row, index_t entry, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t wanted)

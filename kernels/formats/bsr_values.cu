@@ -1,5 +1,5 @@
 // Values of BSR (formats/bsr.py): into the blocks, and the diagonal out of them. Arrays: bsr.cuh, bsr_build.cu.
-#include "bsr.cuh"
+#include "formats/bsr.cuh"
 
 constexpr int FILL_THREADS = 256;
 

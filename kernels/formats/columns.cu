@@ -1,7 +1,7 @@
 // Structure kernels of column compression (formats/columns.py): full columns into the arrays of columns.cuh.
-#include "columns.cuh"
-#include "reduce.cuh"
-#include "search.cuh"
+#include "formats/columns.cuh"
+#include "common/reduce.cuh"
+#include "common/search.cuh"
 
 // Base and offsets of every group; of slices with a group whose columns span too much, the number of entries in wide_size [nslices],
 // which is all 0 before. A null slice_offsets means that each group is a slice.

@@ -8,7 +8,7 @@
 //   Raw raw[BATCH];  for k: raw[k] = columns.load(begin / HEIGHT + j + k, lane), or columns.padding() where there is no entry;
 //                    for k: operand.add(sum, value[k], columns.column(raw[k]), row);
 #pragma once
-#include "common.cuh"
+#include "common/common.cuh"
 
 enum IndexMode { INDEX_FULL, INDEX_SHORT, INDEX_MIXED };
 

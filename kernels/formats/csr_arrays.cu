@@ -1,5 +1,5 @@
 // Kernels that csrscalar, csrvector and csradaptive have in common: values and 16-bit columns into the arrays described in csr.cuh.
-#include "csr.cuh"
+#include "formats/csr_arrays.cuh"
 
 // stored[k] = entries[source[k]], or entries[k] if source is null: the refresh after a change of values. A thread copies ENTRIES_PER_THREAD.
 template <int BLOCK_THREADS, int ENTRIES_PER_THREAD>

@@ -6,7 +6,7 @@
 //   col_base [nrows]    smallest column of each row; null with SHORT_INDEX 0
 //   val [nnz]
 #pragma once
-#include "reduce.cuh"
+#include "common/reduce.cuh"
 
 template <int SHORT_INDEX>
 struct StoredColumn {

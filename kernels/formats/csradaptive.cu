@@ -4,7 +4,7 @@
 // those of csr.cuh, and with R ranges
 //   marks [2 R + 1]   marks[r]: first block of range r (gbmark of the paper); marks[R + r]: its first position (rmark), marks[2 R]: nrows
 //   row_perm [nrows]  row_perm[position] = row, positions grouped by range; null if rows lie in this order already
-#include "csr.cuh"
+#include "formats/csr_arrays.cuh"
 
 __device__ constexpr int number_of_ranges(int block_threads)
 {

@@ -1,5 +1,5 @@
 // Kernels of scalar CSR (formats/csrscalar.py): one thread a row. The arrays are those of csr.cuh.
-#include "csr.cuh"
+#include "formats/csr_arrays.cuh"
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int BLOCK_THREADS, int SHORT_INDEX>

@@ -1,5 +1,5 @@
 // Kernels of vector CSR (formats/csrvector.py): the same number of threads for each row. The arrays are those of csr.cuh.
-#include "csr.cuh"
+#include "formats/csr_arrays.cuh"
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int THREADS_PER_ROW, int BLOCK_THREADS, int SHORT_INDEX>

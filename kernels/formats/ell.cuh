@@ -1,6 +1,6 @@
 // What ELLPACK, ELLPACK-R and JDS share: entry j of all rows lies side by side, at place(j) + position, and one thread sums one row.
 #pragma once
-#include "common.cuh"
+#include "common/common.cuh"
 
 struct Rectangle { // every column as long as all others
   offset_t height;

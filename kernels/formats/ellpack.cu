@@ -6,7 +6,7 @@
 //   val [width * height]  the values, 0 in padding
 //
 // Threads: one for each row in products, blockDim = (BLOCK_THREADS); blockDim = (ROWS, THREADS_PER_ROW) in fills.
-#include "ell.cuh"
+#include "formats/ell.cuh"
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y. Every thread computes all `width` entries, padding too:
 // width (sizeof(index_t) + sizeof(scalar_t)) + 2 sizeof(scalar_t) bytes a row.

@@ -5,7 +5,7 @@
 //   col, val         the rectangle of ELLPACK, filled by its kernels (ellpack.cu)
 //
 // Threads: one for each row, blockDim = (BLOCK_THREADS).
-#include "ell.cuh"
+#include "formats/ell.cuh"
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y. A thread stops at the end of its own row, and a warp at that of its
 // longest: k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(index_t) + 2 sizeof(scalar_t) bytes a row of k entries, if all rows of a warp have k.

@@ -8,8 +8,8 @@
 //
 // Threads: blockDim = (32, WARPS). A team of 1 to WARPS neighbouring warps shares a slice. The first nlong_blocks blocks have slices of
 // the vCSR part, the longest first. BATCH: entries that a thread loads before it uses the first.
-#include "columns.cuh"
-#include "reduce.cuh"
+#include "formats/columns.cuh"
+#include "common/reduce.cuh"
 
 constexpr int HEIGHT = 32;
 

@@ -9,7 +9,7 @@
 //   val [nstored]            value of each entry, 0 in padding
 //
 // Threads: one for each row in products, blockDim = (BLOCK_THREADS); blockDim = (ROWS, THREADS_PER_ROW) in fills.
-#include "ell.cuh"
+#include "formats/ell.cuh"
 
 template <int BLOCK_THREADS, class Operand>
 __device__ __forceinline__ void product(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)

@@ -2,9 +2,9 @@
 //
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
 // BATCH: entries that a thread loads before it uses the first.
-#include "columns.cuh"
-#include "reduce.cuh"
-#include "row_patterns.cuh"
+#include "formats/columns.cuh"
+#include "common/reduce.cuh"
+#include "formats/row_patterns.cuh"
 
 constexpr int INDEX_PATTERN = 3; // after the modes of columns.cuh
 

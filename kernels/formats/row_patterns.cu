@@ -1,6 +1,6 @@
 // Structure kernels of row patterns (formats/row_patterns.py): which patterns there are, and which of them each row has.
-#include "row_patterns.cuh"
-#include "search.cuh"
+#include "formats/row_patterns.cuh"
+#include "common/search.cuh"
 
 typedef unsigned long long row_key_t;
 

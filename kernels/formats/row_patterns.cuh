@@ -1,7 +1,7 @@
 // Rows by patterns (formats/row_patterns.py): entry j of a row has column row + pattern_deltas[pattern of the row][j]. The table is small
 // enough to stay in the first-level cache, and most rows of a warp have the same pattern.
 #pragma once
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr index_t NO_ENTRY = ~index_t(~0ull >> (65 - 8 * sizeof(index_t))); // the smallest index, where a row has ended
 

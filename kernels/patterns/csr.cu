@@ -1,5 +1,5 @@
-// Whether arrays are a CSR pattern (petsc_gpufmt/csr.py).
-#include "scan.cuh"
+// Whether arrays are a CSR pattern (petsc_gpufmt/patterns/csr.py).
+#include "common/scan.cuh"
 
 // Sets found[0] unless the row pointer runs from 0 to nnz, found[1] if it decreases, found[2] if a column is not in the matrix, and found[3]
 // to the length of the longest row; they are zeros at first.

@@ -1,5 +1,5 @@
-// Sums of entries of up to three arrays, as the products of parallel matrices need them (petsc_gpufmt/gather.py).
-#include "common.cuh"
+// Sums of entries of up to three arrays, as the products of parallel matrices need them (petsc_gpufmt/patterns/entry_sum.py).
+#include "common/common.cuh"
 
 struct Sources {
   index_t second, third; // numbers of the first entries of b and c: the arrays are numbered one after another

@@ -1,6 +1,6 @@
-// Values of a matrix scaled and added to in place (petsc_gpufmt/update.py). A thread does BATCH entries, BLOCK_THREADS apart, of a tile of
+// Values of a matrix scaled and added to in place (petsc_gpufmt/patterns/scale_and_add.py). A thread does BATCH entries, BLOCK_THREADS apart, of a tile of
 // BATCH BLOCK_THREADS, so that neither long nor empty rows leave threads idle.
-#include "search.cuh"
+#include "common/search.cuh"
 
 static constexpr int BATCH = 4;
 

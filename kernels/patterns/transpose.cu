@@ -1,10 +1,10 @@
-// The pattern of a transpose (petsc_gpufmt/transpose.py): entries are counted by column, brought to their columns as threads come, and
+// The pattern of a transpose (petsc_gpufmt/patterns/transpose.py): entries are counted by column, brought to their columns as threads come, and
 // put in order there. Entries have different numbers, so the result does not show how they came.
 //   begins [ncols + 1]   where the columns begin in `entries` and in the transpose, of which it is the row pointer
 //   entries [nnz]        column after column
 //   colidx, source [nnz] of the transpose: the row of each entry, and where its value is
-#include "scan.cuh"
-#include "search.cuh"
+#include "common/scan.cuh"
+#include "common/search.cuh"
 
 constexpr int BATCH = 4; // entries a thread
 

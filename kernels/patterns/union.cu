@@ -1,6 +1,6 @@
 // The pattern of a sum of up to three matrices whose rows and columns lie in different places of it, and what makes each of its entries
-// (petsc_gpufmt/union.py). Columns of the sum are its places; those in [low, high) are part 0 of it, the others part 1.
-#include "search.cuh"
+// (petsc_gpufmt/patterns/union.py). Columns of the sum are its places; those in [low, high) are part 0 of it, the others part 1.
+#include "common/search.cuh"
 
 constexpr int FILL_BLOCKS = sizeof(index_t) == 4 ? 4 : 3; // of a multiprocessor at least, so that nothing spills
 

@@ -1,5 +1,5 @@
 // What all sparse products C = A B need, however their rows are computed (petsc_gpufmt/spgemm/).
-#include "spgemm.cuh"
+#include "spgemm/census.cuh"
 
 // terms[i] = sum over the entries k of row i of A of the length of row k of B. Adds to `control` what it says of A, B and terms. LANES <=
 // 32 neighbouring threads share a row; blocks take rows in turns, so that few threads meet at the counters.

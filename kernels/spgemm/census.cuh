@@ -1,6 +1,6 @@
 // What kernels of sparse products C = A B count, and how (petsc_gpufmt/spgemm/census.py has the same fields).
 #pragma once
-#include "scan.cuh"
+#include "common/scan.cuh"
 
 constexpr int BINS = 16; // at most
 

@@ -1,6 +1,6 @@
 // What the hash accumulator (spgemm/hash.py) does before it looks at rows of C = A B: B's rows as words of 32 columns, which shortens
 // the symbolic phase wherever columns come in runs, and rows sorted into bins by size.
-#include "spgemm_hash.cuh"
+#include "spgemm/hash.cuh"
 
 constexpr int THREADS = 256;
 

@@ -5,8 +5,8 @@
 // entries of row k of B in each step. The groups of a team advance on their own, so short rows of B do not wait for long ones.
 // Loops end for all threads of a warp at once: all of its teams take part in all warp operations, those without a row too.
 #pragma once
-#include "search.cuh"
-#include "spgemm.cuh"
+#include "common/search.cuh"
+#include "spgemm/census.cuh"
 
 // 32 columns of a row of B or C: columns 32 word .. 32 word + 31, a bit for each that is there
 struct alignas(8) Word {

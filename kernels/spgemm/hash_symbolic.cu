@@ -2,7 +2,7 @@
 // that meet an entry of A are united in shared memory: in a hash table of SLOTS words for short rows, in a bitmap for long ones. There
 // are two passes: `lengths` counts the columns of each row, `columns` writes them in order. Atomics are on integers, and what they leave
 // behind does not depend on their order.
-#include "spgemm_hash.cuh"
+#include "spgemm/hash.cuh"
 
 constexpr unsigned NO_WORD = 0xffffffff;
 

@@ -1,5 +1,5 @@
 // Numeric phase of the hash accumulator (spgemm/hash.py): the values of rows of C = A B whose columns are known.
-#include "spgemm_hash.cuh"
+#include "spgemm/hash.cuh"
 
 constexpr int     THREADS   = 128;
 constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffffLL); // above all columns

@@ -5,8 +5,8 @@
 //   starts [count]      where row i begins in out_columns and out_values
 //   lengths [count]     its number of columns
 // No shared memory, no atomics. All threads of a warp take all steps: shuffles need them.
-#include "reduce.cuh"
-#include "search.cuh"
+#include "common/reduce.cuh"
+#include "common/search.cuh"
 
 constexpr int     BLOCK_THREADS = 128;
 constexpr index_t NO_COLUMN     = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns

@@ -2,7 +2,7 @@
 // WIDTH threads merge theirs by Batcher's bitonic network: runs of 1, 2, 4, ... threads, each comparison on its own, so that none waits for
 // the one before as the steps of rmerge.cu do. There are two passes, `lengths` and `columns`. With WIDTH = LENGTH = 8 a warp makes 4 rows
 // with 48 shuffles and about 300 comparisons.
-#include "spgemm.cuh"
+#include "spgemm/census.cuh"
 
 constexpr int     THREADS   = 128;
 constexpr index_t NO_COLUMN = sizeof(index_t) == 4 ? index_t(0x7fffffff) : index_t(0x7fffffffffffffff); // above all columns

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.compile import device_function
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.compile import device_function
+from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, argument_word, ceil_div
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.plan import WORD_OF, Launch, Slot, argument_word, ceil_div
 
 
 class Backend(ABC):

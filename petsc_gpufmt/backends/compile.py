@@ -25,7 +25,7 @@ FAMILIES = tuple(
 
 def kernel_directory() -> Path:
     """Where the .cu files are: inside the installed package, or beside it in a source tree."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     installed = package / "kernels"
     return installed if installed.is_dir() else package.parent / "kernels"
 
@@ -75,5 +75,5 @@ def loaded_module(stem: str, names: tuple[str, ...], scalar: np.dtype, index: np
 @functools.cache
 def headers_digest(directory: Path) -> str:
     """Changes with any header: what CuPy keeps on disk goes by the text of a kernel, not by what that includes."""
-    texts = b"".join(path.read_bytes() for path in sorted(directory.glob("*.cuh")))
+    texts = b"".join(path.read_bytes() for path in sorted(directory.glob("*/*.cuh")))
     return hashlib.sha256(texts).hexdigest()

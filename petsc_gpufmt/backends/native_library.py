@@ -17,7 +17,7 @@ SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
 
 def library_path() -> Path:
     """Absolute path of libpetscgpufmt.so, for ``-dll_append`` and for linking."""
-    return Path(__file__).resolve().parent / "native" / "libpetscgpufmt.so"
+    return Path(__file__).resolve().parents[1] / "native" / "libpetscgpufmt.so"
 
 
 @functools.cache
@@ -25,7 +25,7 @@ def load() -> ctypes.CDLL:
     """The library, loaded once a process; LibraryError if it is not there or does not load."""
     path = library_path()
     if not path.exists():
-        tree = Path(__file__).resolve().parents[1]
+        tree = Path(__file__).resolve().parents[2]
         if (tree / "setup.py").exists():
             raise LibraryError(
                 f"{path} is missing: the source tree {tree} shadows a petsc_gpufmt that is installed, "

@@ -17,9 +17,9 @@ import scipy.sparse
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place
+from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.base import parse_options
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.formats.common.base import parse_options
 
 SLICE_ROWS = {"seqsell": 16, "seqaijellpack": sys.maxsize, "seqaijellpackr": sys.maxsize}
 """Types that pad rows -> how many rows are padded to the longest of them."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.bench.contenders import Contender, Product
 from petsc_gpufmt.bench.cusparse import (
     INDEX_BASE_ZERO,
@@ -28,7 +29,6 @@ from petsc_gpufmt.bench.cusparse import (
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place
-from petsc_gpufmt.plan import address
 
 ORDERS = {"column": 1, "row": 2}
 DEFAULT_ALGORITHM = 0

@@ -10,7 +10,8 @@ from typing import Any
 
 import scipy.sparse
 
-from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.bench.cusparse import (
     INDEX_BASE_ZERO,
     INDEX_TYPES,
@@ -25,7 +26,6 @@ from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.places import Place
 from petsc_gpufmt.bench.spgemm_contender import PreparedProduct, SpgemmContender, host_csr, once_each
 from petsc_gpufmt.bench.spgemm_tasks import ProductTask, sorted_transpose
-from petsc_gpufmt.plan import address
 
 ALGORITHMS = {"ALG1": 3, "ALG2": 4, "ALG3": 5}
 """Name -> value of cusparseSpGEMMAlg_t."""

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
+from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.plan import ceil_div
 
 STENCILS = {"7point": 1, "27point": 3}
 """Stencil name -> how many of the three coordinates of a neighbour may differ from those of the point."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends.cupy_state import borrowed_stream
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.timing import DeviceTimer, HostTimer, Timer
-from petsc_gpufmt.cupy_state import borrowed_stream
 
 SEED = 20120917
 COPY_BYTES = {"host": 1 << 27, "cuda": 1 << 30}

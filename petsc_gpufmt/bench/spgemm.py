@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.bench.galerkin import has_pyramid, pyramid
 from petsc_gpufmt.bench.matrices import BenchMatrix, folder_matrices, make_matrix
 from petsc_gpufmt.bench.places import Place, synchronised
 from petsc_gpufmt.bench.spgemm_contender import PreparedProduct, SpgemmContender
 from petsc_gpufmt.bench.spgemm_contenders import PlannedContender, left_rows, merge_calls
 from petsc_gpufmt.bench.spgemm_tasks import ProductTask, count_terms, matrix_product, row_lengths
-from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.rmerge import DEFAULT_WIDTH
 
 DEFAULT_MATRICES = {

@@ -9,15 +9,15 @@ from typing import Any
 
 import scipy.sparse
 
-from petsc_gpufmt.backend import Backend, argument_block
+from petsc_gpufmt.backends.backend import Backend, argument_block
+from petsc_gpufmt.backends.plan import Launch, Product, Slot, ceil_div
 from petsc_gpufmt.bench.cusparse_spgemm import ALGORITHMS, CusparseSpgemm
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.places import Place
 from petsc_gpufmt.bench.spgemm_contender import PreparedProduct, SpgemmContender, host_csr, once_each
 from petsc_gpufmt.bench.spgemm_tasks import ProductTask, row_lengths
-from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.plan import Launch, Product, Slot, ceil_div
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 OURS = "rmerge"

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.bench.contenders import format_options
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place, synchronised
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Operation, Slot
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 BUILDS = 3
 

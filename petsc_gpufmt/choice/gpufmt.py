@@ -1,7 +1,7 @@
 """The type that chooses: a matrix in the storage format that suits it.
 
-The choice is made from the pattern (`petsc_gpufmt.choose`). On a device, a matrix that has been multiplied often is
-stored once more, in the few formats that the model finds close to each other, and the fastest of them is kept.
+The choice is made from the pattern (`petsc_gpufmt.choice.model`). On a device, a matrix that has been multiplied often
+is stored once more, in the few formats that the model finds close to each other, and the fastest of them is kept.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.choose import Candidate, csr_bytes, rank, worth_timing
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch
+from petsc_gpufmt.choice.model import Candidate, csr_bytes, rank, worth_timing
+from petsc_gpufmt.choice.mult_timer import ProductTimer, is_limit
+from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.base import Format, Stats
+from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
-from petsc_gpufmt.plan import Launch
-from petsc_gpufmt.product_timer import ProductTimer, is_limit
-from petsc_gpufmt.profile import Profile
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 AUTOMATIC = "auto"
 # Products after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.

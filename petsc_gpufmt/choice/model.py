@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from petsc_gpufmt.formats.evchyb_layout import SMALL_ACCEPTABLE_ROW_PADDING, SMALL_SPLIT_LENGTHS, is_small
-from petsc_gpufmt.profile import SLICE_HEIGHT, Profile
+from petsc_gpufmt.choice.profile import SLICE_HEIGHT, Profile
+from petsc_gpufmt.formats.evchyb.layout import SMALL_ACCEPTABLE_ROW_PADDING, SMALL_SPLIT_LENGTHS, is_small
 
 if TYPE_CHECKING:
-    from petsc_gpufmt.backend import Backend
+    from petsc_gpufmt.backends.backend import Backend
 
 # What a device moves from memory in a second: an H200. Ratios to the times below are what matters.
 BANDWIDTH = 4.0e12

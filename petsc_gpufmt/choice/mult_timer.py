@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.errors import GpufmtError
-from petsc_gpufmt.formats.base import Format
-from petsc_gpufmt.plan import Operation, Slot
+from petsc_gpufmt.formats.common.base import Format
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 SEQUENCES = 2
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.choice.sample import SLICE_HEIGHT, Sample, find_blocks
+from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, STRIDE_MULTIPLE, collect
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
-from petsc_gpufmt.formats.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, STRIDE_MULTIPLE, collect
-from petsc_gpufmt.plan import ceil_div
-from petsc_gpufmt.sample import SLICE_HEIGHT, Sample, find_blocks
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 # A length that is counted as one with all above: rows so long are few, and no format pads them by much.
 COUNTED_LENGTHS = 1024

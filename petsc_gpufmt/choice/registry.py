@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from petsc_gpufmt.choice.gpufmt import Gpufmt
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.formats.base import Format
-from petsc_gpufmt.formats.bsr import Bsr
+from petsc_gpufmt.formats.bsr.bsr import Bsr
+from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.formats.csradaptive import CsrAdaptive
 from petsc_gpufmt.formats.csrscalar import CsrScalar
 from petsc_gpufmt.formats.csrvector import CsrVector
 from petsc_gpufmt.formats.ellpack import Ellpack
 from petsc_gpufmt.formats.ellpackr import EllpackR
-from petsc_gpufmt.formats.evchyb import EvcHyb
-from petsc_gpufmt.formats.gpufmt import Gpufmt
+from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.formats.jds import Jds
 from petsc_gpufmt.formats.pjds import Pjds
 

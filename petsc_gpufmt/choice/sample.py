@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 SLICE_HEIGHT = 32
 # Rows are sampled in chunks that hold whole blocks of 2, 3, 4, 5, 6 and 8 rows, and a few slices.

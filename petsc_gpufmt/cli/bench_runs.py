@@ -11,7 +11,7 @@ from typing import Any
 from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.choice.registry import FORMATS
 
 MATRIX_SETS = ("real", "real-replicated")
 ALL_FORMATS_MATRICES = {
@@ -52,8 +52,8 @@ def check_left_out(left_out: Iterable[str], known: Iterable[str]) -> None:
 
 def check_matrices(specs: Iterable[str] | None) -> None:
     """BenchError if one of `specs` cannot be made; a long measurement of others is not to end with it."""
+    from petsc_gpufmt.backends.native_library import petsc_types
     from petsc_gpufmt.bench.matrices import check_matrix
-    from petsc_gpufmt.native_library import petsc_types
 
     for spec in specs or ():
         check_matrix(spec, petsc_types()[1])

@@ -7,8 +7,8 @@ import argparse
 import petsc4py
 
 import petsc_gpufmt
-from petsc_gpufmt import native_library
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.bench.command import optional_packages
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.tune import PRODUCTS, Trial
+from petsc_gpufmt.tune.search import PRODUCTS, Trial
 
 SECONDS, QUICK_SECONDS = 120.0, 20.0
 
@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_tune(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.environment import describe
     from petsc_gpufmt.bench.places import device_place, device_reason
-    from petsc_gpufmt.product_timer import ProductTimer
-    from petsc_gpufmt.registry import FORMATS, find_format
-    from petsc_gpufmt.tune import best_options, tune
-    from petsc_gpufmt.tune_matrices import MATRICES, QUICK_MATRICES, make_pattern
-    from petsc_gpufmt.tuning import cache_file, save_tuning
+    from petsc_gpufmt.choice.mult_timer import ProductTimer
+    from petsc_gpufmt.choice.registry import FORMATS, find_format
+    from petsc_gpufmt.tune.matrices import MATRICES, QUICK_MATRICES, make_pattern
+    from petsc_gpufmt.tune.search import best_options, tune
+    from petsc_gpufmt.tuned_options import cache_file, save_tuning
 
     formats = [find_format(name) for name in arguments.format or FORMATS]
     specs = arguments.matrix or (QUICK_MATRICES if arguments.quick else MATRICES)

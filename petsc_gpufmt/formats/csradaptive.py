@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.csr_arrays import CsrFormat
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 ENTRIES_A_THREAD = 8  # at most, but for rows longer than a block can divide so
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from petsc_gpufmt.formats.csr_arrays import CsrFormat
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
 
 
 class CsrScalar(CsrFormat):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import product as combinations
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.columns import AUTOMATIC
-from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, WARP, CsrFormat, power_of_two
-from petsc_gpufmt.plan import ceil_div
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.formats.common.columns import AUTOMATIC
+from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, WARP, CsrFormat, power_of_two
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import tuned
 
 THREADS_PER_ROW = (2, 4, 8, 16, 32)
 ENTRIES_A_THREAD = 4  # are loaded at once

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.ell import EllFormat, row_lengths
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.formats.common.ell import EllFormat, row_lengths
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 
 class Ellpack(EllFormat):

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.formats.ellpack import Ellpack
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 
 class EllpackR(Ellpack):

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.ell import BLOCK_THREADS, EllFormat, row_lengths
+from petsc_gpufmt.formats.common.ell import BLOCK_THREADS, EllFormat, row_lengths
 from petsc_gpufmt.formats.pjds import sort_rows
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 PAPER_ALIGNMENT = 16
 MAX_ALIGNMENT = 1024

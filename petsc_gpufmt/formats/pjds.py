@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import columns
-from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.formats.columns import StoredColumns
-from petsc_gpufmt.formats.row_patterns import NoRowPatternsError, RowPatterns
-from petsc_gpufmt.plan import Launch, Slot, Struct, ceil_div
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.formats.common import columns
+from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.formats.common.columns import StoredColumns
+from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import tuned
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
 THREADS_PER_ROW = (1, 2, 4, 8, 16, 32)
@@ -183,7 +183,7 @@ class Pjds(Format):
         """A launch with one thread, or several, for each row."""
         slices_per_block = max(1, block_threads // (self.slice_height * threads_per_row))
         block = (self.slice_height, threads_per_row, slices_per_block)
-        function = self.backend.function("pjds", kernel, (*template, *block))
+        function = self.backend.function("formats/pjds", kernel, (*template, *block))
         return Launch(function, (ceil_div(self.nslices, slices_per_block), 1, 1), block, arguments)
 
     def stats(self) -> Stats:
@@ -326,7 +326,7 @@ def slices_of_rows(rowptr: Any, row_perm: Any, window: int, height: int, backend
         block = (lanes, DEFAULT_BLOCK_THREADS // lanes, 1)
         nblocks = ceil_div(nslices, block[1])
         nblocks = min(nblocks, max(1, backend.resident_threads // DEFAULT_BLOCK_THREADS))
-        function = backend.function("pjds", "pjds_slice_sizes", ())
+        function = backend.function("formats/pjds", "pjds_slice_sizes", ())
         index = backend.index.type
         arguments = (index(nrows), index(height), rowptr, row_perm, counted[:3], counted[4:])
         backend.run([Launch(function, (nblocks, 1, 1), block, arguments)])

@@ -1,5 +1,5 @@
 /* The interface between the library and the planner: what is asked, and the plans that come back.
-   Plain C, no PETSc types; mirrored field by field in petsc_gpufmt/abi.py. */
+   Plain C, no PETSc types; mirrored field by field in petsc_gpufmt/planning/abi.py. */
 #pragma once
 #include <stdint.h>
 

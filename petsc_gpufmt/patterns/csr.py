@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.plan import ceil_div, launch_1d
 
 CHECK_THREADS, CHECKS_A_THREAD = 256, 4
 
@@ -69,7 +69,7 @@ class CsrPattern:
         threads = max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD))
         if backend.resident_threads:
             threads = min(threads, backend.resident_threads)
-        function = backend.function("pattern", "pattern_check", (CHECK_THREADS,))
+        function = backend.function("patterns/csr", "pattern_check", (CHECK_THREADS,))
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
         backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])
         return backend.first(found, 4)  # waits for the device

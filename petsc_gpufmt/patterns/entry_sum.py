@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
 
 BLOCK_THREADS = 256
-TARGETS_PER_THREAD = 4  # BATCH in kernels/gather.cu
+TARGETS_PER_THREAD = 4  # BATCH in kernels/patterns/entry_sum.cu
 
 
 def plan_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
@@ -35,7 +35,7 @@ def known_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Bac
     ntargets = int(index.size if begins is None else begins.size - 1)
     if not ntargets:
         return []
-    function = backend.function("gather", "gather_sum", (BLOCK_THREADS, int(begins is None)))
+    function = backend.function("patterns/entry_sum", "gather_sum", (BLOCK_THREADS, int(begins is None)))
     integer = backend.index.type
     arguments = (
         *(integer(ntargets), begins, index, integer(sizes[0]), integer(sizes[0] + sizes[1])),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 
 BLOCK_THREADS = 256
-BATCH = 4  # entries a thread, as in kernels/update.cu
+BATCH = 4  # entries a thread, as in kernels/patterns/scale_and_add.cu
 TILE = BATCH * BLOCK_THREADS  # entries of a block
 
 
@@ -63,7 +63,7 @@ def plan_add_subset(
 def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[Launch]:
     if not nnz:
         return []
-    function = backend.function("update", kernel, (BLOCK_THREADS,))
+    function = backend.function("patterns/scale_and_add", kernel, (BLOCK_THREADS,))
     return [launch_1d(function, ceil_div(nnz, BATCH), BLOCK_THREADS, (backend.index.type(nnz), *arguments))]
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.patterns.csr import CsrPattern
 
-BLOCK_THREADS, BATCH = 256, 4  # of kernels over entries; BATCH as in kernels/transpose.cu
-SCAN_THREADS, COUNTS_A_THREAD = 256, 4  # of the prefix sum; SCAN_THREADS as in kernels/scan.cuh
+BLOCK_THREADS, BATCH = 256, 4  # of kernels over entries; BATCH as in kernels/patterns/transpose.cu
+SCAN_THREADS, COUNTS_A_THREAD = 256, 4  # of the prefix sum; SCAN_THREADS as in kernels/common/scan.cuh
 # A block sorts columns of about SORT_THREADS * ENTRIES_A_THREAD entries, those longer than PIECE are merged from pieces
 SORT_THREADS, ENTRIES_A_THREAD, PIECE = 512, 4, 512
 CONTROL = np.dtype(np.uint64)
-TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/transpose.cu
+TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/patterns/transpose.cu
 
 
 def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
@@ -36,7 +36,7 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
     outputs = (csr.source, colidx, source)
 
     def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
-        return launch_1d(backend.function("transpose", kernel, template), n, block, arguments)
+        return launch_1d(backend.function("patterns/transpose", kernel, template), n, block, arguments)
 
     def over_entries(kernel: str, *arguments: object) -> Launch:
         return launch(kernel, (BLOCK_THREADS,), ceil_div(nnz, BATCH), BLOCK_THREADS, integer(nnz), *arguments)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Struct, launch_1d
-from petsc_gpufmt.transpose import transposed
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Struct, launch_1d
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.transpose import transposed
 
 BLOCK_THREADS = 256
 TEAM = 8  # threads that copy a row
@@ -91,7 +91,7 @@ def merge(
 
 
 def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summand], backend: Backend) -> Struct:
-    """`Sum` of kernels/union.cu, with room for a position in each row of a summand."""
+    """`Sum` of kernels/patterns/union.cu, with room for a position in each row of a summand."""
     xp, integer, nrows = backend.xp, backend.index.type, shape[0]
     absent = MOST_SUMMANDS - len(summands)
     begins = shares = None
@@ -131,5 +131,5 @@ def _empty_part(rowptr: Any, more: Any, backend: Backend) -> Part:
 
 def _run(kernel: str, nrows: int, team: tuple[int, ...], arguments: tuple, backend: Backend) -> None:
     """A launch with a thread a row, or a team of threads."""
-    function = backend.function("union", kernel, (BLOCK_THREADS, *team))
+    function = backend.function("patterns/union", kernel, (BLOCK_THREADS, *team))
     backend.run([launch_1d(function, nrows * sum(team or (1,)), BLOCK_THREADS, arguments)])

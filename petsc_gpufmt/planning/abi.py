@@ -7,7 +7,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from petsc_gpufmt.plan import Launch, Operation, Slot, argument_word
+from petsc_gpufmt.backends.plan import Launch, Operation, Slot, argument_word
 
 ABI_VERSION = 7
 BACKENDS = ("host", "cuda")

@@ -9,10 +9,11 @@ import itertools
 import sys
 from typing import Any
 
-from petsc_gpufmt import abi, native_library
-from petsc_gpufmt.abi import Ask
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
-from petsc_gpufmt.plan_requests import KINDS, Kind, Leases, backend_at, cuda_backend
+from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning.abi import Ask
+from petsc_gpufmt.planning.requests import KINDS, Kind, Leases, backend_at, cuda_backend
 
 _tokens = itertools.count(1)
 _owned: dict[int, list[Any]] = {}

@@ -10,16 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from petsc_gpufmt import abi, gather, native_library, union, update
-from petsc_gpufmt.abi import Ask
-from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.cupy_state import borrowed_stream, simple_reductions
-from petsc_gpufmt.formats.base import parse_options
-from petsc_gpufmt.plan import Launch, Operation, Product, Update, address
-from petsc_gpufmt.registry import find_format
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
+from petsc_gpufmt.backends.plan import Launch, Operation, Product, Update, address
+from petsc_gpufmt.choice.registry import find_format
+from petsc_gpufmt.formats.common.base import parse_options
+from petsc_gpufmt.patterns import entry_sum as gather
+from petsc_gpufmt.patterns import scale_and_add as update
+from petsc_gpufmt.patterns import union
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.transpose import transposed
+from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.spgemm import chain
-from petsc_gpufmt.transpose import transposed
 
 SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
 INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from petsc_gpufmt.backend import Backend
-    from petsc_gpufmt.plan import Launch
+    from petsc_gpufmt.backends.backend import Backend
+    from petsc_gpufmt.backends.plan import Launch
     from petsc_gpufmt.spgemm.census import Operands, ResultRows
 
 

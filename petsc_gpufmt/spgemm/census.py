@@ -1,7 +1,7 @@
 """What a symbolic phase counts: terms and words of the rows of C = A B, their lengths, and how many rows are alike.
 
-Kernels add to one array of counters (`Control` in kernels/spgemm.cuh), of which a product reads the beginning when the
-operands are counted, and when the lengths of C's rows are; for `uncounted` operands that is one.
+Kernels add to one array of counters (`Control` in kernels/spgemm/census.cuh), of which a product reads the beginning
+when the operands are counted, and when the lengths of C's rows are; for `uncounted` operands that is one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
-from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 BLOCK_THREADS = 256
 FEW_ROWS = 1 << 17  # whose prefix sum is rather spread over the device than done by few blocks
@@ -152,7 +152,7 @@ def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
         return Operands(A, B, backend.xp.zeros(A.nrows, dtype=COUNT), None)
     control, terms = _counters(A, backend)
     lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
-    function = backend.function("spgemm", "spgemm_count_terms", (BLOCK_THREADS, lanes))
+    function = backend.function("spgemm/census", "spgemm_count_terms", (BLOCK_THREADS, lanes))
     arguments = (A.nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, terms, control)
     backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
     return Operands(A, B, terms, control, **_totals(backend.first(control, FALLS + 1)))  # waits for the device
@@ -176,11 +176,11 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     words, ends = backend.empty((B.nnz, WORD), (B.nrows, backend.index))
     backend.clear(control)
     team = power_of_two(B.nnz / B.nrows, 2, WARP)
-    function = backend.function("spgemm_hash", "spgemm_hash_words", (team,))
+    function = backend.function("spgemm/hash", "spgemm_hash_words", (team,))
     arguments: tuple = (B.nrows, B.rowptr, B.colidx, words, ends, control)
     divide = launch_1d(function, B.nrows * team, BLOCK_THREADS, arguments)
     team = power_of_two(A.nnz / A.nrows, 2, WARP)
-    function = backend.function("spgemm_hash", "spgemm_hash_count_words", (team,))
+    function = backend.function("spgemm/hash", "spgemm_hash_count_words", (team,))
     arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
     backend.run([divide, _in_turns(function, A.nrows * team, arguments, backend)])
     counters = backend.first(control, BY_LENGTH)  # waits for the device
@@ -203,7 +203,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
     if lengths is None:
         return ResultRows(backend.xp.zeros(nrows + 1, dtype=backend.index), 0, 0, [], 0, operands.control)
     rowptr, control = backend.xp.empty(nrows + 1, dtype=backend.index), operands.control
-    function = backend.function("spgemm", "spgemm_row_pointer", (rows_a_thread(nrows),))
+    function = backend.function("spgemm/census", "spgemm_row_pointer", (rows_a_thread(nrows),))
     arguments = (
         *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
         *(rowptr, control),

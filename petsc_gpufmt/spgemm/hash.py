@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div, launch_1d
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch, Struct, ceil_div, launch_1d
+from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words
 
@@ -251,7 +251,7 @@ class HashAccumulator(Accumulator):
         A, B, words = self.operands.A, self.operands.B, self.operands.words
         assert words is not None
         function = self.backend.function(
-            "spgemm_hash_symbolic", f"spgemm_hash_{kernel.kind}_{operation}", kernel.template
+            "spgemm/hash_symbolic", f"spgemm_hash_{kernel.kind}_{operation}", kernel.template
         )
         arguments: tuple = (kernel.listed, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, *results)
         if kernel.kind == "bitmap":
@@ -270,7 +270,7 @@ class HashAccumulator(Accumulator):
         arguments = (*operands, Struct(C.rowptr, colidx, c_values), scratch)
         launches = []
         for units in self.units:
-            function = backend.function("spgemm_hash_values", units.kernel, units.template)
+            function = backend.function("spgemm/hash_values", units.kernel, units.template)
             launches.append(Launch(function, (units.blocks, 1, 1), (VALUES_THREADS, 1, 1), units.own + arguments))
         return launches
 
@@ -390,7 +390,7 @@ class HashAccumulator(Accumulator):
 
     def _over_rows(self, kernel: str, template: tuple[int, ...], arguments: tuple) -> Launch:
         """A launch of a thread a row."""
-        function = self.backend.function("spgemm_hash", kernel, template)
+        function = self.backend.function("spgemm/hash", kernel, template)
         return launch_1d(function, self.operands.A.nrows, THREADS, arguments)
 
     def _host_scratch(self, size: int, dtype: Any) -> Any:

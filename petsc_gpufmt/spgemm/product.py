@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.option_value import option_value
-from petsc_gpufmt.plan import Launch
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import (
     Operands,

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import Launch, Struct, ceil_div, launch_1d
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div, launch_1d
+from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
 from petsc_gpufmt.spgemm.splitting import LeftRows, Level, Splitting, bins, offsets, split
@@ -191,7 +191,7 @@ class MergeAccumulator(Accumulator):
 
     def _network_launch(self, operation: str, network: tuple[int, int], *results: Any) -> Launch:
         A, B, backend = self.operands.A, self.operands.B, self.backend
-        function = backend.function("rmerge_network", f"rmerge_network_{operation}", network)
+        function = backend.function("spgemm/rmerge_network", f"rmerge_network_{operation}", network)
         arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
         return launch_1d(function, A.nrows * network[0], BLOCK_THREADS, arguments)
 
@@ -300,7 +300,7 @@ class MergeAccumulator(Accumulator):
 
     def _launch(self, kernel: str, left: LeftRows, right: RightRows, *outputs: Any, weights: Any = None) -> Launch:
         """A pass over rows of a left factor; `weights` of its entries, where values are wanted and not all are 1."""
-        function = self.backend.function("rmerge", kernel, (left.width,))
+        function = self.backend.function("spgemm/rmerge", kernel, (left.width,))
         factors = Struct(
             *(left.count, left.begin, left.end, left.columns, weights),
             *(right.rowptr, right.columns, right.values),

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.csr_arrays import WARP, power_of_two
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 WIDTHS = (2, 4, 8, 16, 32)
 # Of the threads that a device runs at once: a launch with fewer leaves most of the device idle.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
+from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import make_matrix
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 POWER_LAW = "powerlaw"
 POWER_LAW_EXPONENT = 2.1  # of the share of rows with k entries, k^-2.1: 7 entries a row on average

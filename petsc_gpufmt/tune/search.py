@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats.base import Format
-from petsc_gpufmt.product_timer import is_limit
-from petsc_gpufmt.tuning import Facts, FormatOptions
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.choice.mult_timer import is_limit
+from petsc_gpufmt.formats.common.base import Format
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import Facts, FormatOptions
 
 PRODUCTS = 30
 WORTHWHILE = 0.98  # options that save less than the noise of a measurement are no better than the format's own choice

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from petsc_gpufmt import compile
+from petsc_gpufmt.backends import compile
 
 F8, I4 = np.dtype(np.float64), np.dtype(np.int32)
 
@@ -35,7 +35,7 @@ def modules(monkeypatch):
 
 
 def test_an_instance_is_loaded_once_for_a_device(modules):
-    handles = [compile.device_function("pjds", "pjds_spmv", (3, 7), F8, I4, device) for device in (0, 0, 1)]
+    handles = [compile.device_function("formats/pjds", "pjds_spmv", (3, 7), F8, I4, device) for device in (0, 0, 1)]
 
     assert [m.names for m in modules] == [("pjds_spmv<3,7>",)] * 2 and handles == [100, 100, 200]
     assert "-DSCALAR=double" in modules[0].options and "pjds_spmv" in modules[0].code
@@ -43,7 +43,7 @@ def test_an_instance_is_loaded_once_for_a_device(modules):
 
 def test_kernels_that_are_used_together_are_loaded_together(modules):
     lengths, columns = (
-        compile.device_function("spgemm_hash_symbolic", f"spgemm_hash_table_{what}", (8, 2, 32), F8, I4, 0)
+        compile.device_function("spgemm/hash_symbolic", f"spgemm_hash_table_{what}", (8, 2, 32), F8, I4, 0)
         for what in ("lengths", "columns")
     )
 
@@ -53,6 +53,6 @@ def test_kernels_that_are_used_together_are_loaded_together(modules):
 
 @pytest.mark.parametrize("family", compile.FAMILIES)
 def test_those_are_in_one_file(family):
-    texts = [path.read_text() for path in compile.kernel_directory().glob("*.cu")]
+    texts = [path.read_text() for path in compile.kernel_directory().glob("*/*.cu")]
 
     assert sum(all(f" {name}(" in text for name in family) for text in texts) == 1

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from petsc_gpufmt.cupy_state import borrowed_stream, simple_reductions
+from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
 
 
 def test_stream_through_the_protocol():

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petsc_gpufmt import abi
-from petsc_gpufmt.plan import Launch, Operation, Product, Slot, Struct, Update, address, argument_word
+from petsc_gpufmt.backends.plan import Launch, Operation, Product, Slot, Struct, Update, address, argument_word
+from petsc_gpufmt.planning import abi
 
-HEADER = Path(abi.__file__).parent / "native" / "gpufmt_plan.h"
+HEADER = Path(abi.__file__).parents[1] / "native" / "gpufmt_plan.h"
 STRUCTURES = {
     "GpufmtLaunch": abi.LaunchStruct,
     "GpufmtPlan": abi.PlanStruct,

@@ -125,7 +125,7 @@ def test_choice_of_contenders(monkeypatch):
 
 
 def test_default_formats():
-    from petsc_gpufmt.registry import FORMATS
+    from petsc_gpufmt.choice.registry import FORMATS
 
     assert {"gpufmt", "pjds", "bsr"} <= set(FORMATS)
     assert contenders.default_formats(rows_of([1], 1)) == ["gpufmt", "pjds"]
@@ -136,7 +136,7 @@ def test_default_formats():
 
 
 def test_warm_up_is_longer_than_the_type_that_chooses_needs():
-    from petsc_gpufmt.formats.gpufmt import TIMED_AFTER
+    from petsc_gpufmt.choice.gpufmt import TIMED_AFTER
 
     assert timing.WARM_UP_CALLS > TIMED_AFTER + 1
 

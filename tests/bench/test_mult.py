@@ -206,7 +206,7 @@ def test_block_sizes(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_every_format_is_measured(tmp_path, monkeypatch):
-    from petsc_gpufmt.registry import FORMATS
+    from petsc_gpufmt.choice.registry import FORMATS
 
     monkeypatch.setitem(bench_runs.ALL_FORMATS_MATRICES, "host", ("7point:3",))
     path = tmp_path / "results.json"

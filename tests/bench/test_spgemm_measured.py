@@ -11,6 +11,7 @@ import pytest
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
+from petsc_gpufmt.backends.plan import Launch, Slot  # noqa: E402
 from petsc_gpufmt.bench import galerkin, matrices, results, spgemm  # noqa: E402
 from petsc_gpufmt.bench import spgemm_contenders as contenders  # noqa: E402
 from petsc_gpufmt.bench import spgemm_tasks as tasks  # noqa: E402
@@ -18,9 +19,8 @@ from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix  # noqa: E402
 from petsc_gpufmt.bench.places import host_place  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
-from petsc_gpufmt.csr import CsrPattern  # noqa: E402
 from petsc_gpufmt.errors import OutOfMemoryError  # noqa: E402
-from petsc_gpufmt.plan import Launch, Slot  # noqa: E402
+from petsc_gpufmt.patterns.csr import CsrPattern  # noqa: E402
 from petsc_gpufmt.spgemm.product import SparseProduct  # noqa: E402
 
 

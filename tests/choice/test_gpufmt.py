@@ -9,14 +9,15 @@ from builders import from_row_lengths, shape, uniform
 from patterns import MadeUpDevice, long_rows, pattern, scattered, stencil
 from stored_matrix import StoredMatrix, assert_product
 
-from petsc_gpufmt import native_library, product_timer
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.choose import MOST_TIMED, Candidate, csr_bytes, rank
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.choice import gpufmt
+from petsc_gpufmt.choice import mult_timer as product_timer
+from petsc_gpufmt.choice.gpufmt import FEWEST_PRODUCTS, SECONDS_OF_TIMING, TIMED_PRODUCTS, Gpufmt, in_bytes
+from petsc_gpufmt.choice.model import MOST_TIMED, Candidate, csr_bytes, rank
+from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
-from petsc_gpufmt.formats import gpufmt
-from petsc_gpufmt.formats.base import parse_options
-from petsc_gpufmt.formats.gpufmt import FEWEST_PRODUCTS, SECONDS_OF_TIMING, TIMED_PRODUCTS, Gpufmt, in_bytes
-from petsc_gpufmt.profile import Profile
+from petsc_gpufmt.formats.common.base import parse_options
 
 
 @pytest.fixture
@@ -265,7 +266,7 @@ def test_products_after_timing_are_right(device, timer, close, monkeypatch):
 
 @pytest.mark.gpu
 def test_timing_on_a_device():
-    from petsc_gpufmt.backend import CudaBackend
+    from petsc_gpufmt.backends.backend import CudaBackend
 
     backend = CudaBackend(np.float64, np.int32, device=0)
     matrix = from_row_lengths(np.full(2000, 9), 2000, seed=75)

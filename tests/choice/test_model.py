@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from patterns import MadeUpDevice, long_rows, of_arrays, stencil
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.choose import MOST_TIMED, SECTOR_SECONDS, WORTH_TIMING, Candidate, csr_bytes, rank, worth_timing
-from petsc_gpufmt.formats import gpufmt
-from petsc_gpufmt.profile import Profile
-from petsc_gpufmt.tune_matrices import power_law
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.choice import gpufmt
+from petsc_gpufmt.choice.model import MOST_TIMED, SECTOR_SECONDS, WORTH_TIMING, Candidate, csr_bytes, rank, worth_timing
+from petsc_gpufmt.choice.profile import Profile
+from petsc_gpufmt.tune.matrices import power_law
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ import pytest
 from builders import blocked, shape, uniform
 from patterns import MadeUpDevice, long_rows, of_arrays, pattern, scattered, stencil
 
-from petsc_gpufmt import native_library, profile, sample
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench.matrices import stencil_pattern
-from petsc_gpufmt.choose import rank
-from petsc_gpufmt.profile import Profile, sorted_entries
-from petsc_gpufmt.sample import find_blocks
+from petsc_gpufmt.choice import profile, sample
+from petsc_gpufmt.choice.model import rank
+from petsc_gpufmt.choice.profile import Profile, sorted_entries
+from petsc_gpufmt.choice.sample import find_blocks
 
 
 @pytest.fixture

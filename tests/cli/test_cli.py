@@ -10,8 +10,8 @@ import pytest
 from launch import run
 
 import petsc_gpufmt
+from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.cli.main import main
-from petsc_gpufmt.registry import FORMATS
 
 
 def test_options_line_names_the_library(capsys):

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt import abi
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.compile import compile_flags, instance_name, kernel_directory
-from petsc_gpufmt.plan import Launch, Slot, Struct
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.compile import compile_flags, instance_name, kernel_directory
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct
+from petsc_gpufmt.planning import abi
 
 SHIM = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 120
@@ -56,7 +56,7 @@ def source_texts(file: Path, seen: dict[Path, str] | None = None) -> dict[Path, 
     seen = {} if seen is None else seen
     seen[file] = file.read_text()
     for name in re.findall(r'^\s*#\s*include\s*"(.+?)"', seen[file], re.MULTILINE):
-        for included in (file.parent / name, SHIM / name):
+        for included in (kernel_directory() / name, file.parent / name, SHIM / name):
             if included.exists() and included not in seen:
                 source_texts(included, seen)
     return seen

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from emulation.backend import EmulatedBackend, EmulationError, compile_library, cxx_compiler
+from petsc_gpufmt.backends.plan import Launch, Slot
 
-from petsc_gpufmt.plan import Launch, Slot
-
-KERNELS = Path(__file__).parent / "emulation" / "kernels"
+KERNELS = Path(__file__).parent / "kernels"
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,13 @@ from format_checks import check
 from option_sets import ALL_OPTION_SETS, option_id
 from stored_matrix import StoredMatrix, assert_same_bits
 
-from petsc_gpufmt import native_library, transpose
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import IndexOverflowError, OptionError
-from petsc_gpufmt.formats import bsr_layout
-from petsc_gpufmt.formats.bsr import Bsr
-from petsc_gpufmt.formats.bsr_layout import (
+from petsc_gpufmt.formats.bsr import layout as bsr_layout
+from petsc_gpufmt.formats.bsr.bsr import Bsr
+from petsc_gpufmt.formats.bsr.layout import (
     Entries,
     cut_block_rows,
     distinct_entries,
@@ -23,7 +24,7 @@ from petsc_gpufmt.formats.bsr_layout import (
     interleaved_places,
     share_of_lanes,
 )
-from petsc_gpufmt.plan import Operation
+from petsc_gpufmt.patterns import transpose
 
 BLOCK_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 45, 46, 64)
 

@@ -7,12 +7,12 @@ import pytest
 from builders import blocked
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.formats import bsr
-from petsc_gpufmt.formats.bsr import Bsr
-from petsc_gpufmt.formats.bsr_parameters import PARAMETERS, Parameters, Shape, choose, parameter_space
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.formats.bsr import bsr
+from petsc_gpufmt.formats.bsr.bsr import Bsr
+from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Parameters, Shape, choose, parameter_space
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 H200_THREADS = 270336
 NOTHING_SET = {**dict.fromkeys(PARAMETERS, 0), "lambda": 0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from places import make_backend
 
-from petsc_gpufmt.formats.columns import (
+from petsc_gpufmt.formats.common.columns import (
     AUTOMATIC,
     FULL,
     FULL_ONLY,

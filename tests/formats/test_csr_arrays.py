@@ -6,13 +6,14 @@ from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, shape, uniform
 from places import make_backend
 from stored_matrix import StoredMatrix, assert_product
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import csr_arrays, csradaptive, csrscalar, csrvector
-from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET, power_of_two
-from petsc_gpufmt.plan import Operation
+from petsc_gpufmt.formats import csradaptive, csrscalar, csrvector
+from petsc_gpufmt.formats.common import csr_arrays
+from petsc_gpufmt.formats.common.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET, power_of_two
 
 CLASSES = (csrscalar.CsrScalar, csrvector.CsrVector, csradaptive.CsrAdaptive)
 EVERY_CLASS = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)

@@ -6,11 +6,11 @@ from builders import CsrMatrix, banded, from_row_lengths, shape
 from emulation.backend import EmulatedBackend
 from stored_matrix import StoredMatrix, assert_product
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation
+from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS
 from petsc_gpufmt.formats.csradaptive import CsrAdaptive, ranges_of_rows
-from petsc_gpufmt.plan import Operation
 
 EVERY_TEAM = np.array([3000, 0, 5, 12, 20, 6000, 50, 8, 100, 200, 9, 400, 800, 1500, 2049, 1, 4097, 700])
 

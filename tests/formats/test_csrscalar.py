@@ -5,11 +5,11 @@ import pytest
 from builders import shape, uniform
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation
+from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS
 from petsc_gpufmt.formats.csrscalar import CsrScalar
-from petsc_gpufmt.plan import Operation
 
 
 @pytest.fixture

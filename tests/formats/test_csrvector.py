@@ -5,12 +5,12 @@ import pytest
 from builders import CsrMatrix, shape, uniform
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats import csrvector
 from petsc_gpufmt.formats.csrvector import THREADS_PER_ROW, CsrVector
-from petsc_gpufmt.plan import Operation
 
 
 @pytest.fixture

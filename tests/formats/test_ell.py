@@ -7,15 +7,15 @@ from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
-from petsc_gpufmt.formats import ell
+from petsc_gpufmt.formats.common import ell
 from petsc_gpufmt.formats.ellpack import Ellpack
 from petsc_gpufmt.formats.ellpackr import EllpackR
 from petsc_gpufmt.formats.jds import Jds
-from petsc_gpufmt.plan import Operation, Slot
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 EVERY_CLASS = pytest.mark.parametrize("cls", [Ellpack, EllpackR, Jds], ids=lambda cls: cls.name)
 

@@ -6,10 +6,10 @@ from builders import SHAPES, from_row_lengths, shape
 from emulation.backend import EmulatedBackend
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.formats.ellpack import Ellpack
-from petsc_gpufmt.plan import Launch
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_places_beyond_what_the_index_type_counts(emulation_folder):
     col, val = np.zeros(height + 1, dtype=np.int32), np.zeros(height + 1, dtype=np.float32)
     col[[0, height]], val[[0, height]] = [1, 2], [3, 5]
     x, z = np.array([0, 7, 11], dtype=np.float32), np.full(1, np.nan, dtype=np.float32)
-    function = backend.function("ellpack", "ellpack_spmv", (64,))
+    function = backend.function("formats/ellpack", "ellpack_spmv", (64,))
     factors = np.float32(1), np.float32(0), None
     arguments = (np.int32(1), np.int64(height), np.int32(2), col, val, x, *factors, z)
 

@@ -5,8 +5,8 @@ import pytest
 from builders import SHAPES, from_row_lengths, shape
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.formats.ellpack import Ellpack
 from petsc_gpufmt.formats.ellpackr import EllpackR
 

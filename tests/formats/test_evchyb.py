@@ -6,14 +6,15 @@ from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths,
 from emulation.backend import EmulatedBackend
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import evchyb, evchyb_layout
-from petsc_gpufmt.formats.columns import FULL, FULL_ONLY, SHORT, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.evchyb import EvcHyb
-from petsc_gpufmt.formats.evchyb_layout import (
+from petsc_gpufmt.formats.common.columns import FULL, FULL_ONLY, SHORT, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.evchyb import evchyb
+from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
+from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
+from petsc_gpufmt.formats.evchyb.layout import (
     ACCEPTABLE_PADDING,
     ALL_ROWS,
     AUTOMATIC,
@@ -24,7 +25,7 @@ from petsc_gpufmt.formats.evchyb_layout import (
     padding_share,
     sort_order,
 )
-from petsc_gpufmt.plan import Operation
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 H200_THREADS = 270336
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.formats.columns import FULL, FULL_ONLY, MIXED, SHORT, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.evchyb import EvcHyb
-from petsc_gpufmt.formats.evchyb_layout import AUTOMATIC
-from petsc_gpufmt.formats.evchyb_parameters import LARGE_BATCH, MIXED_WIDTH, SMALL_BATCH, Parameters, is_scattered
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.formats.common.columns import FULL, FULL_ONLY, MIXED, SHORT, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
+from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC
+from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, MIXED_WIDTH, SMALL_BATCH, Parameters, is_scattered
 
 
 @pytest.fixture

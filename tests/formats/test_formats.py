@@ -12,11 +12,11 @@ from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS, option_id
 from places import make_backend
 from stored_matrix import StoredMatrix, assert_product, assert_same_bits
 
-from petsc_gpufmt import native_library
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.plan import Operation, Slot
+from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.errors import OptionError, UnsupportedError
-from petsc_gpufmt.formats.base import parse_options
-from petsc_gpufmt.plan import Operation, Slot
-from petsc_gpufmt.registry import FORMATS, find_format
+from petsc_gpufmt.formats.common.base import parse_options
 
 SHARED_ROWS = 1 << 20  # resident threads that make threads share the rows of every matrix with rows long enough
 

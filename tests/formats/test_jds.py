@@ -7,12 +7,12 @@ from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, option_id
 from stored_matrix import StoredMatrix
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import ell
+from petsc_gpufmt.formats.common import ell
 from petsc_gpufmt.formats.jds import Jds, jagged_diagonals
-from petsc_gpufmt.plan import Launch
 
 EVERY_SHAPE = pytest.mark.parametrize("shape_name", SHAPES)
 
@@ -97,7 +97,7 @@ def test_places_beyond_what_the_index_type_counts(emulation_folder):
     col, val = np.zeros(start + 1, dtype=np.int32), np.zeros(start + 1, dtype=np.float32)
     col[[0, start]], val[[0, start]] = [1, 2], [3, 5]
     x, z = np.array([0, 7, 11], dtype=np.float32), np.full(1, np.nan, dtype=np.float32)
-    function = backend.function("jds", "jds_spmv", (64,))
+    function = backend.function("formats/jds", "jds_spmv", (64,))
     rows = np.array([0, start, start + 16]), np.array([2], dtype=np.int32), None
     arguments = (np.int32(1), *rows, col, val, x, np.float32(1), np.float32(0), None, z)
 

@@ -9,11 +9,13 @@ from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, option_id
 from stored_matrix import StoredMatrix, assert_same_bits
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
+from petsc_gpufmt.backends.plan import Launch, Operation
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import columns, pjds
+from petsc_gpufmt.formats import pjds
+from petsc_gpufmt.formats.common import columns
+from petsc_gpufmt.formats.common.row_patterns import RowPatterns
 from petsc_gpufmt.formats.pjds import (
     ACCEPTABLE_FILL_RATIO,
     ALL_ROWS,
@@ -30,8 +32,7 @@ from petsc_gpufmt.formats.pjds import (
     slices_of_rows,
     sort_rows,
 )
-from petsc_gpufmt.formats.row_patterns import RowPatterns
-from petsc_gpufmt.plan import Launch, Operation
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 MANY_THREADS = 1 << 20
 
@@ -505,7 +506,7 @@ def test_rows_are_padded_rightly_where_the_entries_end_at_the_largest_index(plac
     entries = np.zeros(last, dtype=np.int32)  # memory that is reserved only
     entries[-4:] = [6, 7, 8, 9]
     stored = np.full(3 * 8, -5, dtype=np.int32)
-    function = backend.function("pjds", "pjds_fill_columns", (8, 1, 1))
+    function = backend.function("formats/pjds", "pjds_fill_columns", (8, 1, 1))
     arguments = (np.int32(2), np.array([0, 24]), rowptr, None, None, entries, stored)
 
     backend.run([Launch(function, (1, 1, 1), (8, 1, 1), arguments)])

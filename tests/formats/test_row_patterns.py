@@ -7,10 +7,10 @@ import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
-from petsc_gpufmt.formats import row_patterns
-from petsc_gpufmt.formats.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, NoRowPatternsError, RowPatterns
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
+from petsc_gpufmt.formats.common import row_patterns
+from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, NoRowPatternsError, RowPatterns
 
 SEVERAL_BLOCKS = 1024
 

@@ -19,16 +19,16 @@ from emulation.backend import EmulatedBackend, source_texts
 from option_sets import ALL_OPTION_SETS
 from sparse_products import sorted_rows
 
-from petsc_gpufmt import update
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.compile import device_flags, instance_name, kernel_directory
-from petsc_gpufmt.gather import plan_sum
-from petsc_gpufmt.plan import Launch, Operation, Product, Slot
-from petsc_gpufmt.registry import FORMATS, find_format
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.compile import device_flags, instance_name, kernel_directory
+from petsc_gpufmt.backends.plan import Launch, Operation, Product, Slot
+from petsc_gpufmt.choice.registry import FORMATS, find_format
+from petsc_gpufmt.patterns import scale_and_add as update
+from petsc_gpufmt.patterns.entry_sum import plan_sum
+from petsc_gpufmt.patterns.transpose import PIECE, transposed
+from petsc_gpufmt.patterns.union import Summand, merge
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
-from petsc_gpufmt.transpose import PIECE, transposed
-from petsc_gpufmt.union import Summand, merge
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="no NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc")
 pathfinder = pytest.importorskip("cuda.pathfinder", reason="no cuda-pathfinder, which comes with cuda-bindings")
@@ -39,26 +39,26 @@ except RuntimeError as e:
     pytest.skip(f"no NVRTC ({e}): pip install nvidia-cuda-nvrtc", allow_module_level=True)
 
 LIBRARY = Path(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
-LOGS = Path(__file__).resolve().parents[1] / "build" / "nvrtc"
+LOGS = Path(__file__).resolve().parents[2] / "build" / "nvrtc"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 OTHER_TYPES = [(np.float64, np.int64), (np.float32, np.int32), (np.float32, np.int64)]
 # 2048 threads of a multiprocessor share 65536 registers: with 32 each all of them run at once, with 40 three quarters.
 REGISTERS = 40
 # Kernel files whose loads in flight are worth more than their threads, or that run once a pattern
 REGISTERS_OF_FILES: dict[str, int] = {
-    "bsr": 64,
-    "bsr_build": 48,
-    "bsr_interleaved": 64,
-    "bsr_values": 64,
-    "evchyb": 64,
-    "pjds": 64,
-    "rmerge_network": 48,
-    "spgemm": 64,
-    "spgemm_hash": 48,
-    "spgemm_hash_symbolic": 56,
-    "spgemm_hash_values": 64,
-    "transpose": 56,
-    "union": 80,
+    "formats/bsr": 64,
+    "formats/bsr_layout": 48,
+    "formats/bsr_interleaved": 64,
+    "formats/bsr_values": 64,
+    "formats/evchyb": 64,
+    "formats/pjds": 64,
+    "spgemm/rmerge_network": 48,
+    "spgemm/census": 64,
+    "spgemm/hash": 48,
+    "spgemm/hash_symbolic": 56,
+    "spgemm/hash_values": 64,
+    "patterns/transpose": 56,
+    "patterns/union": 80,
 }
 
 
@@ -258,10 +258,11 @@ def test_kernels_compile_within_their_registers(emulation_folder, architecture):
 @pytest.mark.slow
 def test_every_kernel_of_every_file_is_asked_for_by_a_format(emulation_folder):
     asked_for = instances_for_every_choice(np.float64, np.int32, emulation_folder, ALL_OPTION_SETS.get)
-    for file in kernel_directory().glob("*.cu"):
+    for file in kernel_directory().glob("*/*.cu"):
+        stem = f"{file.parent.name}/{file.stem}"
         declared = set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", file.read_text()))
 
-        assert declared == {name.partition("<")[0] for name in asked_for.get(file.stem, [])}, file.name
+        assert declared == {name.partition("<")[0] for name in asked_for.get(stem, [])}, file.name
 
 
 @pytest.mark.slow

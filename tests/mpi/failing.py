@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 from petsc4py import PETSc
 
-from petsc_gpufmt import native_library, planner
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.planning import planner
 
 UNSUPPORTED, OUT_OF_MEMORY = 56, 55
 LIBRARY = native_library.load()

@@ -9,7 +9,7 @@ import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, random_dense
 from petsc4py import PETSc
 
-from petsc_gpufmt import native_library
+from petsc_gpufmt.backends import native_library
 
 COUNT = 40
 LIBRARY = native_library.load()

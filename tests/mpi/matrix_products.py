@@ -8,7 +8,9 @@ from dense import COMM, FORMAT, TYPE, check_products, csr, distribute, layouts, 
 from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
-from petsc_gpufmt import gather, native_library, union
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.patterns import entry_sum as gather
+from petsc_gpufmt.patterns import union
 from petsc_gpufmt.spgemm import chain
 
 ALGORITHM_OPTIONS = {
@@ -295,7 +297,7 @@ def check_memory_fails_on_one_rank():
     denses = values_of("PtAP", (1, 2))
     matrices = [distribute(dense) for dense in denses]
     check(multiply("PtAP", matrices), "PtAP", denses, "before a failure")
-    for files in ("mpiexchange", "mpiresult", "mpiunion"):
+    for files in ("parallel/exchange", "parallel/result", "parallel/union"):
         failed, number = True, 0
         while failed:
             with Allocations(files, number if COMM.rank == COMM.size - 1 else None) as allocations:

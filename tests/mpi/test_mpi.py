@@ -6,7 +6,7 @@ from pathlib import Path
 import launch
 import pytest
 
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.choice.registry import FORMATS
 
 FOLDER = Path(__file__).parent
 SCRIPTS = ["products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"]

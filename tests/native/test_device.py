@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from answers import settled_tokens
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.cupy_state import borrowed_stream
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.cupy_state import borrowed_stream
+from petsc_gpufmt.choice.registry import FORMATS
 
 pytestmark = pytest.mark.gpu
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "support" / "programs"
 ROWS, COLUMNS = 700, 500
 OPERATIONS = ("mult", "multAdd", "multAdd in place", "multTranspose", "multTransposeAdd", "multTransposeAdd in place")
 
@@ -121,7 +121,7 @@ def copied_bytes(petsc, direction):
 
 
 def test_new_values_cost_one_upload_and_no_plan(petsc, pair):
-    from petsc_gpufmt import planner
+    from petsc_gpufmt.planning import planner
 
     petsc.Log.begin()
     A, B = pair
@@ -228,7 +228,7 @@ def test_a_matrix_may_go_while_another_stream_still_multiplies_it(petsc):
 
 
 def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):
-    from petsc_gpufmt import planner
+    from petsc_gpufmt.planning import planner
 
     A = pair[0].duplicate(copy=True)
     before = settled_tokens()
@@ -309,7 +309,7 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_steady_krylov_loop_copies_no_vectors(format_name, ranks):
-    finished = launch.run([sys.executable, FOLDER / "device" / "ksp_copies.py", "-format", format_name], ranks=ranks)
+    finished = launch.run([sys.executable, FOLDER / "ksp_copies.py", "-format", format_name], ranks=ranks)
     assert finished.status == 0, str(finished)
 
 

@@ -10,9 +10,10 @@ from chains import Exact, operands_of
 from petsc_products import METHODS, VIA, multiply, other_values, petsc_matrix, scale_on_the_host, symbolic_phases
 from test_device import copied_bytes, petsc  # noqa: F401
 
-from petsc_gpufmt import native_library, planner
-from petsc_gpufmt.plan import Product
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.plan import Product
+from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.planning import planner
 
 pytestmark = pytest.mark.gpu
 

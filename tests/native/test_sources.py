@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from petsc_config import find_petsc
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE_FOLDERS = (ROOT / "petsc_gpufmt" / "native", ROOT / "kernels" / "host")
 
 # what the petscconf.h of another configuration says: macros to remove, macros to add
@@ -34,7 +34,7 @@ def test_sources_compile_for_every_petsc_build(build, tmp_path):
     petsc = find_petsc()
     original = (petsc.build_directory / "include" / "petscconf.h").read_text()
     (tmp_path / "petscconf.h").write_text(configured_otherwise(original, *BUILDS[build]))
-    sources = sorted(str(source) for folder in SOURCE_FOLDERS for source in folder.glob("*.c"))
+    sources = sorted(str(source) for folder in SOURCE_FOLDERS for source in folder.rglob("*.c"))
     assert sources
     command = [*petsc.compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
     command += [f"-I{tmp_path}", *(f"-I{folder}" for folder in SOURCE_FOLDERS), *petsc.include_flags]

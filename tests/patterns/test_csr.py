@@ -5,8 +5,8 @@ import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, shape
 from places import EVERY_PLACE, INDEX, make_backend
 
-from petsc_gpufmt.csr import CsrPattern
 from petsc_gpufmt.errors import PatternError
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 
 @pytest.fixture(params=EVERY_PLACE)

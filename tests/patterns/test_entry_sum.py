@@ -7,9 +7,11 @@ import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import abi, errors, gather, planner
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.plan import Slot
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Slot
+from petsc_gpufmt.patterns import entry_sum as gather
+from petsc_gpufmt.planning import abi, planner
 
 SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
 SIZES = (300, 70, 1)

@@ -8,8 +8,10 @@ from answers import Answer, failing, requested_place, settled_tokens
 from builders import from_row_lengths
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import abi, errors, planner, update
-from petsc_gpufmt.plan import Slot, Update
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends.plan import Slot, Update
+from petsc_gpufmt.patterns import scale_and_add as update
+from petsc_gpufmt.planning import abi, planner
 
 TILE = update.TILE
 # of rows: none, many empty ones before, between and after others, one longer than tiles, all in the first tile

@@ -8,8 +8,8 @@ from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, from_entries, poisoned, s
 from emulation.backend import EmulatedBackend
 from places import INDEX, SCALAR, make_backend
 
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.transpose import ENTRIES_A_THREAD, PIECE, SORT_THREADS, bytes_to_transpose, transposed
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.transpose import ENTRIES_A_THREAD, PIECE, SORT_THREADS, bytes_to_transpose, transposed
 
 PLACES = [
     pytest.param(("host", INDEX), id="host"),

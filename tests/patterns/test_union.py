@@ -9,9 +9,11 @@ import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
-from petsc_gpufmt import abi, errors, planner, union
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Slot
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends.plan import Slot
+from petsc_gpufmt.patterns import union
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.planning import abi, planner
 
 SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
 

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.choice.registry import FORMATS
 
 pytestmark = pytest.mark.petsc
 

@@ -13,7 +13,7 @@ import petsc_gpufmt
 from petsc_gpufmt import errors
 from petsc_gpufmt.formats.pjds import Pjds
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parents[1] / "support" / "programs"
 UNKNOWN_TYPE = 86
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from petsc4py import PETSc
 
-from petsc_gpufmt import abi, errors, native_library, planner
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.formats.pjds import Pjds
+from petsc_gpufmt.planning import abi, planner
 from petsc_gpufmt.spgemm import chain
 
 ignore_what_python_ignores = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

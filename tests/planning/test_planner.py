@@ -10,9 +10,11 @@ from answers import Answer, requested_place, settled_tokens
 from builders import shape
 from stored_matrix import assert_product
 
-from petsc_gpufmt import abi, errors, native_library, planner
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.pjds import Pjds
-from petsc_gpufmt.plan import Operation, Slot
+from petsc_gpufmt.planning import abi, planner
 
 SCALAR, INDEX = native_library.petsc_types()
 

@@ -7,8 +7,11 @@ import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from chains import Exact, operands_of
 
-from petsc_gpufmt import abi, errors, native_library, plan_requests, planner
-from petsc_gpufmt.plan import Product, Slot
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.plan import Product, Slot
+from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import requests as plan_requests
 from petsc_gpufmt.spgemm import chain
 
 SCALAR, INDEX = native_library.petsc_types()

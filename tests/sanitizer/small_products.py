@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse
 from petsc4py import PETSc
 
-from petsc_gpufmt import transpose
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.bench.mult import Reference
 from petsc_gpufmt.bench.places import SEED, available_places, device_reason, random_vector
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Operation, Slot
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.patterns import transpose
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 TUNED = 2  # sets of options of a tuning space that are tried
 MATRIX_FOR_PETSC = "uneven rows, some empty"

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse
 from petsc4py import PETSc
 
+from petsc_gpufmt.backends.plan import Product, Slot
 from petsc_gpufmt.bench.places import SEED, available_places, device_reason
 from petsc_gpufmt.bench.spgemm_contender import host_csr
 from petsc_gpufmt.bench.spgemm_tasks import Bounded, ProductReference, row_lengths, sorted_transpose
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import Product, Slot
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 

@@ -10,11 +10,11 @@ from builders import CsrMatrix, from_row_lengths, poisoned, shape
 from chains import NOTHING, Exact, operands_of, random_matrix
 from emulation.backend import EmulatedBackend
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Product, Slot
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError, PatternError
-from petsc_gpufmt.plan import Product, Slot
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.census import count_terms, count_words
 from petsc_gpufmt.spgemm.chain import parse_options, plan_product
 
@@ -79,7 +79,7 @@ def test_products_in_emulation(product, accumulator, emulation_folder):
 @ACCUMULATORS
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int32"), ("float32", "int64")])
 def test_products_on_a_device(product, accumulator, scalar, index):
-    from petsc_gpufmt.backend import CudaBackend
+    from petsc_gpufmt.backends.backend import CudaBackend
 
     operands = operands_of(product, 700, 300, longest=25)
     Planned(product, operands, CudaBackend(scalar, index, device=0), accumulator=accumulator).check(operands)

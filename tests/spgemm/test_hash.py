@@ -9,10 +9,10 @@ import pytest
 from builders import CsrMatrix, blocked, from_entries, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
 
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.plan import Slot
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm import hash as hashing
 from petsc_gpufmt.spgemm.census import Operands, count_words, row_pointer
 from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator
@@ -336,7 +336,7 @@ def test_a_step_for_each_row_where_no_row_of_b_is_longer_than_a_group(emulation)
     one_step = [Product(m, m, emulation).launches[0].function for m in (stencil(5, 5, 5), shape("power_law"))]
     expected = [(8, 8, 1, 32, 0), (32, 16, 0, 500, 0)]
 
-    assert one_step == [emulation.function("spgemm_hash_values", "spgemm_hash_values", t) for t in expected]
+    assert one_step == [emulation.function("spgemm/hash_values", "spgemm_hash_values", t) for t in expected]
 
 
 def test_bytes_held_are_those_of_the_launches(backend):

@@ -9,8 +9,8 @@ from emulation.backend import EmulatedBackend
 from sparse_products import ComputedProduct, chained
 from stored_matrix import assert_same_bits
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.spgemm.census import count_terms
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator

@@ -9,10 +9,10 @@ from emulation.backend import EmulatedBackend
 from sparse_products import ComputedProduct, chained, other_values, sorted_rows
 from stored_matrix import assert_same_bits
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import CudaBackend, HostBackend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.errors import IndexOverflowError, OptionError, OutOfMemoryError, PatternError
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm import census, product
 from petsc_gpufmt.spgemm.census import Operands, count_terms, count_words, row_pointer
 from petsc_gpufmt.spgemm.product import ACCUMULATORS, AUTO, SparseProduct

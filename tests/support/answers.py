@@ -3,9 +3,10 @@
 import ctypes
 import gc
 
-from petsc_gpufmt import abi, native_library, planner
-from petsc_gpufmt.backend import HOST_FUNCTION
-from petsc_gpufmt.plan import Slot, argument_word
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HOST_FUNCTION
+from petsc_gpufmt.backends.plan import Slot, argument_word
+from petsc_gpufmt.planning import abi, planner
 
 
 def failing(monkeypatch, module, name, *failures):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 
 @dataclass(frozen=True)

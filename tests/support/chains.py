@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from builders import CsrMatrix, from_row_lengths
 
-from petsc_gpufmt.plan import Product
+from petsc_gpufmt.backends.plan import Product
 
 NOTHING = CsrMatrix(0, 0, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
 

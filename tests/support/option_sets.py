@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
-from petsc_gpufmt.formats.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.csr_arrays import BLOCK_THREADS
+from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS
+from petsc_gpufmt.formats.common.ell import BLOCK_THREADS as ELL_BLOCK_THREADS
 from petsc_gpufmt.formats.csrvector import THREADS_PER_ROW
-from petsc_gpufmt.formats.ell import BLOCK_THREADS as ELL_BLOCK_THREADS
-from petsc_gpufmt.formats.evchyb_parameters import SMALL_BATCH
+from petsc_gpufmt.formats.evchyb.parameters import SMALL_BATCH
 from petsc_gpufmt.formats.pjds import ALL_ROWS, AUTOMATIC, SLICE_HEIGHTS
 
 ALL_OPTION_SETS: dict[str, list[dict[str, int | str]]] = {

@@ -3,9 +3,9 @@
 import numpy as np
 from builders import CsrMatrix
 
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench.matrices import blocked_pattern, stencil_pattern
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 H200_THREADS = 270336
 

@@ -8,8 +8,8 @@ import numpy as np
 from builders import CsrMatrix
 from petsc4py import PETSc
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.plan import Product
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.plan import Product
 
 METHODS = {
     Product.AB: "matMult",

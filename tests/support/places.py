@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from emulation.backend import EmulatedBackend
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
 
 SCALAR, INDEX = native_library.petsc_types()
 EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -8,8 +8,8 @@ import numpy as np
 from builders import CsrMatrix, from_row_lengths, poisoned, random_values
 from scipy import sparse
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.plan import Slot
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.spgemm.product import SparseProduct
 
 

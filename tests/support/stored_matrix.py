@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from builders import CsrMatrix, poisoned
 
-from petsc_gpufmt import transpose
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.formats.base import Format
-from petsc_gpufmt.plan import Launch, Operation, Slot
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Operation, Slot
+from petsc_gpufmt.formats.common.base import Format
+from petsc_gpufmt.patterns import transpose
 
 
 class StoredMatrix:

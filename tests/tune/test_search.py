@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from builders import shape
 
-from petsc_gpufmt import native_library, tune, tuning
-from petsc_gpufmt.backend import HostBackend
+from petsc_gpufmt import tuned_options as tuning
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench import environment, places
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.cli.main import main
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.tune import best_options, fastest, try_options
-from petsc_gpufmt.tune_matrices import MATRICES, QUICK_MATRICES, make_pattern
-from petsc_gpufmt.tuning import known_options, tuned
+from petsc_gpufmt.tune import search as tune
+from petsc_gpufmt.tune.matrices import MATRICES, QUICK_MATRICES, make_pattern
+from petsc_gpufmt.tune.search import best_options, fastest, try_options
+from petsc_gpufmt.tuned_options import known_options, tuned
 
 MODEL = "NVIDIA Test 100"
 A, B, C = (("width", 1),), (("width", 2),), (("width", 3),)
@@ -216,8 +218,8 @@ def made_gpu(monkeypatch, backend, tmp_path):
     monkeypatch.setattr(places, "device_reason", lambda: None)
     monkeypatch.setattr(places, "device_place", device_place)
     monkeypatch.setattr(environment, "describe", lambda: {"driver": "5.1", "commit": "abc", "date": "today"})
-    monkeypatch.setattr("petsc_gpufmt.product_timer.ProductTimer", lambda backend: timer)
-    monkeypatch.setattr("petsc_gpufmt.registry.FORMATS", {"made": Made, "untunable": Untunable})
+    monkeypatch.setattr("petsc_gpufmt.choice.mult_timer.ProductTimer", lambda backend: timer)
+    monkeypatch.setattr("petsc_gpufmt.choice.registry.FORMATS", {"made": Made, "untunable": Untunable})
     monkeypatch.setenv("PETSC_GPUFMT_CACHE", str(tmp_path))
     known_options.cache_clear()
     yield backend
@@ -269,6 +271,6 @@ def test_a_time_limit_leaves_options_out(made_gpu, capsys):
 
 
 def test_quick_takes_the_small_matrices(made_gpu, monkeypatch, capsys):
-    monkeypatch.setattr("petsc_gpufmt.tune_matrices.QUICK_MATRICES", ("7point:3",))
+    monkeypatch.setattr("petsc_gpufmt.tune.matrices.QUICK_MATRICES", ("7point:3",))
     assert main(["tune", "--quick"]) == 0
     assert "7point:3" in capsys.readouterr().out

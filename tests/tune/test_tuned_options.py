@@ -6,11 +6,11 @@ import warnings
 import numpy as np
 import pytest
 
-from petsc_gpufmt import tuning
-from petsc_gpufmt.backend import HostBackend
-from petsc_gpufmt.formats.base import Format
-from petsc_gpufmt.registry import FORMATS
-from petsc_gpufmt.tuning import cache_file, file_name, known_options, read_tuning, save_tuning, tuned
+from petsc_gpufmt import tuned_options as tuning
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.formats.common.base import Format
+from petsc_gpufmt.tuned_options import cache_file, file_name, known_options, read_tuning, save_tuning, tuned
 
 MODEL = "NVIDIA Test 100-SXM"
 FILE = "nvidia_test_100_sxm.json"
@@ -50,7 +50,7 @@ def test_the_host_and_the_emulation_have_no_model():
 def test_the_model_of_a_device_is_its_name():
     import cupy
 
-    from petsc_gpufmt.backend import CudaBackend
+    from petsc_gpufmt.backends.backend import CudaBackend
 
     model = CudaBackend(np.float64, np.int32, device=0).model
     assert model == cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()

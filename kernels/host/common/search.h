@@ -1,6 +1,6 @@
-/* Binary search: kernels/search.cuh on the host. */
+/* Binary search: kernels/common/search.cuh on the host. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 
 /* `p` becomes the first place of [begin, end) for which `is_before`, an expression in p, does not hold; it holds for all before that.
    `begin` and `end` are read once, before p is written. */

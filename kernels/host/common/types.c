@@ -1,5 +1,5 @@
 /* What the host kernels were compiled for. */
-#include "host.h"
+#include "common/host.h"
 
 __attribute__((visibility("default"))) int gpufmt_host_scalar_bytes(void)
 {

@@ -1,5 +1,5 @@
-/* Products with BSR on the host (formats/bsr.py): the parameters and arrays are those of kernels/bsr.cu and kernels/bsr_interleaved.cu. */
-#include "bsr.h"
+/* Products with BSR on the host (formats/bsr.py): the parameters and arrays are those of kernels/formats/bsr.cu and kernels/formats/bsr_interleaved.cu. */
+#include "formats/bsr.h"
 
 #define CHUNK 32 /* rows of a block that are summed together */
 

@@ -1,6 +1,6 @@
-/* Where BSR has its blocks and their entries: kernels/bsr.cuh on the host. */
+/* Where BSR has its blocks and their entries: kernels/formats/bsr.cuh on the host. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 #include <string.h>
 
 #define LANES 32

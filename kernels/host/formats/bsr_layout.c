@@ -1,7 +1,7 @@
 /* Structure of BSR, values into it and the diagonal out of it (formats/bsr.py): the parameters and arrays are those of
-   kernels/bsr_build.cu and kernels/bsr_values.cu. */
-#include "bsr.h"
-#include "search.h"
+   kernels/formats/bsr_layout.cu and kernels/formats/bsr_values.cu. */
+#include "formats/bsr.h"
+#include "common/search.h"
 
 /* Structure pass: the blocks that each row opens (it has an entry in them, no earlier row of its block row has), counted in `nopened` or
    written to block_col from first_block[row] on. */

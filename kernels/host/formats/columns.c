@@ -1,5 +1,5 @@
-/* Host kernels of column compression (formats/columns.py): the parameters are those of kernels/columns.cu. */
-#include "columns.h"
+/* Host kernels of column compression (formats/columns.py): the parameters are those of kernels/formats/columns.cu. */
+#include "formats/columns.h"
 #include <string.h>
 
 /* smallest and largest column of a group; both 0 if it is all padding */

@@ -1,6 +1,6 @@
-/* Column indices of sliced storage: the arrays are those of kernels/columns.cuh. */
+/* Column indices of sliced storage: the arrays are those of kernels/formats/columns.cuh. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 
 #define SHORT_PADDING 0xFFFF
 

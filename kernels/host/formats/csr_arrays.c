@@ -1,5 +1,5 @@
-/* Host kernels that csrscalar, csrvector and csradaptive have in common: the parameters and arrays are those of kernels/csr.cu. */
-#include "csr.h"
+/* Host kernels that csrscalar, csrvector and csradaptive have in common: the parameters and arrays are those of kernels/formats/csr_arrays.cu. */
+#include "formats/csr_arrays.h"
 
 /* sum[row] = sum of TERM over the entries k of each row with column c, then FINISH */
 #define FOR_ROWS(Column, base, TERM, FINISH) \

@@ -1,7 +1,7 @@
 /* What the host kernels of csrscalar, csrvector and csradaptive share: rows of CSR, one after another. The arrays are those of
-   kernels/csr.cuh; how many threads a row has on a device is of no matter here. */
+   kernels/formats/csr_arrays.cuh; how many threads a row has on a device is of no matter here. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 
 typedef struct {
   index_t         nrows;

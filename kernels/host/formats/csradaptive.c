@@ -1,6 +1,6 @@
-/* Host kernels of adaptive CSR (formats/csradaptive.py): the parameters and arrays are those of kernels/csradaptive.cu. Rows are
+/* Host kernels of adaptive CSR (formats/csradaptive.py): the parameters and arrays are those of kernels/formats/csradaptive.cu. Rows are
    taken in the order of the matrix. */
-#include "csr.h"
+#include "formats/csr_arrays.h"
 
 /* the last of the marks is the number of rows; block[0] threads make one range for each power of two up to it */
 static index_t number_of_rows(const uint32_t block[3], const index_t *marks)

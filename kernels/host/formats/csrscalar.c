@@ -1,5 +1,5 @@
-/* Host kernels of scalar CSR (formats/csrscalar.py): the parameters and arrays are those of kernels/csrscalar.cu. */
-#include "csr.h"
+/* Host kernels of scalar CSR (formats/csrscalar.py): the parameters and arrays are those of kernels/formats/csrscalar.cu. */
+#include "formats/csr_arrays.h"
 
 /* z = alpha A x + beta y */
 HOST_KERNEL(csrscalar_spmv)

@@ -1,5 +1,5 @@
-/* Host kernels of vector CSR (formats/csrvector.py): the parameters and arrays are those of kernels/csrvector.cu. */
-#include "csr.h"
+/* Host kernels of vector CSR (formats/csrvector.py): the parameters and arrays are those of kernels/formats/csrvector.cu. */
+#include "formats/csr_arrays.h"
 
 /* z = alpha A x + beta y */
 HOST_KERNEL(csrvector_spmv)

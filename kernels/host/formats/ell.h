@@ -1,7 +1,7 @@
 /* What the host kernels of ELLPACK, ELLPACK-R and JDS share: entry j of the row at `position` is at jd_ptr[j] + position, or at
    j * height + position if jd_ptr is null. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 
 typedef struct {
   index_t         nrows, width; /* width: entries of each row, where lengths is null */

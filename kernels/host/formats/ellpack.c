@@ -1,5 +1,5 @@
-/* Host kernels of ELLPACK (formats/ellpack.py): the parameters and arrays are those of kernels/ellpack.cu. */
-#include "ell.h"
+/* Host kernels of ELLPACK (formats/ellpack.py): the parameters and arrays are those of kernels/formats/ellpack.cu. */
+#include "formats/ell.h"
 
 #define GROUP 8 /* rows that are filled together */
 

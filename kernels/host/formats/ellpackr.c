@@ -1,5 +1,5 @@
-/* Host kernels of ELLPACK-R (formats/ellpackr.py): the parameters and arrays are those of kernels/ellpackr.cu. */
-#include "ell.h"
+/* Host kernels of ELLPACK-R (formats/ellpackr.py): the parameters and arrays are those of kernels/formats/ellpackr.cu. */
+#include "formats/ell.h"
 
 /* z = alpha A x + beta y */
 HOST_KERNEL(ellpackr_spmv)

@@ -1,5 +1,5 @@
-/* Host kernels of EVC-HYB (formats/evchyb.py): the parameters and arrays are those of kernels/evchyb.cu, with slices of block[0] rows. */
-#include "columns.h"
+/* Host kernels of EVC-HYB (formats/evchyb.py): the parameters and arrays are those of kernels/formats/evchyb.cu, with slices of block[0] rows. */
+#include "formats/columns.h"
 
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */
 

@@ -1,5 +1,5 @@
-/* Host kernels of JDS (formats/jds.py): the parameters and arrays are those of kernels/jds.cu. */
-#include "ell.h"
+/* Host kernels of JDS (formats/jds.py): the parameters and arrays are those of kernels/formats/jds.cu. */
+#include "formats/ell.h"
 
 /* z = alpha A x + beta y */
 HOST_KERNEL(jds_spmv)

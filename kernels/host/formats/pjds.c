@@ -1,6 +1,6 @@
-/* Host kernels of pJDS (formats/pjds.py): the parameters and arrays are those of kernels/pjds.cu. */
-#include "columns.h"
-#include "row_patterns.h"
+/* Host kernels of pJDS (formats/pjds.py): the parameters and arrays are those of kernels/formats/pjds.cu. */
+#include "formats/columns.h"
+#include "formats/row_patterns.h"
 
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */
 

@@ -1,6 +1,6 @@
-/* Host kernels of row patterns (formats/row_patterns.py): the parameters are those of kernels/row_patterns.cu. */
-#include "row_patterns.h"
-#include "search.h"
+/* Host kernels of row patterns (formats/row_patterns.py): the parameters are those of kernels/formats/row_patterns.cu. */
+#include "formats/row_patterns.h"
+#include "common/search.h"
 
 #define SLOTS 1024 /* of the hash table, a power of two */
 #define LIMIT 256  /* patterns that a byte numbers */

@@ -1,6 +1,6 @@
-/* Rows by patterns: the arrays are those of kernels/row_patterns.cuh. */
+/* Rows by patterns: the arrays are those of kernels/formats/row_patterns.cuh. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 #include <limits.h>
 
 #define NO_ENTRY (sizeof(index_t) == 4 ? (index_t)INT_MIN : (index_t)LLONG_MIN) /* where a row has ended */

@@ -1,5 +1,5 @@
-/* Whether arrays are a CSR pattern; the parameters are those of kernels/pattern.cu. */
-#include "host.h"
+/* Whether arrays are a CSR pattern; the parameters are those of kernels/patterns/csr.cu. */
+#include "common/host.h"
 
 HOST_KERNEL(pattern_check)
 {

@@ -1,5 +1,5 @@
-/* Sums of entries of up to three arrays; the parameters are those of kernels/gather.cu. */
-#include "host.h"
+/* Sums of entries of up to three arrays; the parameters are those of kernels/patterns/entry_sum.cu. */
+#include "common/host.h"
 
 typedef struct {
   index_t         second, third; /* numbers of the first entries of b and c */

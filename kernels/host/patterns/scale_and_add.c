@@ -1,5 +1,5 @@
-/* Values of a matrix scaled and added to in place; the parameters are those of kernels/update.cu. */
-#include "host.h"
+/* Values of a matrix scaled and added to in place; the parameters are those of kernels/patterns/scale_and_add.cu. */
+#include "common/host.h"
 
 /* values[e] *= alpha */
 HOST_KERNEL(update_scale)

@@ -1,6 +1,6 @@
-/* The pattern of a transpose by counting; the parameters are those of kernels/transpose.cu. A core takes entries one after another, so
+/* The pattern of a transpose by counting; the parameters are those of kernels/patterns/transpose.cu. A core takes entries one after another, so
    they are in order when they are in their columns, and no transpose_merge is needed. */
-#include "host.h"
+#include "common/host.h"
 
 typedef struct {
   index_t number, row; /* in the matrix that is transposed */

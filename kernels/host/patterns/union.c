@@ -1,5 +1,5 @@
-/* The pattern of a sum of up to three matrices; the parameters are those of kernels/union.cu. */
-#include "host.h"
+/* The pattern of a sum of up to three matrices; the parameters are those of kernels/patterns/union.cu. */
+#include "common/host.h"
 
 typedef struct {
   const index_t     *rowptr, *colidx, *places;

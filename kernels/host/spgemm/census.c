@@ -1,5 +1,5 @@
-/* Host kernels that all sparse products need; the parameters are those of kernels/spgemm.cu. A core needs no bins. */
-#include "spgemm.h"
+/* Host kernels that all sparse products need; the parameters are those of kernels/spgemm/census.cu. A core needs no bins. */
+#include "spgemm/census.h"
 
 void gpufmt_count_terms(index_t nrows, const index_t *rowptr, const index_t *colidx, const index_t *right_rowptr, offset_t *terms, Control *control)
 {

@@ -1,6 +1,6 @@
-/* What host kernels of sparse products count: the fields are those of kernels/spgemm.cuh. */
+/* What host kernels of sparse products count: the fields are those of kernels/spgemm/census.cuh. */
 #pragma once
-#include "host.h"
+#include "common/host.h"
 
 enum {
   BINS = 16

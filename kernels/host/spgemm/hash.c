@@ -1,6 +1,6 @@
 /* Host kernels of the hash accumulator (spgemm/hash.py). In place of tables in shared memory each has a scratch array as long as a row of
    C could be; it is all zeros between kernels. */
-#include "spgemm.h"
+#include "spgemm/census.h"
 #include <stdlib.h>
 
 typedef struct {

@@ -1,7 +1,7 @@
-/* Row merging on the host: the parameters and arrays are those of kernels/rmerge.cu. The fronts of the rows that are merged stand in a
+/* Row merging on the host: the parameters and arrays are those of kernels/spgemm/rmerge.cu. The fronts of the rows that are merged stand in a
    binary heap; equal columns are added in the order of the left factor's entries. */
-#include "search.h"
-#include "spgemm.h"
+#include "common/search.h"
+#include "spgemm/census.h"
 
 enum {
   LARGEST_WIDTH = 32

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.formats.bsr_layout import (
+from petsc_gpufmt.formats.bsr.layout import (
     BlockPattern,
     Entries,
     block_pattern,
@@ -28,7 +27,7 @@ from petsc_gpufmt.formats.bsr_layout import (
     kept_for_refresh,
     share_of_lanes,
 )
-from petsc_gpufmt.formats.bsr_parameters import (
+from petsc_gpufmt.formats.bsr.parameters import (
     AUTOMATIC,
     K1,
     PARAMETERS,
@@ -38,8 +37,9 @@ from petsc_gpufmt.formats.bsr_parameters import (
     parameter_space,
     power_of_two,
 )
-from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import tuned
 
 LARGEST_BLOCK = 1024
 REDUCE_BLOCK = (32, 8)  # rows, threads a row
@@ -60,7 +60,7 @@ class Bsr(Format):
     ----------
     row_block, col_block : rows and columns of a block; those at the end of the matrix may stand out over it
     block_offsets : (nblock_rows + 1,) int64; block row i has blocks block_offsets[i] to block_offsets[i + 1]
-    interleaved : whether blocks are stored for kernel K1, 32 block rows at a time (see kernels/bsr.cuh)
+    interleaved : whether blocks are stored for kernel K1, 32 block rows at a time (see kernels/formats/bsr.cuh)
     block_col : (nblocks,) index; block column of each block, ascending in a block row
     val : (nblocks * row_block * col_block,) scalar; block by block, each column by column; -0 in padding
     limit : blocks at which block rows are cut (the paper's lambda), 0: not at all
@@ -138,7 +138,7 @@ class Bsr(Format):
         rows, lanes = REDUCE_BLOCK
         sizes = (self.backend.index.type(self.nrows), self.backend.index.type(self.row_block))
         arguments = (*sizes, self.segment_ptr, self.partial, *result)
-        function = self.backend.function("bsr", "bsr_reduce", REDUCE_BLOCK)
+        function = self.backend.function("formats/bsr", "bsr_reduce", REDUCE_BLOCK)
         reduce = Launch(function, (ceil_div(self.nrows, rows), 1, 1), (rows, lanes, 1), arguments)
         return [self._spmv(int(self.partial.size), scalar(1), scalar(0), None, self.partial), reduce]
 
@@ -150,12 +150,12 @@ class Bsr(Format):
         template: tuple[int, ...]
         if self.interleaved:
             template = (self.row_block, self.col_block, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
-            function = self.backend.function("bsr_interleaved", "bsr_spmv_interleaved", template)
+            function = self.backend.function("formats/bsr_interleaved", "bsr_spmv_interleaved", template)
             items, threads = ceil_div(self.nsegments, WARP), WARP
         else:
             template = (self.row_block, self.col_block, p.tile_height, p.thread_groups)
             template += (p.thread_arrays, p.rows_per_array, p.entries_per_thread, padded)
-            function = self.backend.function("bsr", "bsr_spmv", template)
+            function = self.backend.function("formats/bsr", "bsr_spmv", template)
             items, threads = self.nsegments * ceil_div(self.row_block, p.tile_height), p.tile_height
         grid = (ceil_div(items, p.thread_arrays * p.rows_per_array), 1, 1)
         return Launch(function, grid, (threads, p.thread_groups, p.thread_arrays), arguments)
@@ -166,11 +166,11 @@ class Bsr(Format):
         sizes = tuple(map(self.backend.index.type, (self.nrows, self.row_block, self.col_block)))
         arrays = (self.block_offsets, self.block_col, self.val, Slot.Z)
         if self.interleaved:
-            function = self.backend.function("bsr_values", "bsr_diagonal_interleaved", ())
+            function = self.backend.function("formats/bsr_values", "bsr_diagonal_interleaved", ())
             grid = (ceil_div(self.nblock_rows, DIAGONAL_THREADS), 1, 1)
             block = (WARP, DIAGONAL_THREADS // WARP, 1)
             return [Launch(function, grid, block, (*sizes, np.int64(self.nblock_rows), *arrays))]
-        function = self.backend.function("bsr_values", "bsr_diagonal", ())
+        function = self.backend.function("formats/bsr_values", "bsr_diagonal", ())
         return [launch_1d(function, self.nrows, DIAGONAL_THREADS, (*sizes, *arrays))]
 
     def refresh(self) -> list[Launch]:
@@ -186,13 +186,13 @@ class Bsr(Format):
                 threads *= 2
             rows = FILL_THREADS // threads
             nblocks = ceil_div(self.nblock_rows, rows)
-            function = self.backend.function("bsr_values", "bsr_transpose_values", ())
+            function = self.backend.function("formats/bsr_values", "bsr_transpose_values", ())
             arguments = (np.int64(self.nblock_rows), *sizes, self.block_offsets, entries.source, Slot.VALUES, self.val)
             return [Launch(function, (nblocks, self._fill_shares(nblocks), 1), (threads, rows, 1), arguments)]
         slice_rows = WARP if self.interleaved else power_of_two(min(ceil_div(FILL_ROWS, self.row_block), FILL_SLICE))
         nslices = ceil_div(self.nblock_rows, slice_rows)
         function = self.backend.function(
-            "bsr_values", "bsr_fill_values", (self.row_block, self.col_block, slice_rows, int(full))
+            "formats/bsr_values", "bsr_fill_values", (self.row_block, self.col_block, slice_rows, int(full))
         )
         pattern = (entries.rowptr, entries.colidx, entries.first, entries.source)
         arguments = (np.int64(self.nrows), np.int64(self.nblock_rows), *sizes)

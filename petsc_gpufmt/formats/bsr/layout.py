@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import IndexOverflowError
-from petsc_gpufmt.formats.bsr_parameters import WARP
-from petsc_gpufmt.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.formats.bsr.parameters import WARP
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 # Blocks of the application's size are kept up to this padding; with more, narrower blocks are looked at, too.
 ACCEPTABLE_FILL_RATIO = 0.1
@@ -151,7 +151,7 @@ def launch_rows(
         return
     index = backend.index.type
     sizes = (index(entries.nrows), index(row_block), index(col_block))
-    function = backend.function("bsr_build", kernel, ())
+    function = backend.function("formats/bsr_layout", kernel, ())
     arguments = (*sizes, entries.rowptr, entries.colidx, *arguments)
     backend.run([launch_1d(function, entries.nrows, THREADS_PER_BLOCK, arguments)])
 
@@ -165,12 +165,12 @@ def share_of_lanes(block_offsets: Any, lanes: int, xp: Any) -> float:
 
 
 def interleave_columns(block_offsets: Any, block_col: Any, backend: Backend) -> Any:
-    """Block columns in the order in which kernel K1 has the blocks (kernels/bsr.cuh): (nblocks,) index."""
+    """Block columns in the order in which kernel K1 has the blocks (kernels/formats/bsr.cuh): (nblocks,) index."""
     interleaved = backend.xp.empty_like(block_col)
     nblock_rows = int(block_offsets.size) - 1
     if block_col.size:
         grid = (ceil_div(nblock_rows, THREADS_PER_BLOCK), 1, 1)
-        function = backend.function("bsr_build", "bsr_interleave_columns", ())
+        function = backend.function("formats/bsr_layout", "bsr_interleave_columns", ())
         arguments = (np.int64(nblock_rows), block_offsets, block_col, interleaved)
         backend.run([Launch(function, grid, (WARP, THREADS_PER_BLOCK // WARP, 1), arguments)])
     return interleaved

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from math import log2
 
+from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.plan import ceil_div
 
 AUTOMATIC = 0
 NEVER = -1

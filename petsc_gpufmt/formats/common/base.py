@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from petsc_gpufmt.backends.plan import Launch, Operation
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.option_value import option_value
-from petsc_gpufmt.plan import Launch, Operation
 
 if TYPE_CHECKING:
-    from petsc_gpufmt.backend import Backend
-    from petsc_gpufmt.csr import CsrPattern
+    from petsc_gpufmt.backends.backend import Backend
+    from petsc_gpufmt.patterns.csr import CsrPattern
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Format(ABC):
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
-        """Matrices of one key take the same options from `petsc_gpufmt.tuning`."""
+        """Matrices of one key take the same options from `petsc_gpufmt.tuned_options`."""
         return ""
 
     @classmethod

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.plan import Launch, ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, ceil_div
 
 FULL, SHORT, MIXED = 0, 1, 2
-"""Index modes, as in kernels/columns.cuh: all columns full, all short, or full in some slices."""
+"""Index modes, as in kernels/formats/columns.cuh: all columns full, all short, or full in some slices."""
 
 AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS = 0, 1, 2
 """Choices: the fewest bytes a product; full columns; short ones in every slice where they fit."""
@@ -145,5 +145,5 @@ class StoredColumns:
         )
 
     def _run(self, kernel: str, nblocks: int, block: tuple[int, int, int], arguments: tuple[Any, ...]) -> None:
-        function = self.backend.function("columns", kernel, ())
+        function = self.backend.function("formats/columns", kernel, ())
         self.backend.run([Launch(function, (nblocks, 1, 1), block, arguments)])

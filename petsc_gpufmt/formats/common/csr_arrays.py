@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.formats.common.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import tuned
 
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
 BLOCK_THREADS = (64, 128, 256, 512)
@@ -105,7 +105,7 @@ class CsrFormat(Format):
         if not self.nrows:
             return []
         template = (*self.template_arguments, self.block_threads, int(self.col_base is not None))
-        function = self.backend.function(self.name, f"{self.name}_{operation}", template)
+        function = self.backend.function(f"formats/{self.name}", f"{self.name}_{operation}", template)
         arguments = (*self.row_arguments, self.col, self.col_base, self.val, *operands)
         return [Launch(function, (self.nblocks, 1, 1), (self.block_threads, 1, 1), arguments)]
 
@@ -139,7 +139,7 @@ class CsrFormat(Format):
 
     def _fill(self, kernel: str, template_argument: int, threads: int, *arguments: Any) -> Launch:
         """A launch of a kernel that fills arrays."""
-        function = self.backend.function("csr", kernel, (FILL_THREADS, template_argument))
+        function = self.backend.function("formats/csr_arrays", kernel, (FILL_THREADS, template_argument))
         return launch_1d(function, threads, FILL_THREADS, arguments)
 
     def stats(self) -> Stats:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
-from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.plan import Launch, Slot, ceil_div, launch_1d
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import tuned
 
 BLOCK_THREADS = (64, 128, 256, 512)
 # Storage is refused where it is both this many times the nonzeros and more than this many bytes.
@@ -92,7 +92,7 @@ class EllFormat(Format):
     def _launch(self, operation: str, *vectors: Any) -> list[Launch]:
         if not self.nrows:
             return []
-        function = self.backend.function(self.name, f"{self.name}_{operation}", (self.block_threads,))
+        function = self.backend.function(f"formats/{self.name}", f"{self.name}_{operation}", (self.block_threads,))
         arguments = (self.backend.index.type(self.nrows), *self.row_arguments(), self.col, self.val, *vectors)
         return [launch_1d(function, self.nrows, self.block_threads, arguments)]
 
@@ -104,7 +104,7 @@ class EllFormat(Format):
         if not self.nstored:
             return []
         block = (64, 2, 1) if self.nstored < 16 * self.nrows else (32, 4, 1)
-        function = self.backend.function(self.fill_stem, f"{self.fill_stem}_fill_{what}", block[:2])
+        function = self.backend.function(f"formats/{self.fill_stem}", f"{self.fill_stem}_fill_{what}", block[:2])
         places = (self.backend.index.type(self.nrows), *self.place_arguments())
         grid = (ceil_div(self.positions(), block[0]), 1, 1)
         return [Launch(function, grid, block, (*places, self.rowptr, source, entries, stored))]

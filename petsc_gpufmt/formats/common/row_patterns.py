@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 MOST_PATTERNS = 256
 """What a byte numbers; LIMIT in the kernels."""
@@ -133,6 +133,6 @@ def collect(csr: CsrPattern, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> None:
-    """Launch a kernel of kernels/row_patterns.cu with at least `n` threads."""
-    function = backend.function("row_patterns", kernel, ())
+    """Launch a kernel of kernels/formats/row_patterns.cu with at least `n` threads."""
+    function = backend.function("formats/row_patterns", kernel, ())
     backend.run([launch_1d(function, n, THREADS_PER_BLOCK, arguments)])

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.base import Format, Stats
-from petsc_gpufmt.formats.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.evchyb_layout import (
+from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.evchyb.layout import (
     ALL_ROWS,
     AUTOMATIC,
     RowOrder,
@@ -30,10 +30,10 @@ from petsc_gpufmt.formats.evchyb_layout import (
     is_small,
     order_rows,
 )
-from petsc_gpufmt.formats.evchyb_parameters import LARGE_BATCH, SMALL_BATCH, Parameters
-from petsc_gpufmt.formats.evchyb_tasks import ENTRIES_PER_THREAD, deal
-from petsc_gpufmt.plan import Launch, Slot, Struct, ceil_div
-from petsc_gpufmt.tuning import tuned
+from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, SMALL_BATCH, Parameters
+from petsc_gpufmt.formats.evchyb.tasks import ENTRIES_PER_THREAD, deal
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.tuned_options import tuned
 
 BLOCK_THREADS = (128, 256, 512, 1024)
 BATCHES = (SMALL_BATCH, LARGE_BATCH)
@@ -153,7 +153,7 @@ class EvcHyb(Format):
         if not self.teams.nblocks:
             return []
         warps = self.teams.warps
-        function = self.backend.function("evchyb", kernel, (warps, self.batch, self.columns.mode))
+        function = self.backend.function("formats/evchyb", kernel, (warps, self.batch, self.columns.mode))
         tasks = (self.teams.nlong_blocks, self.tasks)
         matrix = Struct(*tasks, *self._rows, *self.columns.members, self.val, self.partials, self.tickets)
         return [Launch(function, (self.teams.nblocks, 1, 1), (self.height, warps, 1), (matrix, *vectors))]
@@ -165,7 +165,7 @@ class EvcHyb(Format):
         nslices = self.slices.nslices
         warps_per_slice = 2 if self.nstored < 16 * self.height * nslices else 4  # more thrash the first-level cache
         block = (self.height, warps_per_slice, FILL_THREADS // (self.height * warps_per_slice))
-        function = self.backend.function("evchyb", kernel, ())
+        function = self.backend.function("formats/evchyb", kernel, ())
         arguments = (nslices, self.slices.offsets, self._rows, self.rowptr, source, entries, stored)
         return [Launch(function, (ceil_div(nslices, block[2]), 1, 1), block, arguments)]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.csr import CsrPattern
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 AUTOMATIC, ALL_ROWS = 0, -1
 SPLIT_LENGTHS, SMALL_SPLIT_LENGTHS = (128, 256), (64, 128)

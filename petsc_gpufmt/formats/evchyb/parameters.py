@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.formats.columns import AUTOMATIC, FULL_ONLY, MIXED, StoredColumns
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.formats.common.columns import AUTOMATIC, FULL_ONLY, MIXED, StoredColumns
 
 SMALL_BATCH, LARGE_BATCH = 4, 8
 """Entries that a thread loads before it uses the first. With the large one, a device holds half as many threads."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backend import Backend
-from petsc_gpufmt.formats.evchyb_layout import Slices
-from petsc_gpufmt.plan import ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.formats.evchyb.layout import Slices
 
 MOST_WARPS = 16
 FEWEST_WARPS = 4
@@ -70,7 +70,7 @@ class Teams:
         return self.nlong_blocks + sum(c.tasks(self.warps) for c in self.ell_classes) // self.warps
 
     def task_words(self, slices: Slices, height: int, xp: Any) -> Any:
-        """(nblocks * warps, 2) int64: the struct Task of kernels/evchyb.cu for every warp."""
+        """(nblocks * warps, 2) int64: the struct Task of kernels/formats/evchyb.cu for every warp."""
         parts = [self._class_words(c, True, slices, height, xp) for c in self.long_classes]
         parts += [self._class_words(c, False, slices, height, xp) for c in self.ell_classes]
         return xp.concatenate(parts) if parts else xp.zeros((0, 2), dtype=np.int64)

@@ -3,7 +3,7 @@
 
    A matrix gets such arrays by MatCreateSeqAIJWithArrays() and MatHeaderMerge(). What may insert a nonzero, and so free arrays that are not
    PETSc's, gives the matrix ordinary ones first: GpufmtManagedLeave(). */
-#include "cuda_driver.h"
+#include "runtime/driver.h"
 
 /* one allocation holds the values, then the columns, aligned for either, whichever is wider */
 struct _GpufmtManaged {

@@ -1,7 +1,7 @@
 /* Uploads. A large one from pageable memory is bound by the one processor core that copies it into pinned memory: here several threads
    do so, each with two pinned pieces in turn. All copies go to one stream. */
 #define _GNU_SOURCE /* sched_getaffinity() */
-#include "cuda_driver.h"
+#include "runtime/driver.h"
 
 #if PetscDefined(HAVE_CUDA)
   #include <pthread.h>
@@ -134,7 +134,7 @@ PetscErrorCode GpufmtUploadFinalize(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* for petsc_gpufmt/native_library.py */
+/* for petsc_gpufmt/backends/native_library.py */
 PETSC_EXTERN PetscErrorCode GpufmtUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
   void *current;

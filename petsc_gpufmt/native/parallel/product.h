@@ -1,7 +1,7 @@
 /* A product of parallel matrices between its phases. */
 #pragma once
-#include "mpipattern.h"
-#include "mpirows.h"
+#include "parallel/pattern.h"
+#include "parallel/rows.h"
 
 enum {
   GPUFMT_MAX_PARTS = 3

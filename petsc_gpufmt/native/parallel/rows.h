@@ -1,7 +1,7 @@
 /* Rows of a parallel matrix, those of this rank or those of others, as one sequential matrix with few columns. */
 #pragma once
 #include <petscsf.h>
-#include "mpisum.h"
+#include "parallel/entry_sum.h"
 
 typedef struct {
   Mat         matrix;   /* on this rank, its columns numbered in the order of `columns` */

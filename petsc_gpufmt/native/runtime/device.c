@@ -1,5 +1,5 @@
 /* The CUDA driver, opened at run time so that this library loads on nodes without one. The context is PETSc's (the primary one). */
-#include "cuda_driver.h"
+#include "runtime/driver.h"
 
 #if PetscDefined(HAVE_CUDA)
   #include <dlfcn.h>

@@ -10,7 +10,7 @@ from builders import shape
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
 
-from petsc_gpufmt import native_library
+from petsc_gpufmt.backends import native_library
 
 
 def row_sums(A):

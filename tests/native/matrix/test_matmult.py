@@ -21,9 +21,10 @@ from petsc_products import (
 )
 
 import petsc_gpufmt  # noqa: F401
-from petsc_gpufmt import errors, planner
-from petsc_gpufmt.plan import Product
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt import errors
+from petsc_gpufmt.backends.plan import Product
+from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.planning import planner
 from petsc_gpufmt.spgemm import chain
 
 WRONG_STATE = 73

@@ -23,9 +23,9 @@ from petsc_products import (
     symbolic_phases,
 )
 
-from petsc_gpufmt import native_library
-from petsc_gpufmt.plan import Product
-from petsc_gpufmt.registry import FORMATS
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.plan import Product
+from petsc_gpufmt.choice.registry import FORMATS
 
 EVERY_PRODUCT = pytest.mark.parametrize("product", METHODS, ids=lambda p: p.formula)
 NEW_NONZERO = 63

@@ -18,8 +18,8 @@ from test_managed import (  # noqa: F401
     product,
 )
 
-from petsc_gpufmt import planner
-from petsc_gpufmt.plan import Product
+from petsc_gpufmt.backends.plan import Product
+from petsc_gpufmt.planning import planner
 
 Structure = PETSc.Mat.Structure
 WRONG_SIZE, WRONG_ARGUMENT = 60, 62

@@ -11,10 +11,10 @@ import launch
 import pytest
 
 import petsc_gpufmt
-from petsc_gpufmt.plan import Product
+from petsc_gpufmt.backends.plan import Product
 from petsc_gpufmt.spgemm.product import OPTION_NAMES
 
-PROGRAM = Path(__file__).parent / "programs" / "matproduct.c"
+PROGRAM = Path(__file__).parents[2] / "support" / "programs" / "matproduct.c"
 STEPS = ("first", "changed", "replaced", "retyped", "returned", "cleared")
 
 

@@ -1,0 +1,1 @@
+"""Vectorised CSR and ELL parts in one format."""

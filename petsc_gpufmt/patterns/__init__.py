@@ -1,0 +1,1 @@
+"""Patterns of sparse matrices, and values that are moved and changed along them."""

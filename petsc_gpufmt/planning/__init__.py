@@ -1,0 +1,1 @@
+"""Requests of the library in, plans out."""
