@@ -4,7 +4,7 @@
 // Sets found[0] unless the row pointer runs from 0 to nnz, found[1] if it decreases, found[2] if a column is not in the matrix, and found[3]
 // to the length of the longest row; they are zeros at first.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) pattern_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, count_t *__restrict__ found)
+__global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, count_t *__restrict__ found)
 {
   constexpr int       NWARPS = BLOCK_THREADS / WARP;
   __shared__ offset_t longest_of_warps[NWARPS];

@@ -12,7 +12,7 @@ struct Sources {
 // one entry index[t], and `begins` is not read. A thread does BATCH targets, BLOCK_THREADS apart. Bytes a target of k entries:
 // k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless SINGLE.
 template <int BLOCK_THREADS, int SINGLE>
-__global__ void __launch_bounds__(BLOCK_THREADS) gather_sum(index_t ntargets, const index_t *__restrict__ begins, const index_t *__restrict__ index, index_t second, index_t third, const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, scalar_t *__restrict__ target)
+__global__ void __launch_bounds__(BLOCK_THREADS) entry_sum(index_t ntargets, const index_t *__restrict__ begins, const index_t *__restrict__ index, index_t second, index_t third, const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, scalar_t *__restrict__ target)
 {
   constexpr int  BATCH   = 4;
   const Sources  sources = {second, third, a, b, c};

@@ -59,7 +59,7 @@ class Product(enum.IntEnum):
         return {Product.PTAP: "AP", Product.RART: "AR", Product.ABC: "ABC"}.get(self, "AB")
 
 
-class Update(enum.IntEnum):
+class ScaleAndAdd(enum.IntEnum):
     """What changes the values of a matrix in place.
 
     By a scalar, by a scalar for each row or column, or by adding a multiple of a matrix of the same pattern, or of one

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.choice.model import Candidate, csr_bytes, rank, worth_timing
-from petsc_gpufmt.choice.mult_timer import ProductTimer, is_limit
+from petsc_gpufmt.choice.mult_timer import MultTimer, is_limit
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
@@ -22,11 +22,11 @@ from petsc_gpufmt.patterns.csr import CsrPattern
 AUTOMATIC = "auto"
 # Products after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.
 TIMED_AFTER = -1
-FEWEST_PRODUCTS = 50
+FEWEST_MULTS = 50
 # What timing takes on an H200: two or three stores, the loading of their kernels, and products.
 SECONDS_OF_TIMING = 0.05
 # Of the products of a candidate that are timed; three sequences are run.
-TIMED_PRODUCTS = 6
+TIMED_MULTS = 6
 # A runner-up that saves less than the noise of the measurement does not replace the first choice.
 WORTHWHILE = 0.97
 # Share of the free memory of the device that two candidates may take together.
@@ -77,7 +77,7 @@ class Gpufmt(Format):
         best = ranked[0]
         chosen = store(best.name, best.options, csr, backend, options)
         if timed_after == TIMED_AFTER:
-            timed_after = max(FEWEST_PRODUCTS, round(SECONDS_OF_TIMING / best.seconds))
+            timed_after = max(FEWEST_MULTS, round(SECONDS_OF_TIMING / best.seconds))
         timed = csr.nnz and backend.model is not None and len(worth_timing(ranked)) > 1
         return cls(
             chosen,
@@ -95,20 +95,20 @@ class Gpufmt(Format):
         ranked = rank(profile, backend)
         best = ranked[0]
         chosen = store(best.name, best.options, csr, backend, options)
-        timer, lines = ProductTimer(backend), notes(profile, ranked, backend)
+        timer, lines = MultTimer(backend), notes(profile, ranked, backend)
         others = worth_timing(ranked)[1:]
         needed = 2 * max([chosen.stats().bytes_held, *(c.nbytes for c in others)])
         free = backend.free_bytes()
         if free is not None and needed > MEMORY_SHARE * free:
             lines.append(f"not timed: two copies need {in_bytes(needed)}, more than a quarter of the free memory")
             return cls(chosen, reasons(chosen, best, profile, backend), lines)
-        seconds = {best.name: timer.seconds(chosen, csr, TIMED_PRODUCTS)}
+        seconds = {best.name: timer.seconds(chosen, csr, TIMED_MULTS)}
         least = seconds[best.name] * WORTHWHILE
         for candidate in others:
             stored = None  # a slower copy gives its memory back before the next is made
             try:
                 stored = store(candidate.name, candidate.options, csr, backend, options)
-                seconds[candidate.name] = timer.seconds(stored, csr, TIMED_PRODUCTS)
+                seconds[candidate.name] = timer.seconds(stored, csr, TIMED_MULTS)
             except Exception as e:
                 if not is_limit(e):
                     raise
@@ -124,8 +124,8 @@ class Gpufmt(Format):
     def stored_as(self) -> str:
         return self.chosen.name
 
-    def product(self, alpha: float, beta: float) -> list[Launch]:
-        return self.chosen.product(alpha, beta)
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
+        return self.chosen.mult(alpha, beta)
 
     def diagonal(self) -> list[Launch]:
         return self.chosen.diagonal()
@@ -162,7 +162,7 @@ def store(
 
 def reasons(chosen: Format, candidate: Candidate, profile: Profile, backend: Backend) -> str:
     """The format and what speaks for it, in words."""
-    moved, as_csr = chosen.stats().bytes_per_product, csr_bytes(profile, backend)
+    moved, as_csr = chosen.stats().bytes_per_mult, csr_bytes(profile, backend)
     parts = [profile.describe(), candidate.why, f"{in_bytes(moved)} a product against {in_bytes(as_csr)} as CSR"]
     return f"{chosen.name}: {'; '.join(part for part in parts if part)}"
 

@@ -11,7 +11,7 @@ from petsc_gpufmt.patterns.csr import CsrPattern
 SEQUENCES = 2
 
 
-class ProductTimer:
+class MultTimer:
     """Times z = A x of stored matrices on the device of `backend`."""
 
     def __init__(self, backend: Backend):

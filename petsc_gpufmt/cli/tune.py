@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_tune(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.environment import describe
     from petsc_gpufmt.bench.places import device_place, device_reason
-    from petsc_gpufmt.choice.mult_timer import ProductTimer
+    from petsc_gpufmt.choice.mult_timer import MultTimer
     from petsc_gpufmt.choice.registry import FORMATS, find_format
     from petsc_gpufmt.tune.matrices import MATRICES, QUICK_MATRICES, make_pattern
     from petsc_gpufmt.tune.search import best_options, tune
@@ -69,7 +69,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
         print(HEADER)
         trials: list[Trial] = []
         for found in tune(
-            formats, specs, lambda spec: make_pattern(spec, backend), backend, ProductTimer(backend), seconds
+            formats, specs, lambda spec: make_pattern(spec, backend), backend, MultTimer(backend), seconds
         ):
             trials += found
             for trial in found:

@@ -133,7 +133,7 @@ class Pjds(Format):
         )  # a core is not faster for reading 16-bit columns
         return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, wanted)
 
-    def product(self, alpha: float, beta: float) -> list[Launch]:
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
         return self._multiply("pjds_spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
@@ -190,13 +190,13 @@ class Pjds(Format):
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
         kept = sum(int(a.nbytes) for a in (self.rowptr, self.source) if a is not None)
         per_row = 8 / self.slice_height + (index if self.row_perm is not None else 0) + scalar
-        moved = self.nstored * scalar + self.columns.bytes_per_product + self.nrows * per_row + self.ncols * scalar
+        moved = self.nstored * scalar + self.columns.bytes_per_mult + self.nrows * per_row + self.ncols * scalar
         return Stats(
             nnz=self.nnz,
             nstored=self.nstored,
             fill_ratio=1 - self.nnz / self.nstored if self.nstored else 0.0,
             bytes_held=self._matrix_bytes() + kept,
-            bytes_per_product=round(moved),
+            bytes_per_mult=round(moved),
             nonempty_rows=self.nonempty_rows,
         )
 

@@ -46,7 +46,7 @@ typedef struct {
   GpufmtStoreAnswer answer;
   PetscObjectState  pattern_state;
   GpufmtVersion     values;   /* that the plans hold */
-  int64_t           products; /* since the pattern was first stored */
+  int64_t           mults; /* since the pattern was first stored */
 } GpufmtStore;
 
 typedef struct _GpufmtManaged GpufmtManaged;
@@ -70,7 +70,7 @@ typedef struct {
   PetscObjectState pattern_state;
   PetscObjectId    added_id;            /* of the matrix that is added */
   PetscObjectState added_pattern_state; /* likewise */
-} GpufmtUpdate;
+} GpufmtScaleAndAdd;
 
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
 typedef struct {
@@ -81,11 +81,11 @@ typedef struct {
   void                *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t               scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtDeviceValues   values;  /* of a matrix that sparse products read or make */
-  GpufmtUpdate         updates[GPUFMT_NUM_UPDATES];
+  GpufmtScaleAndAdd         scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
   GpufmtManaged       *managed; /* the arrays of a result of these; else they are PETSc's own */
   PetscErrorCode      *failure; /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
   PetscBool            agreed[2]; /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
-} GpufmtBlock;
+} Mat_Gpufmt;
 
 enum {
   GPUFMT_MAX_OPERANDS = 3
@@ -143,10 +143,10 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(const GpufmtFormat *, Pet
 GPUFMT_HIDDEN PetscErrorCode GpufmtCitationsReset(void);
 
 /* block.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *, GpufmtBlock **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockSetFormat(GpufmtBlock *, const GpufmtFormat *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockGetStore(Mat, GpufmtBlock *, int backend, PetscBool transposed, GpufmtStore **);
+GPUFMT_HIDDEN PetscErrorCode Mat_GpufmtCreate(const GpufmtFormat *, Mat_Gpufmt **);
+GPUFMT_HIDDEN PetscErrorCode Mat_GpufmtSetFormat(Mat_Gpufmt *, const GpufmtFormat *);
+GPUFMT_HIDDEN PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtStoreGet(Mat, Mat_Gpufmt *, int backend, PetscBool transposed, GpufmtStore **);
 
 /* planner.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent, Mat, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *);
@@ -256,8 +256,8 @@ GPUFMT_HIDDEN void           GpufmtParallelMultChanged(Mat);
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
 /* update.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure, const PetscInt columns[], const GpufmtUpdate **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar, Mat X, MatStructure, const GpufmtUpdate *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure, const PetscInt columns[], const GpufmtScaleAndAdd **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar, Mat X, MatStructure, const GpufmtScaleAndAdd *);
 GPUFMT_HIDDEN PetscErrorCode MatScale_SeqAIJGpufmt(Mat, PetscScalar);
 GPUFMT_HIDDEN PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
@@ -271,7 +271,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, Pet
 /* seqaij.c, mpiaij.c, product.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtParentOps(Mat, struct _MatOps *seq, struct _MatOps *mpi);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParentOpsReset(void);
-GPUFMT_HIDDEN GpufmtBlock   *GpufmtSeqBlock(Mat);
+GPUFMT_HIDDEN Mat_Gpufmt   *GpufmtSeqData(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtVecTypeOn(Mat, PetscBool);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCheckScalars(Mat, MatType);

@@ -19,7 +19,7 @@ enum { GPUFMT_PRODUCT_AB, GPUFMT_PRODUCT_ATB, GPUFMT_PRODUCT_ABT, GPUFMT_PRODUCT
 
 /* changes of the values of a matrix in place: by a scalar, by one for each row, by one for each column; a multiple of another matrix is added,
    of the same pattern or of some entries of it */
-enum { GPUFMT_UPDATE_SCALE, GPUFMT_UPDATE_SCALE_ROWS, GPUFMT_UPDATE_SCALE_COLUMNS, GPUFMT_UPDATE_ADD, GPUFMT_UPDATE_ADD_SUBSET, GPUFMT_NUM_UPDATES };
+enum { GPUFMT_SCALE, GPUFMT_SCALE_ROWS, GPUFMT_SCALE_COLUMNS, GPUFMT_ADD, GPUFMT_ADD_SUBSET, GPUFMT_NUM_SCALE_AND_ADD };
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -40,7 +40,7 @@ typedef struct {
 } GpufmtPlan;
 
 /* what the planner is asked for, each with a request and an answer of its own */
-enum { GPUFMT_ASK_STORE, GPUFMT_ASK_PRODUCT, GPUFMT_ASK_SUM, GPUFMT_ASK_UNION, GPUFMT_ASK_UPDATE, GPUFMT_NUM_ASKS };
+enum { GPUFMT_ASK_STORE, GPUFMT_ASK_PRODUCT, GPUFMT_ASK_ENTRY_SUM, GPUFMT_ASK_UNION, GPUFMT_ASK_SCALE_AND_ADD, GPUFMT_NUM_ASKS };
 
 /* the head of every request: where plans are to run */
 typedef struct {
@@ -58,7 +58,7 @@ typedef struct {
   int64_t     nrows, ncols, nnz; /* of the CSR block, not of its transpose */
   const void *rowptr, *colidx;   /* host CSR pattern: [nrows + 1], [nnz] */
   int64_t     row_block, col_block; /* block sizes that the application has set, 1: none */
-  int64_t     products;             /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
+  int64_t     mults;             /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
 } GpufmtStoreRequest;
 
 /* the head of every answer; the library fills in an error before it asks, because a callback may fail before its first line */
@@ -112,12 +112,12 @@ typedef struct {
   const void *begins; /* host: [ntargets + 1]; NULL: target t is entry index[t] */
   const void *index;  /* host: [nterms] */
   int64_t     sizes[3]; /* entries of the arrays */
-} GpufmtSumRequest;
+} GpufmtEntrySumRequest;
 
 typedef struct {
   GpufmtOutcome outcome;
   GpufmtPlan    sum; /* A_VALUES, B_VALUES and C_VALUES into RESULT */
-} GpufmtSumAnswer;
+} GpufmtEntrySumAnswer;
 
 /* a matrix whose rows and columns lie somewhere in a sum */
 typedef struct {
@@ -153,17 +153,17 @@ typedef struct {
 
 typedef struct {
   GpufmtPlace   place;
-  int32_t       update; /* GPUFMT_UPDATE_... */
+  int32_t       scale_and_add; /* GPUFMT_SCALE, ... */
   GpufmtOperand target; /* whose values change */
-  GpufmtOperand added;  /* for GPUFMT_UPDATE_ADD_SUBSET */
+  GpufmtOperand added;  /* for GPUFMT_ADD_SUBSET */
   const void   *columns; /* host: [added.ncols] the number of each of its columns in `target`, -1: none; NULL: the same */
-} GpufmtUpdateRequest;
+} GpufmtScaleAndAddRequest;
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    update;  /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
+  GpufmtPlan    scale_and_add;  /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
   int32_t       applies; /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
-} GpufmtUpdateAnswer;
+} GpufmtScaleAndAddAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

@@ -69,7 +69,7 @@ class CsrPattern:
         threads = max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD))
         if backend.resident_threads:
             threads = min(threads, backend.resident_threads)
-        function = backend.function("patterns/csr", "pattern_check", (CHECK_THREADS,))
+        function = backend.function("patterns/csr", "csr_check", (CHECK_THREADS,))
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
         backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])
         return backend.first(found, 4)  # waits for the device

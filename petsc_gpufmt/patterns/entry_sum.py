@@ -12,7 +12,7 @@ BLOCK_THREADS = 256
 TARGETS_PER_THREAD = 4  # BATCH in kernels/patterns/entry_sum.cu
 
 
-def plan_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
+def plan_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
     """Launches for RESULT[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e], in this order.
 
     The entries are those of A_VALUES, then those of B_VALUES, then those of C_VALUES, counted through.
@@ -27,15 +27,15 @@ def plan_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Back
     Raises PatternError if `begins` or `index` point outside.
     """
     _check(begins, index, sum(sizes))
-    return known_sum(begins, index, sizes, backend)
+    return known_entry_sum(begins, index, sizes, backend)
 
 
-def known_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
-    """`plan_sum` of arrays that were made here: they are not looked at."""
+def known_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
+    """`plan_entry_sum` of arrays that were made here: they are not looked at."""
     ntargets = int(index.size if begins is None else begins.size - 1)
     if not ntargets:
         return []
-    function = backend.function("patterns/entry_sum", "gather_sum", (BLOCK_THREADS, int(begins is None)))
+    function = backend.function("patterns/entry_sum", "entry_sum", (BLOCK_THREADS, int(begins is None)))
     integer = backend.index.type
     arguments = (
         *(integer(ntargets), begins, index, integer(sizes[0]), integer(sizes[0] + sizes[1])),

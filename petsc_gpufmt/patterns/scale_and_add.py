@@ -14,24 +14,24 @@ TILE = BATCH * BLOCK_THREADS  # entries of a block
 
 def plan_scale(nnz: int, backend: Backend) -> list[Launch]:
     """Launches for RESULT[e] *= ALPHA, for all `nnz` entries."""
-    return _launch("update_scale", nnz, (Slot.ALPHA, Slot.RESULT), backend)
+    return _launch("scale_values", nnz, (Slot.ALPHA, Slot.RESULT), backend)
 
 
 def plan_scale_rows(nnz: int, rowptr: Any, backend: Backend) -> list[Launch]:
     """Launches for RESULT[e] *= X[row of e], with `rowptr` (nrows + 1,) of the backend's index type."""
     if not nnz:
         return []
-    return _launch("update_scale_rows", nnz, (_tile_rows(rowptr, nnz, backend), rowptr, Slot.X, Slot.RESULT), backend)
+    return _launch("scale_rows", nnz, (_tile_rows(rowptr, nnz, backend), rowptr, Slot.X, Slot.RESULT), backend)
 
 
 def plan_scale_columns(colidx: Any, backend: Backend) -> list[Launch]:
     """Launches for RESULT[e] *= X[colidx[e]], with `colidx` (nnz,) of the backend's index type."""
-    return _launch("update_scale_columns", colidx.size, (colidx, Slot.X, Slot.RESULT), backend)
+    return _launch("scale_columns", colidx.size, (colidx, Slot.X, Slot.RESULT), backend)
 
 
 def plan_add(nnz: int, backend: Backend) -> list[Launch]:
     """Launches for RESULT[e] += ALPHA A_VALUES[e]: matrices of one pattern."""
-    return _launch("update_add", nnz, (None, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
+    return _launch("add_values", nnz, (None, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
 
 
 def plan_add_subset(
@@ -54,10 +54,10 @@ def plan_add_subset(
     index, missing = backend.empty((nnz, backend.index), (1, backend.index))
     backend.clear(missing)
     arguments = (_tile_rows(rowptr, nnz, backend), rowptr, colidx, columns, *target, index, missing)
-    backend.run(_launch("update_locate", nnz, arguments, backend))
+    backend.run(_launch("locate_entries", nnz, arguments, backend))
     if backend.first(missing, 1)[0]:
         return None
-    return _launch("update_add", nnz, (index, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
+    return _launch("add_values", nnz, (index, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
 
 
 def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[Launch]:

@@ -18,9 +18,9 @@ class Ask(enum.IntEnum):
 
     STORE = 0
     PRODUCT = 1
-    SUM = 2
+    ENTRY_SUM = 2
     UNION = 3
-    UPDATE = 4
+    SCALE_AND_ADD = 4
 
 
 class LaunchStruct(c.Structure):
@@ -72,7 +72,7 @@ class StoreRequestStruct(c.Structure):
         ("colidx", c.c_void_p),
         ("row_block", c.c_int64),
         ("col_block", c.c_int64),
-        ("products", c.c_int64),
+        ("mults", c.c_int64),
     ]
 
 
@@ -126,7 +126,7 @@ class ProductAnswerStruct(c.Structure):
     ]
 
 
-class SumRequestStruct(c.Structure):
+class EntrySumRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
         ("ntargets", c.c_int64),
@@ -137,7 +137,7 @@ class SumRequestStruct(c.Structure):
     ]
 
 
-class SumAnswerStruct(c.Structure):
+class EntrySumAnswerStruct(c.Structure):
     _fields_ = [
         ("outcome", OutcomeStruct),
         ("sum", PlanStruct),
@@ -180,20 +180,20 @@ class UnionAnswerStruct(c.Structure):
     ]
 
 
-class UpdateRequestStruct(c.Structure):
+class ScaleAndAddRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
-        ("update", c.c_int32),
+        ("scale_and_add", c.c_int32),
         ("target", OperandStruct),
         ("added", OperandStruct),
         ("columns", c.c_void_p),
     ]
 
 
-class UpdateAnswerStruct(c.Structure):
+class ScaleAndAddAnswerStruct(c.Structure):
     _fields_ = [
         ("outcome", OutcomeStruct),
-        ("update", PlanStruct),
+        ("scale_and_add", PlanStruct),
         ("applies", c.c_int32),
     ]
 

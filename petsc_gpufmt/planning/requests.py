@@ -13,12 +13,10 @@ import numpy as np
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
-from petsc_gpufmt.backends.plan import Launch, Operation, Product, Update, address
+from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
-from petsc_gpufmt.patterns import entry_sum as gather
-from petsc_gpufmt.patterns import scale_and_add as update
-from petsc_gpufmt.patterns import union
+from petsc_gpufmt.patterns import entry_sum, scale_and_add, union
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.planning import abi
@@ -53,7 +51,7 @@ def _what_product(request: Any) -> str:
     return f"sparse product {Product(request.product).formula} of {operands}"
 
 
-def _what_sum(request: Any) -> str:
+def _what_entry_sum(request: Any) -> str:
     return f"{request.ntargets} sums of {request.nterms} entries"
 
 
@@ -64,10 +62,10 @@ def _what_union(request: Any) -> str:
     return f"pattern of a sum {patterns}"
 
 
-def _what_update(request: Any) -> str:
+def _what_scale_and_add(request: Any) -> str:
     o = request.target
     matrix = f"a {o.nrows} x {o.ncols} block with {o.nnz} nonzeros"
-    return f"update {Update(request.update).name.lower()} of {matrix}"
+    return f"{ScaleAndAdd(request.scale_and_add).name.lower()} of {matrix}"
 
 
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -78,7 +76,7 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     csr = _pattern(request, backend, keep_columns=False, **blocks)
     if request.transposed:
         csr = transposed(csr, backend)
-    stored = cls.rebuild(csr, backend, options) if request.products else cls.build(csr, backend, options)
+    stored = cls.rebuild(csr, backend, options) if request.mults else cls.build(csr, backend, options)
     kept: list[Any] = [stored]
     for operation in Operation:
         kept += abi.export_plan(stored.plan(operation), answer.plans[operation])
@@ -110,12 +108,12 @@ def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
-def _fill_sum(request: Any, answer: Any, backend: Backend) -> Leases:
+def _fill_entry_sum(request: Any, answer: Any, backend: Backend) -> Leases:
     index = backend.adopt(_view(request.index, request.nterms, backend.index), keep=True)
     begins = None
     if request.begins:
         begins = backend.adopt(_view(request.begins, request.ntargets + 1, backend.index), keep=True)
-    kept = abi.export_plan(gather.plan_sum(begins, index, tuple(request.sizes), backend), answer.sum)
+    kept = abi.export_plan(entry_sum.plan_entry_sum(begins, index, tuple(request.sizes), backend), answer.sum)
     return [(answer.outcome, kept)]
 
 
@@ -125,7 +123,7 @@ def _fill_union(request: Any, answer: Any, backend: Backend) -> Leases:
     parts, ghosts = union.merge(shape, inner, [_summand(s, backend) for s in _summands_of(request)], backend)
     plans = []
     for part, struct in zip(parts, answer.parts, strict=True):
-        plans.append(abi.export_plan(gather.known_sum(part.begins, part.index, sizes, backend), struct.sum))
+        plans.append(abi.export_plan(entry_sum.known_entry_sum(part.begins, part.index, sizes, backend), struct.sum))
         struct.nnz, struct.nterms = part.colidx.size, part.index.size
     kept = [ghosts := backend.to_host(ghosts)]
     for part, struct in zip(parts, answer.parts, strict=True):
@@ -149,28 +147,28 @@ def _summand(summand: Any, backend: Backend) -> union.Summand:
     return union.Summand(pattern, places, targets)
 
 
-def _fill_update(request: Any, answer: Any, backend: Backend) -> Leases:
-    launches = _update_launches(request, backend)
-    kept = abi.export_plan(launches or [], answer.update)
+def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
+    launches = _scale_and_add_launches(request, backend)
+    kept = abi.export_plan(launches or [], answer.scale_and_add)
     answer.applies = launches is not None
     return [(answer.outcome, kept)]
 
 
-def _update_launches(request: Any, backend: Backend) -> list[Launch] | None:
-    """Only the arrays that an update needs come to the backend, and only those that its launches read stay there."""
-    kind, target = Update(request.update), request.target
-    if kind in (Update.SCALE, Update.ADD):
-        return (update.plan_scale if kind is Update.SCALE else update.plan_add)(target.nnz, backend)
-    if kind is Update.SCALE_ROWS:
-        return update.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
-    if kind is Update.SCALE_COLUMNS:
-        return update.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
+def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | None:
+    """Only the arrays that a change needs come to the backend, and only those that its launches read stay there."""
+    kind, target = ScaleAndAdd(request.scale_and_add), request.target
+    if kind in (ScaleAndAdd.SCALE, ScaleAndAdd.ADD):
+        return (scale_and_add.plan_scale if kind is ScaleAndAdd.SCALE else scale_and_add.plan_add)(target.nnz, backend)
+    if kind is ScaleAndAdd.SCALE_ROWS:
+        return scale_and_add.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
+    if kind is ScaleAndAdd.SCALE_COLUMNS:
+        return scale_and_add.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
     into, added = (
         (_indices(o.rowptr, o.nrows + 1, backend, keep=False), _indices(o.colidx, o.nnz, backend, keep=False))
         for o in (target, request.added)
     )
     columns = _indices(request.columns, request.added.ncols, backend, keep=False) if request.columns else None
-    return update.plan_add_subset(into, added, columns, backend)
+    return scale_and_add.plan_add_subset(into, added, columns, backend)
 
 
 def _indices(pointer: int | None, size: int, backend: Backend, *, keep: bool = True) -> Any:
@@ -231,13 +229,15 @@ def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:
 
 
 def _once_for_all(request: Any) -> None:
-    request.products = 0  # a second look takes more memory than the first, and is no reason to fail
+    request.mults = 0  # a second look takes more memory than the first, and is no reason to fail
 
 
 KINDS = {
     Ask.STORE: Kind(abi.StoreRequestStruct, abi.StoreAnswerStruct, _what_store, _fill_store, _once_for_all),
     Ask.PRODUCT: Kind(abi.ProductRequestStruct, abi.ProductAnswerStruct, _what_product, _fill_product),
-    Ask.SUM: Kind(abi.SumRequestStruct, abi.SumAnswerStruct, _what_sum, _fill_sum),
+    Ask.ENTRY_SUM: Kind(abi.EntrySumRequestStruct, abi.EntrySumAnswerStruct, _what_entry_sum, _fill_entry_sum),
     Ask.UNION: Kind(abi.UnionRequestStruct, abi.UnionAnswerStruct, _what_union, _fill_union),
-    Ask.UPDATE: Kind(abi.UpdateRequestStruct, abi.UpdateAnswerStruct, _what_update, _fill_update),
+    Ask.SCALE_AND_ADD: Kind(
+        abi.ScaleAndAddRequestStruct, abi.ScaleAndAddAnswerStruct, _what_scale_and_add, _fill_scale_and_add
+    ),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petsc_gpufmt.backends.plan import Launch, Operation, Product, Slot, Struct, Update, address, argument_word
+from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, Slot, Struct, address, argument_word
 from petsc_gpufmt.planning import abi
 
 HEADER = Path(abi.__file__).parents[1] / "native" / "gpufmt_plan.h"
@@ -22,14 +22,14 @@ STRUCTURES = {
     "GpufmtOperand": abi.OperandStruct,
     "GpufmtProductRequest": abi.ProductRequestStruct,
     "GpufmtProductAnswer": abi.ProductAnswerStruct,
-    "GpufmtSumRequest": abi.SumRequestStruct,
-    "GpufmtSumAnswer": abi.SumAnswerStruct,
+    "GpufmtEntrySumRequest": abi.EntrySumRequestStruct,
+    "GpufmtEntrySumAnswer": abi.EntrySumAnswerStruct,
     "GpufmtSummandPattern": abi.SummandStruct,
     "GpufmtUnionRequest": abi.UnionRequestStruct,
     "GpufmtUnionPartAnswer": abi.UnionPartAnswerStruct,
     "GpufmtUnionAnswer": abi.UnionAnswerStruct,
-    "GpufmtUpdateRequest": abi.UpdateRequestStruct,
-    "GpufmtUpdateAnswer": abi.UpdateAnswerStruct,
+    "GpufmtScaleAndAddRequest": abi.ScaleAndAddRequestStruct,
+    "GpufmtScaleAndAddAnswer": abi.ScaleAndAddAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
@@ -70,14 +70,14 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_SLOTS": len(Slot),
         "GPUFMT_NUM_PLANS": len(Operation),
         "GPUFMT_NUM_PRODUCTS": len(Product),
-        "GPUFMT_NUM_UPDATES": len(Update),
+        "GPUFMT_NUM_SCALE_AND_ADD": len(ScaleAndAdd),
         "GPUFMT_NUM_ASKS": len(abi.Ask),
         **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
         **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
         **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
         **{f"GPUFMT_PRODUCT_{product.name}": int(product) for product in Product},
         **{f"GPUFMT_ASK_{ask.name}": int(ask) for ask in abi.Ask},
-        **{f"GPUFMT_UPDATE_{update.name}": int(update) for update in Update},
+        **{f"GPUFMT_{kind.name}": int(kind) for kind in ScaleAndAdd},
     }
 
     assert dict(zip(expected, header_values(expected), strict=True)) == expected

@@ -11,9 +11,8 @@ from stored_matrix import StoredMatrix, assert_product
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.choice import gpufmt
-from petsc_gpufmt.choice import mult_timer as product_timer
-from petsc_gpufmt.choice.gpufmt import FEWEST_PRODUCTS, SECONDS_OF_TIMING, TIMED_PRODUCTS, Gpufmt, in_bytes
+from petsc_gpufmt.choice import gpufmt, mult_timer
+from petsc_gpufmt.choice.gpufmt import FEWEST_MULTS, SECONDS_OF_TIMING, TIMED_MULTS, Gpufmt, in_bytes
 from petsc_gpufmt.choice.model import MOST_TIMED, Candidate, csr_bytes, rank
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
@@ -37,7 +36,7 @@ def options(**given):
 def test_it_says_what_it_chose_and_why(device):
     csr = stencil("7point", 60, device)
     stored = Gpufmt.build(csr, device, options())
-    moved, as_csr = stored.stats().bytes_per_product, csr_bytes(Profile.of(csr, device), device)
+    moved, as_csr = stored.stats().bytes_per_mult, csr_bytes(Profile.of(csr, device), device)
 
     assert stored.chosen.name == "pjds"
     assert stored.summary().startswith(
@@ -139,7 +138,7 @@ def test_timing_is_due_on_a_device_where_formats_are_close(device, host):
     close, clear = scattered(np.full(50_000, 9), 50_000, device), long_rows(device, 50_000, 50_000)
 
     seconds = rank(Profile.of(close, device), device)[0].seconds
-    assert Gpufmt.build(close, device, options()).replan_after == round(SECONDS_OF_TIMING / seconds) > FEWEST_PRODUCTS
+    assert Gpufmt.build(close, device, options()).replan_after == round(SECONDS_OF_TIMING / seconds) > FEWEST_MULTS
     assert Gpufmt.build(close, device, options(timed_after=7)).replan_after == 7
     assert "formats are timed after 7 products" in Gpufmt.build(close, device, options(timed_after=7)).detail()
     assert Gpufmt.build(close, device, options(timed_after=0)).replan_after == 0
@@ -172,7 +171,7 @@ class MadeUpTimer:
 def timer(monkeypatch):
     def install(seconds):
         made = MadeUpTimer(seconds)
-        monkeypatch.setattr(gpufmt, "ProductTimer", made)
+        monkeypatch.setattr(gpufmt, "MultTimer", made)
         return made
 
     return install
@@ -251,7 +250,7 @@ def test_a_format_that_was_asked_for_is_not_timed(device, timer, close):
 
 
 def test_timing_takes_less_than_sixty_products():
-    assert MOST_TIMED * (1 + TIMED_PRODUCTS * (1 + product_timer.SEQUENCES)) < 60
+    assert MOST_TIMED * (1 + TIMED_MULTS * (1 + mult_timer.SEQUENCES)) < 60
 
 
 def test_products_after_timing_are_right(device, timer, close, monkeypatch):
@@ -274,7 +273,7 @@ def test_timing_on_a_device():
     stored = Gpufmt.rebuild(csr, backend, options())
 
     assert "timed in us: " in stored.summary() and stored.replan_after == 0
-    assert 1e-7 < product_timer.ProductTimer(backend).seconds(stored.chosen, csr, TIMED_PRODUCTS) < 1e-3
+    assert 1e-7 < mult_timer.MultTimer(backend).seconds(stored.chosen, csr, TIMED_MULTS) < 1e-3
 
 
 @pytest.mark.parametrize(("count", "text"), [(5.8e8, "0.58 GB"), (1.23e7, "12.3 MB"), (45e3, "45 kB"), (2e5, "0.2 MB")])

@@ -119,7 +119,7 @@ def test_the_estimate_of_bytes_is_that_of_the_formats(device):
     for csr in (stencil("27point", 24, device), stencil("27point", 12, device, block_size=4), long_rows(device)):
         for c in rank(Profile.of(csr, device), device):
             stored = gpufmt.store(c.name, c.options, csr, device, {})
-            assert stored.stats().bytes_per_product == pytest.approx(c.nbytes, rel=0.25), c.name
+            assert stored.stats().bytes_per_mult == pytest.approx(c.nbytes, rel=0.25), c.name
 
 
 def test_the_host_takes_pjds_or_evchyb_by_their_padding(host):

@@ -185,7 +185,7 @@ def test_stats_of_a_small_matrix(backend):
     stored = StoredMatrix(blocked(3, 40, declared=True), Bsr, backend, {"lambda": -1}).format
     stats = stored.stats()
 
-    assert stats.bytes_per_product == stored.nnz * 8 + stored.nblocks * 4 + 40 * 8 + 2 * 120 * 8
+    assert stats.bytes_per_mult == stored.nnz * 8 + stored.nblocks * 4 + 40 * 8 + 2 * 120 * 8
     assert stats.bytes_held == stored.nnz * 8 + stored.nblocks * 4 + 41 * 8
 
 

@@ -93,7 +93,7 @@ def test_groups_of_nothing_but_padding(backend):
 def test_no_entries_need_no_compression(backend):
     stored = compress(np.zeros(0), [0, 0], 32, backend)
 
-    assert stored.mode == FULL and stored.decode().size == 0 and stored.bytes_per_product == 0
+    assert stored.mode == FULL and stored.decode().size == 0 and stored.bytes_per_mult == 0
 
 
 def test_full_columns_are_kept_where_they_are_asked_for(backend):
@@ -115,7 +115,7 @@ def test_the_automatic_choice_is_that_of_fewest_bytes(backend):
     chosen = [compress(col.ravel(), offsets, 32, backend, AUTOMATIC) for col in (narrow, half, wide)]
 
     assert [stored.mode for stored in chosen] == [SHORT, MIXED, FULL]
-    assert [stored.bytes_per_product for stored in chosen] == [
+    assert [stored.bytes_per_mult for stored in chosen] == [
         320 * 2 + 10 * index,
         160 * 2 + 5 * index + 160 * index + 2 * 8,
         320 * index,

@@ -183,7 +183,7 @@ def test_stats_count_the_bytes_of_the_arrays(backend, cls, index, col_bytes, tra
 
     assert (stats.nnz, stats.nstored, stats.fill_ratio, stats.nonempty_rows) == (60, 60, 0, 12)
     assert stats.bytes_held == arrays + (4 * 60 if transposed else 0)
-    assert stats.bytes_per_product == arrays + 8 * (12 + 12)
+    assert stats.bytes_per_mult == arrays + 8 * (12 + 12)
 
 
 @pytest.mark.parametrize(("least", "power"), [(0, 2), (2, 2), (2.1, 4), (31, 32), (32, 32), (1e9, 32)])

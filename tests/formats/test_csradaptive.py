@@ -106,7 +106,7 @@ def test_the_permutation_and_the_marks_are_counted_in_the_bytes(backend):
     stats = StoredMatrix(one_column(lengths), CsrAdaptive, backend, {"block_threads": 64, "index": 1}).format.stats()
 
     assert stats.bytes_held == 24 * (8 + 4) + 5 * 4 + 4 * 4 + (2 * 7 + 1) * 4
-    assert stats.bytes_per_product == stats.bytes_held + (4 + 1) * 8
+    assert stats.bytes_per_mult == stats.bytes_held + (4 + 1) * 8
 
 
 def test_the_summary_says_how_many_threads_and_what_columns(backend):

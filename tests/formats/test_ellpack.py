@@ -52,7 +52,7 @@ def test_stats_and_summary_of_a_small_matrix(backend):
     assert (stats.nnz, stats.nstored, stats.nonempty_rows) == (15, 16 * 4, 8)
     assert stats.fill_ratio == pytest.approx(1 - 15 / 64)
     assert stats.bytes_held == 64 * (8 + 4) + 11 * 4
-    assert stats.bytes_per_product == 10 * 4 * (8 + 4) + (10 + 6) * 8  # rows of padding have no thread
+    assert stats.bytes_per_mult == 10 * 4 * (8 + 4) + (10 + 6) * 8  # rows of padding have no thread
     assert stored.summary() == "16 x 4, 64 threads a block"
     assert stored.detail() == "rows: longest 4, mean 1.50\nmemory: 768 bytes, 3.4286 times the 224 of CSR"
 

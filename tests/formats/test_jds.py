@@ -116,6 +116,6 @@ def test_stats_and_summary_of_a_small_matrix(backend):
     assert stats.fill_ratio == pytest.approx(1 - 15 / 20)
     rows = 5 * 8 + 2 * 10 * 4  # jd_ptr, nz_count, perm
     assert stats.bytes_held == 20 * (8 + 4) + rows + 11 * 4
-    assert stats.bytes_per_product == 15 * (8 + 4) + rows + (10 + 6) * 8
+    assert stats.bytes_per_mult == 15 * (8 + 4) + rows + (10 + 6) * 8
     assert stored.summary() == "4 jagged diagonals, alignment 4, 64 threads a block"
     assert stored.detail() == "rows: longest 4, mean 1.50\nmemory: 360 bytes, 1.6071 times the 224 of CSR"

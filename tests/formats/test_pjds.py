@@ -239,7 +239,7 @@ def test_stats_and_summary_of_a_small_matrix(backend):
     assert (stats.nnz, stats.nstored, stats.nonempty_rows) == (15, 8 * 4 + 8 * 0, 8)
     assert stats.fill_ratio == pytest.approx(1 - 15 / 32)
     assert stats.bytes_held == 32 * (8 + 4) + 3 * 8 + 10 * 4 + 11 * 4
-    assert stats.bytes_per_product == 32 * (8 + 4) + 10 * (8 / 8 + 4 + 8) + 6 * 8
+    assert stats.bytes_per_mult == 32 * (8 + 4) + 10 * (8 / 8 + 4 + 8) + 6 * 8
     assert stored.summary() == "slice height 8, sigma window 10, full columns"
 
 
@@ -419,7 +419,7 @@ def test_results_have_the_same_bits_however_columns_are_stored(place, shape_name
     x, y = stored[0].vectors()
 
     for other in stored[1:]:
-        assert_same_bits(other.product(0.7, -1.3, x, y), stored[0].product(0.7, -1.3, x, y))
+        assert_same_bits(other.mult_scaled(0.7, -1.3, x, y), stored[0].mult_scaled(0.7, -1.3, x, y))
         assert_same_bits(other.diagonal(), stored[0].diagonal())
 
 
@@ -454,7 +454,7 @@ def test_bytes_that_a_product_moves(backend, index):
     of_columns = {FULL: nstored * 4, SHORT: nstored * 2 + nstored // 8 * 4, DICTIONARY: rows + 27 * 8 * 4}[index]
 
     assert stored.row_perm is None
-    assert stored.stats().bytes_per_product == nstored * 8 + of_columns + rows * (8 / 8 + 8) + rows * 8
+    assert stored.stats().bytes_per_mult == nstored * 8 + of_columns + rows * (8 / 8 + 8) + rows * 8
     assert stored.stats().bytes_held == nstored * 8 + of_columns + (rows // 8 + 1) * 8 + (rows + 1) * 4
 
 

@@ -23,8 +23,8 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.compile import device_flags, instance_name, kernel_directory
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, Slot
 from petsc_gpufmt.choice.registry import FORMATS, find_format
-from petsc_gpufmt.patterns import scale_and_add as update
-from petsc_gpufmt.patterns.entry_sum import plan_sum
+from petsc_gpufmt.patterns import scale_and_add
+from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.transpose import PIECE, transposed
 from petsc_gpufmt.patterns.union import Summand, merge
 from petsc_gpufmt.spgemm.chain import plan_product
@@ -139,12 +139,12 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
         multiply(uniform(3, 2, 2, seed=64), sorted_rows(uniform(2, 3000, 600, seed=65)), backend)  # rows in parts
     index_of_both = np.arange(2, dtype=index)
     for begins in (None, np.array([0, 2], dtype=index)):
-        plan_sum(begins, index_of_both, (1, 1, 0), backend)
+        plan_entry_sum(begins, index_of_both, (1, 1, 0), backend)
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
     csr.validated(backend)
     transposed(csr, backend)
     merge((csr.nrows, csr.ncols), (0, csr.ncols), [Summand(csr, np.arange(csr.ncols, dtype=index))], backend)
-    plan_updates(rows_of_two_sizes(), backend)
+    plan_scaling_and_adding(rows_of_two_sizes(), backend)
     return names_of_instances(backend)
 
 
@@ -171,14 +171,14 @@ def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
         plan_product(Product.AB, patterns, backend, options)
 
 
-def plan_updates(matrix: CsrMatrix, backend: Backend) -> None:
+def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
     """Plan every change of the values of a matrix."""
     csr = sorted_rows(matrix).pattern(np, backend.index)
-    update.plan_scale(csr.colidx.size, backend)
-    update.plan_scale_rows(csr.colidx.size, csr.rowptr, backend)
-    update.plan_scale_columns(csr.colidx, backend)
-    update.plan_add(csr.colidx.size, backend)
-    assert update.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
+    scale_and_add.plan_scale(csr.colidx.size, backend)
+    scale_and_add.plan_scale_rows(csr.colidx.size, csr.rowptr, backend)
+    scale_and_add.plan_scale_columns(csr.colidx, backend)
+    scale_and_add.plan_add(csr.colidx.size, backend)
+    assert scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 
 
 def default_options(format_name: str) -> list[dict[str, int]]:

@@ -9,8 +9,7 @@ from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.patterns import entry_sum as gather
-from petsc_gpufmt.patterns import union
+from petsc_gpufmt.patterns import entry_sum, union
 from petsc_gpufmt.spgemm import chain
 
 ALGORITHM_OPTIONS = {
@@ -273,7 +272,7 @@ def check_failure_on_one_rank():
         denses = values_of(name, (1, 2))
         matrices = [distribute(dense) for dense in denses]
         check(multiply(name, matrices), name, denses, f"{name}: before a failure")
-        for module, function in ((gather, "plan_sum"), (union, "merge"), (chain, "plan_product")):
+        for module, function in ((entry_sum, "plan_entry_sum"), (union, "merge"), (chain, "plan_product")):
             for number in itertools.count():
                 original = getattr(module, function)
                 if COMM.rank == COMM.size - 1:
@@ -287,7 +286,7 @@ def check_failure_on_one_rank():
                 assert error == OUT_OF_MEMORY, what
                 assert not allocations.alive, f"{what}, left are {[*allocations.alive.values()]}"
                 failed.append(function)
-        sums = [] if COMM.size == 1 else ["merge"] if managed else ["plan_sum"]
+        sums = [] if COMM.size == 1 else ["merge"] if managed else ["plan_entry_sum"]
         assert [*dict.fromkeys(failed)] == [*sums, "plan_product"], f"{name}: only {failed} failed"
         check(multiply(name, matrices), name, denses, f"{name}: after a failure")
 

@@ -10,7 +10,7 @@ from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.patterns import entry_sum as gather
+from petsc_gpufmt.patterns import entry_sum
 from petsc_gpufmt.planning import abi, planner
 
 SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
@@ -51,7 +51,7 @@ def run(backend, begins, index, values, sizes):
     result = xp.full(index.size if begins is None else begins.size - 1, np.nan, dtype=backend.scalar)
     on_backend = (None if begins is None else xp.asarray(begins, dtype=backend.index), xp.asarray(index, backend.index))
     arrays = {slot: xp.asarray(part, dtype=backend.scalar) for slot, part in split(values, sizes).items()}
-    backend.run(gather.plan_sum(*on_backend, sizes, backend), {**arrays, Slot.RESULT: result})
+    backend.run(entry_sum.plan_entry_sum(*on_backend, sizes, backend), {**arrays, Slot.RESULT: result})
     return backend.to_host(result)
 
 
@@ -79,8 +79,8 @@ def test_one_long_sum_and_a_negative_zero(backend):
 
 def test_nothing_to_sum_takes_no_launch():
     backend, none = HostBackend(SCALAR, INDEX), np.zeros(0, dtype=INDEX)
-    assert gather.plan_sum(None, none, (0, 0, 0), backend) == []
-    assert gather.plan_sum(np.zeros(1, dtype=INDEX), none, (5, 0, 0), backend) == []
+    assert entry_sum.plan_entry_sum(None, none, (0, 0, 0), backend) == []
+    assert entry_sum.plan_entry_sum(np.zeros(1, dtype=INDEX), none, (5, 0, 0), backend) == []
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_nothing_to_sum_takes_no_launch():
 def test_sums_of_what_is_not_there_are_refused(begins, index, text):
     begins = None if begins is None else np.array(begins, dtype=INDEX)
     with pytest.raises(errors.PatternError, match=text):
-        gather.plan_sum(begins, np.array(index, dtype=INDEX), (4, 5, 0), HostBackend(SCALAR, INDEX))
+        entry_sum.plan_entry_sum(begins, np.array(index, dtype=INDEX), (4, 5, 0), HostBackend(SCALAR, INDEX))
 
 
-class AnsweredSum(Answer):
+class AnsweredEntrySum(Answer):
     """The plan of sums of entries."""
 
     def __init__(self, begins, index, sizes, **fields):
         self.arrays = begins, index
-        request = abi.SumRequestStruct(
+        request = abi.EntrySumRequestStruct(
             ntargets=index.size if begins is None else begins.size - 1,
             nterms=index.size,
             begins=None if begins is None else begins.ctypes.data,
@@ -112,7 +112,7 @@ class AnsweredSum(Answer):
             sizes=(ctypes.c_int64 * 3)(*sizes),
             place=requested_place(),
         )
-        super().__init__(abi.Ask.SUM, request, abi.SumAnswerStruct(), fields)
+        super().__init__(abi.Ask.ENTRY_SUM, request, abi.EntrySumAnswerStruct(), fields)
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -120,7 +120,7 @@ def test_the_plan_of_an_answer_sums_and_keeps_what_it_reads(single):
     before = settled_tokens()
     begins, index, values = sums(np.ones(90, dtype=int) if single else np.arange(90) % 4, SIZES)
     exact = expected(begins, index, values)
-    with AnsweredSum(None if single else begins, index, SIZES) as a:
+    with AnsweredEntrySum(None if single else begins, index, SIZES) as a:
         assert a.error == (0, "") and planner.owned_tokens() == before + 1
         begins[:], index[:] = -1, -1  # the library frees them
         result = np.full(exact.size, np.nan, dtype=SCALAR)
@@ -131,13 +131,13 @@ def test_the_plan_of_an_answer_sums_and_keeps_what_it_reads(single):
 
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
     begins, index, _ = sums([1, 2], SIZES)
-    with AnsweredSum(begins, index, (1, 0, 0)) as a:
+    with AnsweredEntrySum(begins, index, (1, 0, 0)) as a:
         assert a.token == 0 and a.error[0] == errors.PatternError.petsc_code
         assert a.error[1].startswith("2 sums of 3 entries on host: entries ") and "\n" not in a.error[1]
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
-    calls = failing(monkeypatch, gather, "plan_sum", MemoryError("first try"))
+    calls = failing(monkeypatch, entry_sum, "plan_entry_sum", MemoryError("first try"))
     begins, index, _ = sums([1, 2], SIZES)
-    with AnsweredSum(begins, index, SIZES) as a:
+    with AnsweredEntrySum(begins, index, SIZES) as a:
         assert a.error == (0, "") and len(calls) == 2

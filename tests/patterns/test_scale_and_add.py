@@ -9,11 +9,11 @@ from builders import from_row_lengths
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
-from petsc_gpufmt.backends.plan import Slot, Update
-from petsc_gpufmt.patterns import scale_and_add as update
+from petsc_gpufmt.backends.plan import ScaleAndAdd, Slot
+from petsc_gpufmt.patterns import scale_and_add
 from petsc_gpufmt.planning import abi, planner
 
-TILE = update.TILE
+TILE = scale_and_add.TILE
 # of rows: none, many empty ones before, between and after others, one longer than tiles, all in the first tile
 ROW_LENGTHS = {
     "nothing": [],
@@ -67,11 +67,11 @@ def test_scaling(backend, lengths):
     arrays = [backend.xp.asarray(a) for a in (m.rowptr, m.colidx)]
     nnz = m.colidx.size
     alpha = SCALAR.type(-0.7)
-    scaled = run(backend, update.plan_scale(nnz, backend), m.values, ALPHA=alpha)
+    scaled = run(backend, scale_and_add.plan_scale(nnz, backend), m.values, ALPHA=alpha)
     assert scaled.tobytes() == (m.values * alpha).tobytes()
-    scaled = run(backend, update.plan_scale_rows(nnz, arrays[0], backend), m.values, X=rows)
+    scaled = run(backend, scale_and_add.plan_scale_rows(nnz, arrays[0], backend), m.values, X=rows)
     assert scaled.tobytes() == (m.values * rows[m.rows]).tobytes()
-    scaled = run(backend, update.plan_scale_columns(arrays[1], backend), m.values, X=columns)
+    scaled = run(backend, scale_and_add.plan_scale_columns(arrays[1], backend), m.values, X=columns)
     assert scaled.tobytes() == (m.values * columns[m.colidx]).tobytes()
 
 
@@ -79,14 +79,14 @@ def test_scaling(backend, lengths):
 def test_adding_the_same_pattern(backend, lengths):
     m = Matrix(lengths)
     other = np.cos(np.arange(m.values.size)).astype(SCALAR)
-    total = run(backend, update.plan_add(other.size, backend), m.values, ALPHA=-0.7, A_VALUES=other)
+    total = run(backend, scale_and_add.plan_add(other.size, backend), m.values, ALPHA=-0.7, A_VALUES=other)
     np.testing.assert_allclose(total, m.values - SCALAR.type(0.7) * other, rtol=0, atol=4 * np.finfo(SCALAR).eps)
 
 
 def add_subset(backend, m, added, columns=None):
     on_backend = [[backend.xp.asarray(a) for a in pattern] for pattern in ((m.rowptr, m.colidx), added)]
     columns = None if columns is None else backend.xp.asarray(columns.astype(INDEX))
-    return update.plan_add_subset(*on_backend, columns, backend)
+    return scale_and_add.plan_add_subset(*on_backend, columns, backend)
 
 
 @EVERY_MATRIX
@@ -138,13 +138,13 @@ def test_rows_of_the_target_that_are_not_sorted_have_no_plan(backend):
     assert add_subset(backend, m, added) is None
 
 
-class AnsweredUpdate(Answer):
-    """The plan of an update of `m`; `added` is (rowptr, colidx)."""
+class AnsweredChange(Answer):
+    """The plan of a change of `m`; `added` is (rowptr, colidx)."""
 
     def __init__(self, kind, m, added=None, columns=None, **fields):
         self.arrays = m, added, columns
-        request = abi.UpdateRequestStruct(
-            update=kind,
+        request = abi.ScaleAndAddRequestStruct(
+            scale_and_add=kind,
             target=self.operand(m.nrows, m.ncols, m.rowptr, m.colidx),
             place=requested_place(),
         )
@@ -152,29 +152,33 @@ class AnsweredUpdate(Answer):
             request.added = self.operand(m.nrows, m.ncols if columns is None else columns.size, *added)
         if columns is not None:
             request.columns = columns.ctypes.data
-        super().__init__(abi.Ask.UPDATE, request, abi.UpdateAnswerStruct(), fields)
+        super().__init__(abi.Ask.SCALE_AND_ADD, request, abi.ScaleAndAddAnswerStruct(), fields)
 
     @staticmethod
     def operand(nrows, ncols, rowptr, colidx):
         return abi.OperandStruct(nrows, ncols, colidx.size, rowptr.ctypes.data, colidx.ctypes.data)
 
 
-@pytest.mark.parametrize("kind", Update)
+@pytest.mark.parametrize("kind", ScaleAndAdd)
 def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
     m = Matrix(ROW_LENGTHS["short"])
     before = settled_tokens()
     factors = np.linspace(1, 2, 2 * m.ncols).astype(SCALAR)
-    places, added = m.part() if kind is Update.ADD_SUBSET else (slice(None), None)
+    places, added = m.part() if kind is ScaleAndAdd.ADD_SUBSET else (slice(None), None)
     expected = m.values.copy()
-    if kind in (Update.ADD, Update.ADD_SUBSET):
+    if kind in (ScaleAndAdd.ADD, ScaleAndAdd.ADD_SUBSET):
         expected[places] += 2 * factors[: expected[places].size]
     else:
-        expected *= {Update.SCALE: 2, Update.SCALE_ROWS: factors[m.rows], Update.SCALE_COLUMNS: factors[m.colidx]}[kind]
-    with AnsweredUpdate(kind, m, added) as a:
+        expected *= {
+            ScaleAndAdd.SCALE: 2,
+            ScaleAndAdd.SCALE_ROWS: factors[m.rows],
+            ScaleAndAdd.SCALE_COLUMNS: factors[m.colidx],
+        }[kind]
+    with AnsweredChange(kind, m, added) as a:
         assert a.error == (0, "") and a.answer.applies and planner.owned_tokens() == before + 1
         m.rowptr[:], m.colidx[:] = -1, -1
         slots = {Slot.ALPHA: SCALAR.type(2), Slot.X: factors, Slot.A_VALUES: factors, Slot.RESULT: m.values}
-        a.launch(a.answer.update, slots)
+        a.launch(a.answer.scale_and_add, slots)
         np.testing.assert_allclose(m.values, expected, rtol=4 * np.finfo(SCALAR).eps)
     assert planner.owned_tokens() == before
 
@@ -182,27 +186,27 @@ def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
 def test_columns_by_number_come_with_a_request():
     m = Matrix([5, 40, 3])
     for columns, applies in ((np.arange(m.ncols), 1), (np.arange(m.ncols) - 1, 0)):
-        with AnsweredUpdate(Update.ADD_SUBSET, m, (m.rowptr.copy(), m.colidx.copy()), columns.astype(INDEX)) as a:
+        with AnsweredChange(ScaleAndAdd.ADD_SUBSET, m, (m.rowptr.copy(), m.colidx.copy()), columns.astype(INDEX)) as a:
             assert a.error == (0, "") and a.answer.applies == applies
 
 
 def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line(monkeypatch):
-    failing(monkeypatch, update, "plan_scale", errors.UnsupportedError("not on this device"))
-    with AnsweredUpdate(Update.SCALE, Matrix([2, 3])) as a:
+    failing(monkeypatch, scale_and_add, "plan_scale", errors.UnsupportedError("not on this device"))
+    with AnsweredChange(ScaleAndAdd.SCALE, Matrix([2, 3])) as a:
         assert a.token == 0 and a.error[0] == errors.UnsupportedError.petsc_code
-        assert a.error[1] == f"update scale of a 2 x {3 * TILE} block with 5 nonzeros on host: not on this device"
+        assert a.error[1] == f"scale of a 2 x {3 * TILE} block with 5 nonzeros on host: not on this device"
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
-    calls = failing(monkeypatch, update, "plan_add", MemoryError("first try"))
-    with AnsweredUpdate(Update.ADD, Matrix([2, 3])) as a:
+    calls = failing(monkeypatch, scale_and_add, "plan_add", MemoryError("first try"))
+    with AnsweredChange(ScaleAndAdd.ADD, Matrix([2, 3])) as a:
         assert a.error == (0, "") and len(calls) == 2
 
 
 def test_a_scalar_is_passed_by_value():
     word = ctypes.c_uint64.from_buffer_copy(np.array([2.5], SCALAR).tobytes().ljust(8, b"\0")).value
     m = Matrix([2, 3])
-    with AnsweredUpdate(Update.SCALE, m) as a:
-        launch = a.answer.update.launches[0]
-        a.launch(a.answer.update, {Slot.ALPHA: SCALAR.type(2.5), Slot.RESULT: m.values})
+    with AnsweredChange(ScaleAndAdd.SCALE, m) as a:
+        launch = a.answer.scale_and_add.launches[0]
+        a.launch(a.answer.scale_and_add, {Slot.ALPHA: SCALAR.type(2.5), Slot.RESULT: m.values})
         assert launch.words[list(launch.slots[: launch.nwords]).index(Slot.ALPHA)] == word

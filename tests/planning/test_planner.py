@@ -112,7 +112,7 @@ def test_a_format_may_ask_to_be_built_again_and_says_more_in_its_detail(monkeypa
     with Answered(shape("banded")) as a:
         assert a.answer.replan_after == 7 and not rebuilt
         assert a.answer.detail.startswith(b"two\nlines x") and len(a.answer.detail) == 4095
-    with Answered(shape("banded"), products=7):
+    with Answered(shape("banded"), mults=7):
         assert len(rebuilt) == 1
 
 
@@ -221,7 +221,7 @@ def test_a_second_look_that_runs_out_of_memory_is_done_without(monkeypatch):
 
     monkeypatch.setattr(Pjds, "rebuild", classmethod(rebuild))
 
-    with Answered(shape("banded"), products=50) as a:
+    with Answered(shape("banded"), mults=50) as a:
         assert a.error == (0, "") and a.token
 
 

@@ -18,7 +18,7 @@ def products(stored: StoredMatrix) -> None:
     expected.check(stored.multadd(x, y), beta=1, y=y)
     expected.check(stored.multadd(x, y, in_place=True), beta=1, y=y)
     for alpha, beta, in_place in FACTORS:
-        z = stored.product(alpha, beta, x, y if beta else np.full_like(y, np.nan), in_place)
+        z = stored.mult_scaled(alpha, beta, x, y if beta else np.full_like(y, np.nan), in_place)
         expected.check(z, alpha, beta, y)
 
 
@@ -114,7 +114,7 @@ def stats(stored: StoredMatrix) -> None:
     assert any(abs(sizes.fill_ratio * sizes.nstored - (sizes.nstored - n)) <= 1e-6 for n in (sizes.nnz, distinct))
     assert sizes.nonempty_rows == np.count_nonzero(np.diff(matrix.rowptr))
     assert sizes.bytes_held >= sizes.nstored * scalar_bytes
-    assert sizes.bytes_per_product >= (distinct + matrix.nrows + matrix.ncols) * scalar_bytes
+    assert sizes.bytes_per_mult >= (distinct + matrix.nrows + matrix.ncols) * scalar_bytes
 
 
 def words(stored: StoredMatrix) -> None:

@@ -49,9 +49,9 @@ class StoredMatrix:
         """y + A x, written over y or over NaN."""
         return self._run(self.format.plan(Operation.MULTADD), x, y, in_place)
 
-    def product(self, alpha: float, beta: float, x: np.ndarray, y: np.ndarray, in_place: bool = False) -> np.ndarray:
+    def mult_scaled(self, alpha: float, beta: float, x: np.ndarray, y: np.ndarray, in_place: bool = False) -> np.ndarray:
         """alpha A x + beta y, written over y or over NaN."""
-        return self._run(self.format.product(alpha, beta), x, y, in_place)
+        return self._run(self.format.mult(alpha, beta), x, y, in_place)
 
     def diagonal(self) -> np.ndarray:
         """(nrows,) entries (i, i), written over NaN."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import shape
 
-from petsc_gpufmt import tuned_options as tuning
+from petsc_gpufmt import tuned_options
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench import environment, places
@@ -218,7 +218,7 @@ def made_gpu(monkeypatch, backend, tmp_path):
     monkeypatch.setattr(places, "device_reason", lambda: None)
     monkeypatch.setattr(places, "device_place", device_place)
     monkeypatch.setattr(environment, "describe", lambda: {"driver": "5.1", "commit": "abc", "date": "today"})
-    monkeypatch.setattr("petsc_gpufmt.choice.mult_timer.ProductTimer", lambda backend: timer)
+    monkeypatch.setattr("petsc_gpufmt.choice.mult_timer.MultTimer", lambda backend: timer)
     monkeypatch.setattr("petsc_gpufmt.choice.registry.FORMATS", {"made": Made, "untunable": Untunable})
     monkeypatch.setenv("PETSC_GPUFMT_CACHE", str(tmp_path))
     known_options.cache_clear()
@@ -232,7 +232,7 @@ def test_what_is_found_is_printed_and_used_from_then_on(made_gpu, capsys):
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("7point:4"))
     assert line.split() == ["7point:4", "made", "rows=64", "4.00", "2.00", "4", "1", "width=2"]
     assert tuned(made_gpu, "made", "rows=64") == tuned(made_gpu, "made", "rows=125") == {"width": 2}
-    facts = json.loads(tuning.cache_file(MODEL).read_text())["measured"]["made"]["rows=64"]
+    facts = json.loads(tuned_options.cache_file(MODEL).read_text())["measured"]["made"]["rows=64"]
     assert facts == {
         "seconds": {"7point:4": 2e-6},
         "seconds_of_automatic": {"7point:4": 4e-6},
@@ -247,7 +247,7 @@ def test_the_results_go_where_they_are_wanted(made_gpu, tmp_path):
     assert main(["tune", "--matrix", "7point:4", "--output", str(output)]) == 0
 
     assert json.loads(output.read_text())["formats"] == {"made": {"rows=64": {"width": 2}}}
-    assert not tuning.cache_file(MODEL).exists()
+    assert not tuned_options.cache_file(MODEL).exists()
 
 
 def test_a_damaged_file_of_results_is_kept(made_gpu, tmp_path, capsys):

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from petsc_gpufmt import tuned_options as tuning
+from petsc_gpufmt import tuned_options
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.formats.common.base import Format
@@ -20,7 +20,7 @@ FILE = "nvidia_test_100_sxm.json"
 def folders(tmp_path, monkeypatch):
     """Empty folders in place of the user's and of the shipped one."""
     monkeypatch.setenv("PETSC_GPUFMT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tuning, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(tuned_options, "SHIPPED", tmp_path / "shipped")
     known_options.cache_clear()
     yield tmp_path
     known_options.cache_clear()
@@ -180,7 +180,7 @@ def test_saved_options_count_at_once(gpu):
 
 def test_the_shipped_files_are_sound(monkeypatch):
     monkeypatch.undo()
-    shipped = sorted(tuning.SHIPPED.glob("*.json"))
+    shipped = sorted(tuned_options.SHIPPED.glob("*.json"))
 
     assert "nvidia_h200.json" in [path.name for path in shipped]
     for path in shipped:

@@ -1,7 +1,7 @@
 /* Whether arrays are a CSR pattern; the parameters are those of kernels/patterns/csr.cu. */
 #include "common/host.h"
 
-HOST_KERNEL(pattern_check)
+HOST_KERNEL(csr_check)
 {
   const index_t   nrows = PARAM(index_t, 0), ncols = PARAM(index_t, 1), nnz = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 3), *colidx = PARAM(const index_t *, 4);
   offset_t *const found     = PARAM(offset_t *, 5);

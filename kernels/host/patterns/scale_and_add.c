@@ -2,7 +2,7 @@
 #include "common/host.h"
 
 /* values[e] *= alpha */
-HOST_KERNEL(update_scale)
+HOST_KERNEL(scale_values)
 {
   const index_t  nnz    = PARAM(index_t, 0);
   const scalar_t alpha  = PARAM(scalar_t, 1);
@@ -12,7 +12,7 @@ HOST_KERNEL(update_scale)
 }
 
 /* values[e] *= factors[row of e] */
-HOST_KERNEL(update_scale_rows)
+HOST_KERNEL(scale_rows)
 {
   const index_t   nnz = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 2);
   const scalar_t *factors = PARAM(const scalar_t *, 3);
@@ -23,7 +23,7 @@ HOST_KERNEL(update_scale_rows)
 }
 
 /* values[e] *= factors[column of e] */
-HOST_KERNEL(update_scale_columns)
+HOST_KERNEL(scale_columns)
 {
   const index_t   nnz = PARAM(index_t, 0), *colidx = PARAM(const index_t *, 1);
   const scalar_t *factors = PARAM(const scalar_t *, 2);
@@ -33,7 +33,7 @@ HOST_KERNEL(update_scale_columns)
 }
 
 /* values[index[e]] += alpha x[e]; index null: values[e] */
-HOST_KERNEL(update_add)
+HOST_KERNEL(add_values)
 {
   const index_t   nnz = PARAM(index_t, 0), *index = PARAM(const index_t *, 1);
   const scalar_t  alpha = PARAM(scalar_t, 2), *x = PARAM(const scalar_t *, 3);
@@ -43,7 +43,7 @@ HOST_KERNEL(update_add)
 }
 
 /* index[e] = the place of entry e in another matrix, whose rows are sorted; *missing = 1 if there is none, or rows here do not ascend */
-HOST_KERNEL(update_locate)
+HOST_KERNEL(locate_entries)
 {
   const index_t  nnz = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3), *columns = PARAM(const index_t *, 4);
   const index_t *target_rowptr = PARAM(const index_t *, 5), *target_colidx = PARAM(const index_t *, 6);

@@ -128,7 +128,7 @@ class Bsr(Format):
     def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
         return parameter_space(csr.row_block, csr.col_block)
 
-    def product(self, alpha: float, beta: float) -> list[Launch]:
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
         if not self.nrows:
             return []
         scalar = self.backend.scalar.type
@@ -219,7 +219,7 @@ class Bsr(Format):
             nstored=self.nstored,
             fill_ratio=self.padding / self.nstored if self.nstored else 0.0,
             bytes_held=sum(int(a.nbytes) for a in arrays if a is not None),
-            bytes_per_product=moved,
+            bytes_per_mult=moved,
             nonempty_rows=self.nonempty_rows,
         )
 

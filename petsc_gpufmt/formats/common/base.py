@@ -25,7 +25,7 @@ class Stats:
     nstored : nnz + padding
     fill_ratio : padding / nstored
     bytes_held : bytes of all arrays
-    bytes_per_product : bytes that z = A x must move: stored values and indices, row data, x and z once
+    bytes_per_mult : bytes that z = A x must move: stored values and indices, row data, x and z once
     nonempty_rows : rows with at least one entry
     """
 
@@ -33,7 +33,7 @@ class Stats:
     nstored: int
     fill_ratio: float
     bytes_held: int
-    bytes_per_product: int
+    bytes_per_mult: int
     nonempty_rows: int
 
 
@@ -74,7 +74,7 @@ class Format(ABC):
             return self.refresh()
         if operation is Operation.DIAGONAL:
             return self.diagonal()
-        return self.product(alpha=1.0, beta=1.0 if operation is Operation.MULTADD else 0.0)
+        return self.mult(alpha=1.0, beta=1.0 if operation is Operation.MULTADD else 0.0)
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
@@ -87,7 +87,7 @@ class Format(ABC):
         return []
 
     @abstractmethod
-    def product(self, alpha: float, beta: float) -> list[Launch]:
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
         """z = alpha A x + beta y, with z, x and y in their slots; y is not read if beta is 0, and z may be y."""
 
     @abstractmethod

@@ -64,7 +64,7 @@ class StoredColumns:
         if choice == FULL_ONLY or not col.size:
             return full
         short = full._shortened()
-        return full if choice == AUTOMATIC and short.bytes_per_product >= full.bytes_per_product else short
+        return full if choice == AUTOMATIC and short.bytes_per_mult >= full.bytes_per_mult else short
 
     @property
     def members(self) -> tuple[Any, Any, Any, Any]:
@@ -81,7 +81,7 @@ class StoredColumns:
         return sum(int(a.nbytes) for a in self.members if a is not None)
 
     @property
-    def bytes_per_product(self) -> int:
+    def bytes_per_mult(self) -> int:
         """Bytes of them that a product reads."""
         index = self.backend.index.itemsize
         if self.mode == FULL:

@@ -94,7 +94,7 @@ class CsrFormat(Format):
         """Arguments of the product before the columns: where rows begin."""
         return self.backend.index.type(self.nrows), self.rowptr
 
-    def product(self, alpha: float, beta: float) -> list[Launch]:
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
         scalar = self.backend.scalar.type
         return self._over_matrix("spmv", Slot.X, scalar(alpha), scalar(beta), Slot.Y if beta else None, Slot.Z)
 
@@ -150,7 +150,7 @@ class CsrFormat(Format):
             nstored=self.nnz,
             fill_ratio=0.0,
             bytes_held=read + (0 if self.source is None else int(self.source.nbytes)),
-            bytes_per_product=read + (self.nrows + self.ncols) * self.backend.scalar.itemsize,
+            bytes_per_mult=read + (self.nrows + self.ncols) * self.backend.scalar.itemsize,
             nonempty_rows=self.nonempty_rows,
         )
 

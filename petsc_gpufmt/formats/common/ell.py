@@ -82,7 +82,7 @@ class EllFormat(Format):
     def positions(self) -> int:
         """Rows and the padding after them."""
 
-    def product(self, alpha: float, beta: float) -> list[Launch]:
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
         return self._launch("spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
@@ -126,7 +126,7 @@ class EllFormat(Format):
             nstored=self.nstored,
             fill_ratio=1 - self.nnz / self.nstored if self.nstored else 0.0,
             bytes_held=self.nstored * (index + scalar) + rows + kept,
-            bytes_per_product=self.entries_read() * (index + scalar) + rows + (self.nrows + self.ncols) * scalar,
+            bytes_per_mult=self.entries_read() * (index + scalar) + rows + (self.nrows + self.ncols) * scalar,
             nonempty_rows=self.nonempty_rows,
         )
 

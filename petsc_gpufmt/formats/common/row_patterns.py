@@ -99,7 +99,7 @@ class RowPatterns:
         return int(self.row_pattern.nbytes) + int(self.pattern_deltas.nbytes)
 
     @property
-    def bytes_per_product(self) -> int:
+    def bytes_per_mult(self) -> int:
         """Bytes of them that a product reads: all, once."""
         return self.nbytes
 

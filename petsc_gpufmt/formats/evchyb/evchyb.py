@@ -138,7 +138,7 @@ class EvcHyb(Format):
             )
         ]
 
-    def product(self, alpha: float, beta: float) -> list[Launch]:
+    def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
         return self._product("evchyb_spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
@@ -192,7 +192,7 @@ class EvcHyb(Format):
             nstored=self.nstored,
             fill_ratio=1 - self.nnz / self.nstored if self.nstored else 0.0,
             bytes_held=self.columns.nbytes + rows + sum(int(a.nbytes) for a in held if a is not None),
-            bytes_per_product=self.columns.bytes_per_product
+            bytes_per_mult=self.columns.bytes_per_mult
             + self.nstored * scalar
             + rows
             + (self.nrows + self.ncols) * scalar,

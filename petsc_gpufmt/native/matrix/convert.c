@@ -4,7 +4,7 @@
 static PetscErrorCode ToAIJ(Mat A, MatReuse reuse, Mat *B)
 {
   PetscFunctionBegin;
-  if (GpufmtSeqBlock(A)) PetscCall(MatConvert_SeqAIJGpufmt_SeqAIJ(A, MATSEQAIJ, reuse, B));
+  if (GpufmtSeqData(A)) PetscCall(MatConvert_SeqAIJGpufmt_SeqAIJ(A, MATSEQAIJ, reuse, B));
   else PetscCall(MatConvert_MPIAIJGpufmt_MPIAIJ(A, MATMPIAIJ, reuse, B));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -14,7 +14,7 @@ static PetscErrorCode ToAIJ(Mat A, MatReuse reuse, Mat *B)
 PetscErrorCode MatConvert_Gpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
-  const PetscBool     is_seq = (PetscBool)(GpufmtSeqBlock(A) != NULL);
+  const PetscBool     is_seq = (PetscBool)(GpufmtSeqData(A) != NULL);
   Mat                 copy;
 
   PetscFunctionBegin;
@@ -40,7 +40,7 @@ PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat A, Mat B, MatReuse reuse, Mat *C)
 
   PetscFunctionBegin;
   for (int k = 0; k < 2; k++) {
-    if (GpufmtSeqBlock(factors[k])) PetscCall(ToAIJ(factors[k], MAT_INITIAL_MATRIX, &factors[k]));
+    if (GpufmtSeqData(factors[k])) PetscCall(ToAIJ(factors[k], MAT_INITIAL_MATRIX, &factors[k]));
     else PetscCall(PetscObjectReference((PetscObject)factors[k]));
   }
   PetscCall(MatSeqAIJKron(factors[0], factors[1], reuse, C));

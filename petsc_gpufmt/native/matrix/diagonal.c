@@ -4,7 +4,7 @@
 
 PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 {
-  GpufmtBlock   *block = (GpufmtBlock *)A->spptr;
+  Mat_Gpufmt   *gpufmt = (Mat_Gpufmt *)A->spptr;
   GpufmtStore   *store;
   GpufmtManaged *managed;
   struct _MatOps parent;
@@ -18,7 +18,7 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 #if PetscDefined(HAVE_CUDA)
   if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable()) PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
 #endif
-  if (on_device && !GpufmtLeaseHolds(&block->stores[GPUFMT_BACKEND_CUDA][0].lease)) { /* such as the graph in GAMG, which is never multiplied */
+  if (on_device && !GpufmtLeaseHolds(&gpufmt->stores[GPUFMT_BACKEND_CUDA][0].lease)) { /* such as the graph in GAMG, which is never multiplied */
     PetscCall(GpufmtManagedOf(A, &managed));
     on_device = (PetscBool)(managed != NULL);
   }
@@ -27,7 +27,7 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
     PetscCall((*parent.getdiagonal)(A, v));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(GpufmtBlockGetStore(A, block, GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
+  PetscCall(GpufmtStoreGet(A, gpufmt, GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
   PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(VecGetArrayWriteAndMemType(v, &array, &memtype));
   slots[GPUFMT_SLOT_Z] = array;

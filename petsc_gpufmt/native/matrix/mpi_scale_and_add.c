@@ -17,7 +17,7 @@ static PetscErrorCode GhostColumns(PetscInt ny, const PetscInt y[], PetscInt nx,
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlockPlans(Mat Y, Mat X, Mat y[2], Mat x[2], const GpufmtUpdate *updates[2])
+static PetscErrorCode BlockPlans(Mat Y, Mat X, Mat y[2], Mat x[2], const GpufmtScaleAndAdd *scale_and_add[2])
 {
   const PetscInt *y_ghosts, *x_ghosts;
   PetscInt       *columns = NULL;
@@ -25,10 +25,10 @@ static PetscErrorCode BlockPlans(Mat Y, Mat X, Mat y[2], Mat x[2], const GpufmtU
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(Y, &y[0], &y[1], &y_ghosts));
   PetscCall(MatMPIAIJGetSeqAIJ(X, &x[0], &x[1], &x_ghosts));
-  PetscCall(GpufmtAddPlan(y[0], x[0], SUBSET_NONZERO_PATTERN, NULL, &updates[0]));
-  if (!updates[0]) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtAddPlan(y[0], x[0], SUBSET_NONZERO_PATTERN, NULL, &scale_and_add[0]));
+  if (!scale_and_add[0]) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GhostColumns(y[1]->cmap->n, y_ghosts, x[1]->cmap->n, x_ghosts, &columns));
-  PetscCall(GpufmtAddPlan(y[1], x[1], SUBSET_NONZERO_PATTERN, columns, &updates[1]));
+  PetscCall(GpufmtAddPlan(y[1], x[1], SUBSET_NONZERO_PATTERN, columns, &scale_and_add[1]));
   PetscCall(PetscFree(columns));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -36,21 +36,21 @@ static PetscErrorCode BlockPlans(Mat Y, Mat X, Mat y[2], Mat x[2], const GpufmtU
 /* nothing is added unless all ranks can, as PETSc's function, which then does it, is collective */
 static PetscErrorCode AddSubset(Mat Y, PetscScalar a, Mat X, PetscBool *added)
 {
-  const GpufmtUpdate *updates[2] = {NULL, NULL};
+  const GpufmtScaleAndAdd *scale_and_add[2] = {NULL, NULL};
   Mat                 y[2], x[2];
   PetscErrorCode      ierr;
   int                 worst[2]; /* error, whether PETSc has to add */
 
   PetscFunctionBegin;
-  ierr     = BlockPlans(Y, X, y, x, updates);
+  ierr     = BlockPlans(Y, X, y, x, scale_and_add);
   worst[0] = (int)ierr;
-  worst[1] = !updates[0] || !updates[1];
+  worst[1] = !scale_and_add[0] || !scale_and_add[1];
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)Y)));
   PetscCall(ierr);
   PetscCheck(!worst[0], PETSC_COMM_SELF, (PetscErrorCode)worst[0], "MatAXPY() failed on another rank, which says why");
   *added = (PetscBool)!worst[1];
   if (!*added) PetscFunctionReturn(PETSC_SUCCESS);
-  for (int k = 0; k < 2; k++) PetscCall(GpufmtAddRun(y[k], a, x[k], SUBSET_NONZERO_PATTERN, updates[k]));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtAddRun(y[k], a, x[k], SUBSET_NONZERO_PATTERN, scale_and_add[k]));
   PetscCall(PetscObjectStateIncrease((PetscObject)Y));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -21,20 +21,20 @@ static PetscErrorCode BlocksVecType(Mat A)
 
 static PetscErrorCode BlocksConvert(Mat A)
 {
-  const GpufmtFormat *format = ((GpufmtBlock *)A->spptr)->format;
+  const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
   Mat                 blocks[2];
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++) {
-    GpufmtBlock *block;
+    Mat_Gpufmt *gpufmt;
 
     if (!blocks[k] || !blocks[k]->assembled) continue;
     PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(blocks[k], format->seq_type, MAT_INPLACE_MATRIX, &blocks[k]));
-    block          = (GpufmtBlock *)blocks[k]->spptr;
-    block->offdiag = (PetscBool)(k == 1);
-    PetscCall(PetscFree(block->parent_prefix));
-    PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->parent_prefix));
+    gpufmt          = (Mat_Gpufmt *)blocks[k]->spptr;
+    gpufmt->offdiag = (PetscBool)(k == 1);
+    PetscCall(PetscFree(gpufmt->parent_prefix));
+    PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &gpufmt->parent_prefix));
     PetscCall(PetscObjectSetOptions((PetscObject)blocks[k], ((PetscObject)A)->options));
 #if PetscDefined(HAVE_DEVICE)
     PetscCall(MatBindToCPU(blocks[k], A->boundtocpu));
@@ -164,13 +164,13 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 
 static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
 {
-  const GpufmtFormat *format = A->spptr ? ((GpufmtBlock *)A->spptr)->format : NULL;
+  const GpufmtFormat *format = A->spptr ? ((Mat_Gpufmt *)A->spptr)->format : NULL;
   struct _MatOps      parent;
 
   PetscFunctionBegin;
   PetscCall(ParentOps(&parent));
   if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions */
-    PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&A->spptr));
+    PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&A->spptr));
     PetscCall(Compose(A, format, PETSC_FALSE));
   }
   PetscCall((*parent.destroy)(A));
@@ -181,7 +181,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
   struct _MatOps      parent;
-  GpufmtBlock        *block;
+  Mat_Gpufmt        *gpufmt;
   PetscBool           done;
   Mat                 B;
 
@@ -192,16 +192,16 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->mpi_type, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   if (B->ops->destroy == MatDestroy_MPIAIJGpufmt) { /* of another format so far */
-    block = (GpufmtBlock *)B->spptr;
-    PetscCall(Compose(B, block->format, PETSC_FALSE));
-    PetscCall(GpufmtBlockSetFormat(block, format));
+    gpufmt = (Mat_Gpufmt *)B->spptr;
+    PetscCall(Compose(B, gpufmt->format, PETSC_FALSE));
+    PetscCall(Mat_GpufmtSetFormat(gpufmt, format));
     PetscCall(Compose(B, format, PETSC_TRUE));
     PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
     if (B->assembled) PetscCall(BlocksConvert(B));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(GpufmtBlockCreate(format, &block));
-  B->spptr                      = block;
+  PetscCall(Mat_GpufmtCreate(format, &gpufmt));
+  B->spptr                      = gpufmt;
   B->ops->assemblyend           = MatAssemblyEnd_MPIAIJGpufmt;
   B->ops->destroy               = MatDestroy_MPIAIJGpufmt;
   B->ops->setfromoptions        = MatSetFromOptions_Gpufmt;
@@ -241,8 +241,8 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
   B = *newmat;
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
-  format = ((GpufmtBlock *)B->spptr)->format;
-  PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&B->spptr));
+  format = ((Mat_Gpufmt *)B->spptr)->format;
+  PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&B->spptr));
   B->ops->assemblyend           = parent.assemblyend;
   B->ops->destroy               = parent.destroy;
   B->ops->setfromoptions        = parent.setfromoptions;

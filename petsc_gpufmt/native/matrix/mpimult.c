@@ -22,7 +22,7 @@ static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
   PetscCall(own);
   PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "The %sproduct of a matrix of type %s with a vector failed on another rank, which says why", transposed ? "transposed " : "", ((PetscObject)A)->type_name);
-  ((GpufmtBlock *)A->spptr)->agreed[transposed] = PETSC_TRUE;
+  ((Mat_Gpufmt *)A->spptr)->agreed[transposed] = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -30,13 +30,13 @@ static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   PetscErrorCode ierr, failure = PETSC_SUCCESS;
-  GpufmtBlock   *blocks[2];
+  Mat_Gpufmt   *blocks[2];
   Mat            diag, offdiag;
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, &offdiag, NULL));
-  blocks[0] = GpufmtSeqBlock(diag);
-  blocks[1] = GpufmtSeqBlock(offdiag);
+  blocks[0] = GpufmtSeqData(diag);
+  blocks[1] = GpufmtSeqData(offdiag);
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = &failure;
   if (y) ierr = transposed ? (*parent.multtransposeadd)(A, x, y, z) : (*parent.multadd)(A, x, y, z);
@@ -44,7 +44,7 @@ static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = NULL;
   PetscCall(ierr);
-  if (PetscUnlikely(!((GpufmtBlock *)A->spptr)->agreed[transposed])) PetscCall(Agree(A, transposed, failure));
+  if (PetscUnlikely(!((Mat_Gpufmt *)A->spptr)->agreed[transposed])) PetscCall(Agree(A, transposed, failure));
   PetscCall(failure);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -90,7 +90,7 @@ PetscErrorCode GpufmtParallelMultSet(Mat A, PetscBool ours)
 /* The next products are first ones again. All ranks say so, or none. */
 void GpufmtParallelMultChanged(Mat A)
 {
-  GpufmtBlock *block = (GpufmtBlock *)A->spptr;
+  Mat_Gpufmt *gpufmt = (Mat_Gpufmt *)A->spptr;
 
-  block->agreed[0] = block->agreed[1] = PETSC_FALSE;
+  gpufmt->agreed[0] = gpufmt->agreed[1] = PETSC_FALSE;
 }

@@ -51,7 +51,7 @@ static PetscErrorCode OperandRestore(Operand *o, int slot, PetscBool read_write,
 /* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
 static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
 {
-  GpufmtBlock *block   = (GpufmtBlock *)A->spptr;
+  Mat_Gpufmt *gpufmt   = (Mat_Gpufmt *)A->spptr;
   int          backend = GPUFMT_BACKEND_HOST;
   GpufmtStore *store;
   void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
@@ -59,8 +59,8 @@ static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Ope
   PetscFunctionBegin;
   for (int s = 0; s < 3; s++)
     if (ops[s].vec && PetscMemTypeDevice(ops[s].memtype)) backend = GPUFMT_BACKEND_CUDA;
-  PetscCall(GpufmtBlockGetStore(A, block, backend, transposed, &store));
-  store->products++;
+  PetscCall(GpufmtStoreGet(A, gpufmt, backend, transposed, &store));
+  store->mults++;
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   for (int s = 0; s < 3; s++) {
     const size_t bytes = (size_t)ops[s].size * sizeof(PetscScalar);
@@ -68,9 +68,9 @@ static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Ope
     if (!ops[s].vec) continue; /* no y, or y is z */
     slots[s] = ops[s].array;
     if (backend == GPUFMT_BACKEND_CUDA && PetscMemTypeHost(ops[s].memtype)) { /* vectors of both kinds: stage the host ones */
-      PetscCall(GpufmtDeviceReserve(bytes, &block->scratch[s], &block->scratch_bytes[s]));
-      if (s != GPUFMT_SLOT_Z || (add && !ops[GPUFMT_SLOT_Y].vec)) PetscCall(GpufmtDeviceUpload(block->scratch[s], ops[s].array, bytes, stream));
-      slots[s] = block->scratch[s];
+      PetscCall(GpufmtDeviceReserve(bytes, &gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
+      if (s != GPUFMT_SLOT_Z || (add && !ops[GPUFMT_SLOT_Y].vec)) PetscCall(GpufmtDeviceUpload(gpufmt->scratch[s], ops[s].array, bytes, stream));
+      slots[s] = gpufmt->scratch[s];
     }
   }
   if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
@@ -123,7 +123,7 @@ static PetscErrorCode ProductTry(Mat A, Vec x, Vec y, Vec z, PetscBool transpose
   PetscFunctionBegin;
 #if PetscDefined(HAVE_CUDA)
   on_host = (PetscBool)(A->boundtocpu || !GpufmtDeviceUsable());
-  if (!on_host && ((GpufmtBlock *)A->spptr)->offdiag) PetscCall(transposed ? GhostToDevice(z, x, add) : GhostToDevice(x, z, PETSC_TRUE));
+  if (!on_host && ((Mat_Gpufmt *)A->spptr)->offdiag) PetscCall(transposed ? GhostToDevice(z, x, add) : GhostToDevice(x, z, PETSC_TRUE));
 #endif
   for (int s = 0; s < 3; s++)
     if (ops[s].vec) PetscCall(OperandGet(&ops[s], s, (PetscBool)(add && in_place), on_host));
@@ -138,15 +138,15 @@ static PetscErrorCode ProductTry(Mat A, Vec x, Vec y, Vec z, PetscBool transpose
    sums, these are no numbers: an application that goes on elsewhere is not to take what is there for them. */
 static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
-  GpufmtBlock   *block = (GpufmtBlock *)A->spptr;
+  Mat_Gpufmt   *gpufmt = (Mat_Gpufmt *)A->spptr;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  if (block->failure && *block->failure) PetscFunctionReturn(PETSC_SUCCESS); /* in the other block */
+  if (gpufmt->failure && *gpufmt->failure) PetscFunctionReturn(PETSC_SUCCESS); /* in the other block */
   ierr = ProductTry(A, x, y, z, transposed);
-  if (PetscUnlikely(ierr && block->failure)) {
-    *block->failure = ierr;
-    if (block->offdiag && transposed) (void)VecSet(z, NAN);
+  if (PetscUnlikely(ierr && gpufmt->failure)) {
+    *gpufmt->failure = ierr;
+    if (gpufmt->offdiag && transposed) (void)VecSet(z, NAN);
     ierr = PETSC_SUCCESS;
   }
   PetscCall(ierr);

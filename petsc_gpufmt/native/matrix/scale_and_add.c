@@ -46,50 +46,50 @@ static PetscErrorCode Describe(Mat A, GpufmtOperand *operand)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode UpdatePlan(Mat A, int kind, Mat added, const PetscInt columns[], GpufmtUpdate *update)
+static PetscErrorCode ScaleAndAddPlan(Mat A, int kind, Mat added, const PetscInt columns[], GpufmtScaleAndAdd *scale_and_add)
 {
-  GpufmtUpdateRequest request = {0};
-  GpufmtUpdateAnswer  answer  = {0};
+  GpufmtScaleAndAddRequest request = {0};
+  GpufmtScaleAndAddAnswer  answer  = {0};
 
   PetscFunctionBegin;
-  request.update  = kind;
+  request.scale_and_add  = kind;
   request.columns = columns;
   PetscCall(Describe(A, &request.target));
   if (added) PetscCall(Describe(added, &request.added));
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_UPDATE, update->backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &update->lease));
-  update->plan    = answer.update;
-  update->applies = (PetscBool)answer.applies;
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_SCALE_AND_ADD, scale_and_add->backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &scale_and_add->lease));
+  scale_and_add->plan    = answer.scale_and_add;
+  scale_and_add->applies = (PetscBool)answer.applies;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* the plan of an update, kept with A while its pattern and that of `added` (or NULL) stay as they are */
-static PetscErrorCode UpdateGet(Mat A, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtUpdate **out)
+static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtScaleAndAdd **out)
 {
-  GpufmtUpdate    *update = &((GpufmtBlock *)A->spptr)->updates[kind];
+  GpufmtScaleAndAdd    *scale_and_add = &((Mat_Gpufmt *)A->spptr)->scale_and_add[kind];
   PetscObjectState pattern, added_pattern = 0;
   PetscObjectId    added_id = 0;
 
   PetscFunctionBegin;
-  *out = update;
+  *out = scale_and_add;
   PetscCall(MatGetNonzeroState(A, &pattern));
   if (added) {
     PetscCall(PetscObjectGetId((PetscObject)added, &added_id));
     PetscCall(MatGetNonzeroState(added, &added_pattern));
   }
-  if (GpufmtLeaseHolds(&update->lease) && update->pattern_state == pattern && update->added_id == added_id && update->added_pattern_state == added_pattern) PetscFunctionReturn(PETSC_SUCCESS);
-  update->backend             = backend;
-  update->pattern_state       = pattern;
-  update->added_id            = added_id;
-  update->added_pattern_state = added_pattern;
-  PetscCall(UpdatePlan(A, kind, added, columns, update));
+  if (GpufmtLeaseHolds(&scale_and_add->lease) && scale_and_add->pattern_state == pattern && scale_and_add->added_id == added_id && scale_and_add->added_pattern_state == added_pattern) PetscFunctionReturn(PETSC_SUCCESS);
+  scale_and_add->backend             = backend;
+  scale_and_add->pattern_state       = pattern;
+  scale_and_add->added_id            = added_id;
+  scale_and_add->added_pattern_state = added_pattern;
+  PetscCall(ScaleAndAddPlan(A, kind, added, columns, scale_and_add));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* The array is taken and given back for the state of A, as PETSc's functions raise it. */
-static PetscErrorCode UpdateRun(Mat A, const GpufmtUpdate *update, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
+static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
 {
-  GpufmtDeviceValues *values    = &((GpufmtBlock *)A->spptr)->values;
-  const PetscBool     on_device = (PetscBool)(update->backend == GPUFMT_BACKEND_CUDA);
+  GpufmtDeviceValues *values    = &((Mat_Gpufmt *)A->spptr)->values;
+  const PetscBool     on_device = (PetscBool)(scale_and_add->backend == GPUFMT_BACKEND_CUDA);
   PetscScalar        *array;
   void               *stream = NULL;
 
@@ -100,7 +100,7 @@ static PetscErrorCode UpdateRun(Mat A, const GpufmtUpdate *update, void *slots[G
   }
   PetscCall(MatSeqAIJGetArray(A, &array));
   slots[GPUFMT_SLOT_RESULT] = array;
-  PetscCall(GpufmtReplay(&update->plan, update->backend, slots, stream));
+  PetscCall(GpufmtReplay(&scale_and_add->plan, scale_and_add->backend, slots, stream));
   if (on_device) {
     PetscCall(PetscLogGpuFlops(flops));
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
@@ -123,7 +123,7 @@ static void *ScalarWord(PetscScalar alpha)
 PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
 {
   void               *slots[GPUFMT_NUM_SLOTS] = {NULL};
-  const GpufmtUpdate *update;
+  const GpufmtScaleAndAdd *scale_and_add;
   struct _MatOps      parent;
   PetscBool           ours = PETSC_FALSE;
   int                 backend;
@@ -135,26 +135,26 @@ PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
     PetscCall((*parent.scale)(A, alpha));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(UpdateGet(A, backend, GPUFMT_UPDATE_SCALE, NULL, NULL, &update));
+  PetscCall(ScaleAndAddGet(A, backend, GPUFMT_SCALE, NULL, NULL, &scale_and_add));
   slots[GPUFMT_SLOT_ALPHA] = ScalarWord(alpha);
-  PetscCall(UpdateRun(A, update, slots, Entries(A)));
+  PetscCall(ScaleAndAddRun(A, scale_and_add, slots, Entries(A)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* multiplies each row, or each column, by its entry of `factors`, which may live on the host or on the device, and belong to a parallel vector */
 static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
 {
-  GpufmtBlock        *block                   = (GpufmtBlock *)A->spptr;
+  Mat_Gpufmt        *gpufmt                   = (Mat_Gpufmt *)A->spptr;
   void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
-  const PetscInt      n                       = kind == GPUFMT_UPDATE_SCALE_ROWS ? A->rmap->n : A->cmap->n;
-  const GpufmtUpdate *update;
+  const PetscInt      n                       = kind == GPUFMT_SCALE_ROWS ? A->rmap->n : A->cmap->n;
+  const GpufmtScaleAndAdd *scale_and_add;
   const PetscScalar  *array;
   PetscMemType        memtype = PETSC_MEMTYPE_HOST;
   PetscErrorCode      ierr;
 
   PetscFunctionBegin;
-  PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ, "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_UPDATE_SCALE_ROWS ? "Left" : "Right", factors->map->n, n, kind == GPUFMT_UPDATE_SCALE_ROWS ? "rows" : "columns");
-  PetscCall(UpdateGet(A, backend, kind, NULL, NULL, &update));
+  PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ, "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_SCALE_ROWS ? "Left" : "Right", factors->map->n, n, kind == GPUFMT_SCALE_ROWS ? "rows" : "columns");
+  PetscCall(ScaleAndAddGet(A, backend, kind, NULL, NULL, &scale_and_add));
   if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecGetArrayRead(factors, &array));
   else PetscCall(VecGetArrayReadAndMemType(factors, &array, &memtype));
   slots[GPUFMT_SLOT_X] = (void *)array;
@@ -162,11 +162,11 @@ static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
     const size_t bytes = (size_t)n * sizeof(PetscScalar);
 
     PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceReserve(bytes, &block->scratch[GPUFMT_SLOT_X], &block->scratch_bytes[GPUFMT_SLOT_X]));
-    PetscCall(GpufmtDeviceUpload(block->scratch[GPUFMT_SLOT_X], array, bytes, stream));
-    slots[GPUFMT_SLOT_X] = block->scratch[GPUFMT_SLOT_X];
+    PetscCall(GpufmtDeviceReserve(bytes, &gpufmt->scratch[GPUFMT_SLOT_X], &gpufmt->scratch_bytes[GPUFMT_SLOT_X]));
+    PetscCall(GpufmtDeviceUpload(gpufmt->scratch[GPUFMT_SLOT_X], array, bytes, stream));
+    slots[GPUFMT_SLOT_X] = gpufmt->scratch[GPUFMT_SLOT_X];
   }
-  ierr = UpdateRun(A, update, slots, Entries(A)); /* a failure leaves the vector usable */
+  ierr = ScaleAndAddRun(A, scale_and_add, slots, Entries(A)); /* a failure leaves the vector usable */
   if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecRestoreArrayRead(factors, &array));
   else PetscCall(VecRestoreArrayReadAndMemType(factors, &array));
   PetscCall(ierr);
@@ -186,33 +186,33 @@ PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat A, Vec left, Vec right)
     PetscCall((*parent.diagonalscale)(A, left, right));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  if (left) PetscCall(ScaleBy(A, backend, GPUFMT_UPDATE_SCALE_ROWS, left));
-  if (right) PetscCall(ScaleBy(A, backend, GPUFMT_UPDATE_SCALE_COLUMNS, right));
+  if (left) PetscCall(ScaleBy(A, backend, GPUFMT_SCALE_ROWS, left));
+  if (right) PetscCall(ScaleBy(A, backend, GPUFMT_SCALE_COLUMNS, right));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* The plan of Y += a X with sequential matrices, NULL if PETSc is to do it; `columns`: the number of each column of X in Y, -1: none, NULL: the
    same. Nothing is changed. */
-PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscInt columns[], const GpufmtUpdate **out)
+PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscInt columns[], const GpufmtScaleAndAdd **out)
 {
-  const GpufmtUpdate *update;
+  const GpufmtScaleAndAdd *scale_and_add;
   PetscBool           ours = PETSC_FALSE;
   int                 backend;
 
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(Place(Y, &backend, &ours));
-  if (!ours || !GpufmtSeqBlock(X) || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!ours || !GpufmtSeqData(X) || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == SAME_NONZERO_PATTERN) PetscCheck(Entries(X) == Entries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG, "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", Entries(X), Entries(Y));
   if (structure == UNKNOWN_NONZERO_PATTERN ? Entries(X) != Entries(Y) : Entries(X) > Entries(Y)) PetscFunctionReturn(PETSC_SUCCESS);
-  if (structure == SAME_NONZERO_PATTERN) PetscCall(UpdateGet(Y, backend, GPUFMT_UPDATE_ADD, NULL, NULL, &update));
-  else PetscCall(UpdateGet(Y, backend, GPUFMT_UPDATE_ADD_SUBSET, X, columns, &update));
-  if (update->applies) *out = update;
+  if (structure == SAME_NONZERO_PATTERN) PetscCall(ScaleAndAddGet(Y, backend, GPUFMT_ADD, NULL, NULL, &scale_and_add));
+  else PetscCall(ScaleAndAddGet(Y, backend, GPUFMT_ADD_SUBSET, X, columns, &scale_and_add));
+  if (scale_and_add->applies) *out = scale_and_add;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* PETSc counts the additions of MatSetValues() alone where it makes Y by that */
-PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure, const GpufmtUpdate *update)
+PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure, const GpufmtScaleAndAdd *scale_and_add)
 {
   const PetscLogDouble added                   = Entries(X), flops = structure == SUBSET_NONZERO_PATTERN ? added : 2.0 * added;
   void                *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
@@ -220,17 +220,17 @@ PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure,
 
   PetscFunctionBegin;
   slots[GPUFMT_SLOT_ALPHA] = ScalarWord(a);
-  if (update->backend == GPUFMT_BACKEND_CUDA) {
-    GpufmtDeviceValues *values = &((GpufmtBlock *)X->spptr)->values;
+  if (scale_and_add->backend == GPUFMT_BACKEND_CUDA) {
+    GpufmtDeviceValues *values = &((Mat_Gpufmt *)X->spptr)->values;
 
     PetscCall(GpufmtDeviceGet(NULL, &stream));
     PetscCall(GpufmtDeviceValuesUpdate(values, X, (PetscCount)added, stream));
     slots[GPUFMT_SLOT_A_VALUES] = values->array;
-    PetscCall(UpdateRun(Y, update, slots, flops));
+    PetscCall(ScaleAndAddRun(Y, scale_and_add, slots, flops));
   } else {
     PetscCall(MatSeqAIJGetArrayRead(X, &array));
     slots[GPUFMT_SLOT_A_VALUES] = (void *)array;
-    PetscCall(UpdateRun(Y, update, slots, flops));
+    PetscCall(ScaleAndAddRun(Y, scale_and_add, slots, flops));
     PetscCall(MatSeqAIJRestoreArrayRead(X, &array));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -238,13 +238,13 @@ PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure,
 
 PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
 {
-  const GpufmtUpdate *update;
+  const GpufmtScaleAndAdd *scale_and_add;
   struct _MatOps      parent;
 
   PetscFunctionBegin;
   if (structure == DIFFERENT_NONZERO_PATTERN) structure = UNKNOWN_NONZERO_PATTERN; /* if they are the same, no new matrix is made */
-  PetscCall(GpufmtAddPlan(Y, X, structure, NULL, &update));
-  if (update) PetscCall(GpufmtAddRun(Y, a, X, structure, update));
+  PetscCall(GpufmtAddPlan(Y, X, structure, NULL, &scale_and_add));
+  if (scale_and_add) PetscCall(GpufmtAddRun(Y, a, X, structure, scale_and_add));
   else {
     PetscCall(GpufmtParentOps(NULL, &parent, NULL));
     PetscCall((*parent.axpy)(Y, a, X, structure));

@@ -182,11 +182,11 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 
 static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
 {
-  const GpufmtFormat *format = A->spptr ? ((GpufmtBlock *)A->spptr)->format : NULL;
+  const GpufmtFormat *format = A->spptr ? ((Mat_Gpufmt *)A->spptr)->format : NULL;
 
   PetscFunctionBegin;
   if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions, and does not free what is composed anew here */
-    PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&A->spptr));
+    PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&A->spptr));
     if (((PetscObject)A)->qlist) PetscCall(Compose(A, format, PETSC_FALSE));
   }
   PetscCall((*seq_parent.destroy)(A));
@@ -194,9 +194,9 @@ static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
 }
 
 /* What belongs to a sequential matrix of ours, else NULL. Asked at each MatSetValues(), so no names are compared. */
-GpufmtBlock *GpufmtSeqBlock(Mat A)
+Mat_Gpufmt *GpufmtSeqData(Mat A)
 {
-  return A->ops->destroy == MatDestroy_SeqAIJGpufmt ? (GpufmtBlock *)A->spptr : NULL;
+  return A->ops->destroy == MatDestroy_SeqAIJGpufmt ? (Mat_Gpufmt *)A->spptr : NULL;
 }
 
 /* MAT_INITIAL and MAT_REUSE as every converter needs them; *done: nothing is left to do in place */
@@ -215,7 +215,7 @@ PetscErrorCode GpufmtConvertPrepare(Mat A, MatReuse reuse, Mat *B, PetscBool *do
 PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
-  GpufmtBlock        *block;
+  Mat_Gpufmt        *gpufmt;
   PetscBool           done;
   Mat                 B;
 
@@ -226,16 +226,16 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B = *newmat;
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->seq_type, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
-  block = GpufmtSeqBlock(B);
-  if (block) { /* of another format so far */
-    PetscCall(Compose(B, block->format, PETSC_FALSE));
-    PetscCall(GpufmtBlockSetFormat(block, format));
+  gpufmt = GpufmtSeqData(B);
+  if (gpufmt) { /* of another format so far */
+    PetscCall(Compose(B, gpufmt->format, PETSC_FALSE));
+    PetscCall(Mat_GpufmtSetFormat(gpufmt, format));
     PetscCall(Compose(B, format, PETSC_TRUE));
     PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(GpufmtBlockCreate(format, &block));
-  B->spptr                 = block;
+  PetscCall(Mat_GpufmtCreate(format, &gpufmt));
+  B->spptr                 = gpufmt;
   B->ops->mult             = MatMult_SeqAIJGpufmt;
   B->ops->multadd          = MatMultAdd_SeqAIJGpufmt;
   B->ops->multtranspose    = MatMultTranspose_SeqAIJGpufmt;
@@ -280,8 +280,8 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B = *newmat;
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtManagedLeave(B));
-  format = ((GpufmtBlock *)B->spptr)->format;
-  PetscCall(GpufmtBlockDestroy((GpufmtBlock **)&B->spptr));
+  format = ((Mat_Gpufmt *)B->spptr)->format;
+  PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&B->spptr));
   B->ops->mult             = seq_parent.mult;
   B->ops->multadd          = seq_parent.multadd;
   B->ops->multtranspose    = seq_parent.multtranspose;

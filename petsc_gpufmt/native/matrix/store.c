@@ -2,57 +2,57 @@
 #include "gpufmt_impl.h"
 #include <inttypes.h>
 
-PetscErrorCode GpufmtBlockCreate(const GpufmtFormat *format, GpufmtBlock **out)
+PetscErrorCode Mat_GpufmtCreate(const GpufmtFormat *format, Mat_Gpufmt **out)
 {
-  GpufmtBlock *block;
+  Mat_Gpufmt *gpufmt;
 
   PetscFunctionBegin;
-  PetscCall(PetscNew(&block));
-  block->format = format;
-  *out          = block;
+  PetscCall(PetscNew(&gpufmt));
+  gpufmt->format = format;
+  *out          = gpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* options prefix of the matrix that the user sees; may be NULL */
-static const char *Prefix(Mat A, const GpufmtBlock *block)
+static const char *Prefix(Mat A, const Mat_Gpufmt *gpufmt)
 {
-  return block->parent_prefix ? block->parent_prefix : ((PetscObject)A)->prefix;
+  return gpufmt->parent_prefix ? gpufmt->parent_prefix : ((PetscObject)A)->prefix;
 }
 
-static PetscErrorCode StoresDrop(GpufmtBlock *block)
+static PetscErrorCode StoresDrop(Mat_Gpufmt *gpufmt)
 {
   PetscFunctionBegin;
   for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
-    for (int t = 0; t < 2; t++) PetscCall(GpufmtLeaseDrop(&block->stores[b][t].lease));
+    for (int t = 0; t < 2; t++) PetscCall(GpufmtLeaseDrop(&gpufmt->stores[b][t].lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* what is stored goes; what belongs to the CSR arrays stays */
-PetscErrorCode GpufmtBlockSetFormat(GpufmtBlock *block, const GpufmtFormat *format)
+PetscErrorCode Mat_GpufmtSetFormat(Mat_Gpufmt *gpufmt, const GpufmtFormat *format)
 {
   PetscFunctionBegin;
-  PetscCall(StoresDrop(block));
-  block->format = format;
+  PetscCall(StoresDrop(gpufmt));
+  gpufmt->format = format;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtBlockDestroy(GpufmtBlock **pblock)
+PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
 {
-  GpufmtBlock *block = *pblock;
+  Mat_Gpufmt *gpufmt = *out;
 
   PetscFunctionBegin;
-  if (!block) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(StoresDrop(block));
-  for (int kind = 0; kind < GPUFMT_NUM_UPDATES; kind++) PetscCall(GpufmtLeaseDrop(&block->updates[kind].lease));
-  for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&block->scratch[s], &block->scratch_bytes[s]));
-  PetscCall(GpufmtDeviceValuesDestroy(&block->values));
-  PetscCall(GpufmtManagedRelease(&block->managed));
-  PetscCall(PetscFree(block->parent_prefix));
-  PetscCall(PetscFree(*pblock));
+  if (!gpufmt) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(StoresDrop(gpufmt));
+  for (int kind = 0; kind < GPUFMT_NUM_SCALE_AND_ADD; kind++) PetscCall(GpufmtLeaseDrop(&gpufmt->scale_and_add[kind].lease));
+  for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
+  PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->values));
+  PetscCall(GpufmtManagedRelease(&gpufmt->managed));
+  PetscCall(PetscFree(gpufmt->parent_prefix));
+  PetscCall(PetscFree(*out));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
+static PetscErrorCode StorePlan(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
 {
   const PetscInt    *rowptr, *colidx;
   GpufmtStoreRequest request = {0};
@@ -62,9 +62,9 @@ static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBoo
 
   PetscFunctionBegin;
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
-  PetscCall(GpufmtOptionsCollect(block->format, ((PetscObject)A)->options, Prefix(A, block), sizeof(options), options));
+  PetscCall(GpufmtOptionsCollect(gpufmt->format, ((PetscObject)A)->options, Prefix(A, gpufmt), sizeof(options), options));
   PetscCall(MatGetBlockSizes(A, &row_block, &col_block));
-  request.format     = block->format->name;
+  request.format     = gpufmt->format->name;
   request.options    = options;
   request.transposed = transposed;
   request.nrows      = A->rmap->n;
@@ -74,12 +74,12 @@ static PetscErrorCode StorePlan(Mat A, GpufmtBlock *block, int backend, PetscBoo
   request.colidx     = colidx;
   request.row_block  = row_block;
   request.col_block  = col_block;
-  request.products   = store->products;
+  request.mults      = store->mults;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_STORE, backend, GPUFMT_Plan, A, &request.place, &answer->outcome, &store->lease));
-  PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", block->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
+  PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", gpufmt->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
                       request.nnz, answer->nstored, answer->bytes_held));
-  if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", block->format->name, answer->detail));
+  if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", gpufmt->format->name, answer->detail));
   store->pattern_state = pattern;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -99,9 +99,9 @@ static PetscErrorCode StoreRefreshOnHost(Mat A, GpufmtStore *store)
 
 /* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well, or they are the
    matrix's own. */
-static PetscErrorCode StoreRefreshOnDevice(Mat A, GpufmtBlock *block, GpufmtStore *store)
+static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStore *store)
 {
-  GpufmtDeviceValues passing = {0}, *values = block->values.array || block->managed ? &block->values : &passing;
+  GpufmtDeviceValues passing = {0}, *values = gpufmt->values.array || gpufmt->managed ? &gpufmt->values : &passing;
   const PetscInt    *rowptr;
   void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
 
@@ -116,11 +116,11 @@ static PetscErrorCode StoreRefreshOnDevice(Mat A, GpufmtBlock *block, GpufmtStor
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StoreRefresh(Mat A, GpufmtBlock *block, int backend, GpufmtStore *store)
+static PetscErrorCode StoreRefresh(Mat A, Mat_Gpufmt *gpufmt, int backend, GpufmtStore *store)
 {
   PetscFunctionBegin;
   PetscCall(PetscLogEventBegin(GPUFMT_Refresh, A, 0, 0, 0));
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(StoreRefreshOnDevice(A, block, store));
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(StoreRefreshOnDevice(A, gpufmt, store));
   else PetscCall(StoreRefreshOnHost(A, store));
   PetscCall(PetscLogEventEnd(GPUFMT_Refresh, A, 0, 0, 0));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -129,13 +129,13 @@ static PetscErrorCode StoreRefresh(Mat A, GpufmtBlock *block, int backend, Gpufm
 /* the planner wanted to see how often the matrix is multiplied before it decides for good */
 static PetscBool PlanIsDue(const GpufmtStore *store)
 {
-  return (PetscBool)(store->answer.replan_after && store->products >= store->answer.replan_after);
+  return (PetscBool)(store->answer.replan_after && store->mults >= store->answer.replan_after);
 }
 
 /* a store whose pattern and values are those of A */
-PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, PetscBool transposed, GpufmtStore **out)
+PetscErrorCode GpufmtStoreGet(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBool transposed, GpufmtStore **out)
 {
-  GpufmtStore     *store = &block->stores[backend][transposed];
+  GpufmtStore     *store = &gpufmt->stores[backend][transposed];
   PetscObjectState pattern;
 
   PetscFunctionBegin;
@@ -143,11 +143,11 @@ PetscErrorCode GpufmtBlockGetStore(Mat A, GpufmtBlock *block, int backend, Petsc
   if (PetscLikely(GpufmtLeaseHolds(&store->lease) && GpufmtVersionIsOf(&store->values, A) && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
   if (!GpufmtLeaseHolds(&store->lease) || store->pattern_state != pattern) {
-    store->products = 0;
-    PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
-  } else if (PlanIsDue(store)) PetscCall(StorePlan(A, block, backend, transposed, pattern, store));
+    store->mults = 0;
+    PetscCall(StorePlan(A, gpufmt, backend, transposed, pattern, store));
+  } else if (PlanIsDue(store)) PetscCall(StorePlan(A, gpufmt, backend, transposed, pattern, store));
   store->values = (GpufmtVersion){0}; /* of no matrix, if the refresh fails */
-  PetscCall(StoreRefresh(A, block, backend, store));
+  PetscCall(StoreRefresh(A, gpufmt, backend, store));
   store->values = GpufmtVersionOf(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -17,7 +17,7 @@ static PetscErrorCode ViewLines(PetscViewer viewer, const char text[])
 /* A is the matrix that the user sees; its blocks are `diag` and, in parallel, `offdiag` */
 PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewer)
 {
-  const GpufmtFormat *format = ((GpufmtBlock *)A->spptr)->format;
+  const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
   const char         *summary = NULL, *detail = NULL;
   PetscLogDouble      sums[5] = {0}; /* nonzeros, stored, bytes, blocks stored on the host, on the device */
   PetscBool           ascii;
@@ -30,13 +30,13 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
   PetscCall(PetscViewerGetFormat(viewer, &viewer_format));
   if (viewer_format != PETSC_VIEWER_ASCII_INFO && viewer_format != PETSC_VIEWER_ASCII_INFO_DETAIL) PetscFunctionReturn(PETSC_SUCCESS);
   for (int k = 0; k < 2; k++) {
-    GpufmtBlock *block   = blocks[k] ? (GpufmtBlock *)blocks[k]->spptr : NULL;
+    Mat_Gpufmt *gpufmt   = blocks[k] ? (Mat_Gpufmt *)blocks[k]->spptr : NULL;
     PetscBool    counted = PETSC_FALSE; /* further stores of a block hold the same entries again */
 
-    if (!block) continue; /* not assembled yet */
+    if (!gpufmt) continue; /* not assembled yet */
     for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
       for (int t = 0; t < 2; t++) {
-        const GpufmtStore *store = &block->stores[b][t];
+        const GpufmtStore *store = &gpufmt->stores[b][t];
         MatInfo            info;
 
         if (!GpufmtLeaseHolds(&store->lease)) continue;

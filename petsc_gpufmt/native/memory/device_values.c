@@ -100,7 +100,7 @@ PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *v)
 /* the copy of a matrix's values on the device: kept with a matrix of ours, so that all products and refreshes share it, else with the product */
 GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat A, GpufmtDeviceValues *own)
 {
-  GpufmtBlock *block = GpufmtSeqBlock(A);
+  Mat_Gpufmt *gpufmt = GpufmtSeqData(A);
 
-  return block ? &block->values : own;
+  return gpufmt ? &gpufmt->values : own;
 }

@@ -286,15 +286,15 @@ PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *m, uint64_t *digest)
 /* the managed arrays of a matrix; NULL if it has none, or has been given others by a new preallocation */
 PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
 {
-  GpufmtBlock    *block = GpufmtSeqBlock(A);
+  Mat_Gpufmt    *gpufmt = GpufmtSeqData(A);
   const PetscInt *rowptr;
 
   PetscFunctionBegin;
   *out = NULL;
-  if (!block || !block->managed) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!gpufmt || !gpufmt->managed) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
-  if (rowptr == block->managed->rowptr) *out = block->managed;
-  else PetscCall(GpufmtManagedRelease(&block->managed));
+  if (rowptr == gpufmt->managed->rowptr) *out = gpufmt->managed;
+  else PetscCall(GpufmtManagedRelease(&gpufmt->managed));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -336,7 +336,7 @@ static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
 /* A, of a type of ours and with its sizes set, becomes an assembled matrix with these arrays. All that belongs to its old entries goes. */
 PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
 {
-  GpufmtBlock           *old_block = (GpufmtBlock *)A->spptr, *block;
+  Mat_Gpufmt           *old = (Mat_Gpufmt *)A->spptr, *gpufmt;
   const PetscInt         row_block = A->rmap->bs, col_block = A->cmap->bs;
   const PetscObjectState nonzeros = A->nonzerostate;
   PetscOptions           options  = ((PetscObject)A)->options;
@@ -350,11 +350,11 @@ PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
 #if PetscDefined(HAVE_DEVICE)
   PetscCall(MatBindToCPU(T, A->boundtocpu));
 #endif
-  block                    = (GpufmtBlock *)T->spptr;
-  block->managed           = GpufmtManagedReference(m);
-  block->offdiag           = old_block->offdiag;
-  block->parent_prefix     = old_block->parent_prefix;
-  old_block->parent_prefix = NULL;
+  gpufmt                    = (Mat_Gpufmt *)T->spptr;
+  gpufmt->managed           = GpufmtManagedReference(m);
+  gpufmt->offdiag           = old->offdiag;
+  gpufmt->parent_prefix     = old->parent_prefix;
+  old->parent_prefix = NULL;
   ops                      = T->ops[0]; /* those of A may be for inodes */
   PetscCall(MatHeaderMerge(A, &T));
   A->ops[0]                   = ops;
@@ -380,7 +380,7 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &m));
   if (!m) PetscFunctionReturn(PETSC_SUCCESS);
-  ((GpufmtBlock *)A->spptr)->managed = NULL; /* the preallocation sets options, which ask again */
+  ((Mat_Gpufmt *)A->spptr)->managed = NULL; /* the preallocation sets options, which ask again */
   PetscCall(PetscMalloc1(m->nrows, &lengths));
   for (PetscInt i = 0; i < m->nrows; i++) lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
   PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));

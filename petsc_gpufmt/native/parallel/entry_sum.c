@@ -1,9 +1,9 @@
 /* The values of a sum of sequential matrices: a plan of the planner's, which is replayed on the host or on the device. */
 #include "parallel/entry_sum.h"
 
-PetscErrorCode GpufmtSumDestroy(GpufmtSum **out)
+PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **out)
 {
-  GpufmtSum *sum = *out;
+  GpufmtEntrySum *sum = *out;
 
   PetscFunctionBegin;
   if (!sum) PetscFunctionReturn(PETSC_SUCCESS);
@@ -13,10 +13,10 @@ PetscErrorCode GpufmtSumDestroy(GpufmtSum **out)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode SumPlan(const GpufmtUnionPart *part, GpufmtSum *sum)
+static PetscErrorCode EntrySumPlan(const GpufmtUnionPart *part, GpufmtEntrySum *sum)
 {
-  GpufmtSumRequest request = {0};
-  GpufmtSumAnswer  answer  = {0};
+  GpufmtEntrySumRequest request = {0};
+  GpufmtEntrySumAnswer  answer  = {0};
 
   PetscFunctionBegin;
   request.ntargets = sum->ntargets;
@@ -24,17 +24,17 @@ static PetscErrorCode SumPlan(const GpufmtUnionPart *part, GpufmtSum *sum)
   request.begins   = sum->ntargets == sum->nterms ? NULL : part->begins; /* no entry has no term */
   request.index    = part->index;
   for (int k = 0; k < GPUFMT_MAX_SUMMANDS; k++) request.sizes[k] = sum->sizes[k];
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_SUM, sum->backend, -1, NULL, &request.place, &answer.outcome, &sum->lease));
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_ENTRY_SUM, sum->backend, -1, NULL, &request.place, &answer.outcome, &sum->lease));
   sum->plan = answer.sum;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* plans the values of part k of a sum; the union is not needed afterwards */
-PetscErrorCode GpufmtSumCreate(int backend, GpufmtUnion *u, int k, GpufmtSum **out)
+PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *u, int k, GpufmtEntrySum **out)
 {
   const GpufmtUnionPart       *part    = &u->parts[k];
   const GpufmtUnionPartAnswer *planned = &u->answer.parts[k];
-  GpufmtSum                   *sum;
+  GpufmtEntrySum                   *sum;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&sum));
@@ -50,7 +50,7 @@ PetscErrorCode GpufmtSumCreate(int backend, GpufmtUnion *u, int k, GpufmtSum **o
   }
   sum->ntargets = part->rowptr[u->nrows];
   sum->nterms   = part->begins ? part->begins[sum->ntargets] : sum->ntargets;
-  PetscCall(SumPlan(part, sum));
+  PetscCall(EntrySumPlan(part, sum));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -64,7 +64,7 @@ PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode RunOnDevice(GpufmtSum *sum, const Mat summands[], Mat result, PetscBool internal)
+static PetscErrorCode RunOnDevice(GpufmtEntrySum *sum, const Mat summands[], Mat result, PetscBool internal)
 {
   GpufmtDeviceValues *values                  = GpufmtDeviceValuesOf(result, &sum->own[GPUFMT_MAX_SUMMANDS]);
   void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
@@ -90,7 +90,7 @@ static PetscErrorCode RunOnDevice(GpufmtSum *sum, const Mat summands[], Mat resu
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode RunOnHost(GpufmtSum *sum, const Mat summands[], Mat result)
+static PetscErrorCode RunOnHost(GpufmtEntrySum *sum, const Mat summands[], Mat result)
 {
   const PetscScalar *values[GPUFMT_MAX_SUMMANDS];
   PetscScalar       *array;
@@ -114,7 +114,7 @@ static PetscErrorCode RunOnHost(GpufmtSum *sum, const Mat summands[], Mat result
 }
 
 /* the values of the result from those of the summands as they are now; `internal`: those on the device will do */
-PetscErrorCode GpufmtSumRun(GpufmtSum *sum, const Mat summands[], Mat result, PetscBool internal)
+PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *sum, const Mat summands[], Mat result, PetscBool internal)
 {
   PetscFunctionBegin;
   PetscCheck(GpufmtLeaseHolds(&sum->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER, "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");

@@ -40,7 +40,7 @@ typedef struct {
   GpufmtPlan         plan;
   PetscInt           sizes[GPUFMT_MAX_SUMMANDS], ntargets, nterms;
   GpufmtDeviceValues own[GPUFMT_MAX_SUMMANDS + 1]; /* of summands and result that are not of our types */
-} GpufmtSum;
+} GpufmtEntrySum;
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
@@ -52,7 +52,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *, PetscInt *ng
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
 
 /* mpisum.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtSumCreate(int backend, GpufmtUnion *, int k, GpufmtSum **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtSumRun(GpufmtSum *, const Mat summands[], Mat result, PetscBool internal);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *, int k, GpufmtEntrySum **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *, const Mat summands[], Mat result, PetscBool internal);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
-GPUFMT_HIDDEN PetscErrorCode GpufmtSumDestroy(GpufmtSum **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);

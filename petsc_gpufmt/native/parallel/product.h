@@ -17,7 +17,7 @@ typedef struct {
   Mat                   parts[GPUFMT_MAX_PARTS];
   int                   nparts;
   GpufmtRows            sent, received; /* rows of the result that another rank owns */
-  GpufmtSum            *sums[2];        /* that make the blocks of the result */
+  GpufmtEntrySum            *sums[2];        /* that make the blocks of the result */
   GpufmtManaged        *managed[2];     /* arrays of these blocks, until they have them */
 } GpufmtParallelProduct;
 

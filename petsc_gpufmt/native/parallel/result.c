@@ -82,7 +82,7 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
   for (int k = 0; k < 2; k++) {
     const PetscInt row_block = PetscAbs(rows->bs), col_block = k ? 1 : PetscAbs(columns->bs), ncols = k ? nghosts : columns->n;
 
-    PetscCall(GpufmtSumCreate(product->backend, u, k, &product->sums[k]));
+    PetscCall(GpufmtEntrySumCreate(product->backend, u, k, &product->sums[k]));
     if (u->planned) {
       PetscCall(GpufmtUnionManaged(product->backend, u, k, &product->managed[k]));
       PetscCall(GpufmtCreateEmpty(type, u->nrows, ncols, row_block, col_block, &pieces->blocks[k]));
@@ -202,7 +202,7 @@ PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode SumNumeric(const GpufmtParallelProduct *product, PetscBool to_be_sent, GpufmtSum *sum, Mat result)
+static PetscErrorCode EntrySumNumeric(const GpufmtParallelProduct *product, PetscBool to_be_sent, GpufmtEntrySum *sum, Mat result)
 {
   GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
   const PetscInt n                             = GpufmtPartsSummands(product, to_be_sent, NULL, summands);
@@ -210,7 +210,7 @@ static PetscErrorCode SumNumeric(const GpufmtParallelProduct *product, PetscBool
 
   PetscFunctionBegin;
   for (PetscInt k = 0; k < n; k++) matrices[k] = summands[k].matrix;
-  PetscCall(GpufmtSumRun(sum, matrices, result, to_be_sent));
+  PetscCall(GpufmtEntrySumRun(sum, matrices, result, to_be_sent));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -221,13 +221,13 @@ PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *product)
 
   PetscFunctionBegin;
   if (product->sent.matrix) {
-    PetscCall(SumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix));
+    PetscCall(EntrySumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix));
     PetscCall(GpufmtRowsExchangeBegin(product->backend, &product->sent, &product->received));
     PetscCall(GpufmtRowsExchangeEnd(product->backend, &product->sent, &product->received));
   }
   PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
-  for (int k = 0; k < 2; k++) PetscCall(SumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]));
+  for (int k = 0; k < 2; k++) PetscCall(EntrySumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]));
   PetscCall(PetscObjectStateIncrease((PetscObject)C));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

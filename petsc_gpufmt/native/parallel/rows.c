@@ -77,7 +77,7 @@ static PetscErrorCode RowsFromUnion(MatType type, int backend, GpufmtUnion *u, G
   PetscFunctionBegin;
   if (u->planned) PetscCall(CreateManaged(type, backend, u, &rows->matrix));
   else PetscCall(GpufmtCreateInternal(type, backend, u->nrows, u->ncols, u->parts[0].rowptr, u->parts[0].colidx, &rows->matrix));
-  PetscCall(GpufmtSumCreate(backend, u, 0, &rows->sum));
+  PetscCall(GpufmtEntrySumCreate(backend, u, 0, &rows->sum));
   rows->columns = u->columns;
   u->columns    = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -104,7 +104,7 @@ static PetscErrorCode IsDiagonalBlock(Mat diag, Mat offdiag, PetscBool *is)
 
   PetscFunctionBegin;
   PetscCall(MatGetLocalSize(offdiag, NULL, &noff));
-  *is = (PetscBool)(!noff && GpufmtSeqBlock(diag));
+  *is = (PetscBool)(!noff && GpufmtSeqData(diag));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -139,7 +139,7 @@ PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *rows)
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(parallel, &blocks[0], &blocks[1], NULL));
-  if (rows->sum) PetscCall(GpufmtSumRun(rows->sum, blocks, rows->matrix, PETSC_TRUE));
+  if (rows->sum) PetscCall(GpufmtEntrySumRun(rows->sum, blocks, rows->matrix, PETSC_TRUE));
   else {
     PetscCall(PetscObjectReference((PetscObject)blocks[0]));
     PetscCall(MatDestroy(&rows->matrix));
@@ -154,7 +154,7 @@ PetscErrorCode GpufmtRowsDestroy(GpufmtRows *rows)
   PetscCall(MatDestroy(&rows->matrix));
   PetscCall(PetscFree(rows->columns));
   PetscCall(PetscFree(rows->rows));
-  PetscCall(GpufmtSumDestroy(&rows->sum));
+  PetscCall(GpufmtEntrySumDestroy(&rows->sum));
   PetscCall(PetscSFDestroy(&rows->exchange));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
