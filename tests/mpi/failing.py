@@ -7,7 +7,7 @@ from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.planning import planner
+from petsc_gpufmt.planning import requests
 
 UNSUPPORTED, OUT_OF_MEMORY = 56, 55
 LIBRARY = native_library.load()
@@ -30,7 +30,7 @@ def error_of(function, *arguments):
 @contextmanager
 def plan_failing(number):
     """Plan `number` of the matrices multiplied fails, counted from 0; none if it is None."""
-    original, count = planner.find_format, 0
+    original, count = requests.find_format, 0
 
     def find_format(name):
         nonlocal count
@@ -39,11 +39,11 @@ def plan_failing(number):
             raise UnsupportedError("on purpose")
         return original(name)
 
-    planner.find_format = find_format
+    requests.find_format = find_format
     try:
         yield
     finally:
-        planner.find_format = original
+        requests.find_format = original
 
 
 class Allocations:

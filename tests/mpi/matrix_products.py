@@ -306,7 +306,7 @@ def check_memory_fails_on_one_rank():
             assert error == (OUT_OF_MEMORY if failed else 0), what
             assert not allocations.alive, f"{what}, left are {[*allocations.alive.values()]}"
             number += 1
-        assert number > 3 or COMM.size == 1
+        assert number > 1 or COMM.size == 1
     check(multiply("PtAP", matrices), "PtAP", denses, "after failures")
 
 

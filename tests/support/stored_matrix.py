@@ -49,7 +49,9 @@ class StoredMatrix:
         """y + A x, written over y or over NaN."""
         return self._run(self.format.plan(Operation.MULTADD), x, y, in_place)
 
-    def mult_scaled(self, alpha: float, beta: float, x: np.ndarray, y: np.ndarray, in_place: bool = False) -> np.ndarray:
+    def mult_scaled(
+        self, alpha: float, beta: float, x: np.ndarray, y: np.ndarray, in_place: bool = False
+    ) -> np.ndarray:
         """alpha A x + beta y, written over y or over NaN."""
         return self._run(self.format.mult(alpha, beta), x, y, in_place)
 
