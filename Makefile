@@ -8,10 +8,11 @@ WORKERS ?= 2
 PYTEST = python -m pytest -n $(WORKERS) --dist worksteal --durations 20
 PYTEST_ARGS ?=
 BENCH_ARGS ?= all
+C_FILES = $(shell find petsc_gpufmt/native kernels tests benchmarks examples -regex '.*\.\(c\|h\|cu\|cuh\|cpp\)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test bench lint clean
+.PHONY: help setup demo check test bench lint format clean
 
 help:
 	@echo 'make setup   tools, PETSc and petsc4py (built from PyPI unless python3 has them), the library'
@@ -19,7 +20,8 @@ help:
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
 	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="mult --matrix FILE.mtx" measures another matrix'
-	@echo 'make lint    ruff, mypy, codespell'
+	@echo 'make lint    ruff, clang-format, mypy, shellcheck, codespell'
+	@echo 'make format  formats Python, C and CUDA as make lint asks for'
 	@echo 'make clean   removes build/ and what the build put among the sources; .venv stays'
 
 setup:
@@ -41,8 +43,15 @@ bench: setup
 lint: setup
 	@$(IN_ENVIRONMENT) ruff check .
 	@$(IN_ENVIRONMENT) ruff format --check .
+	@$(IN_ENVIRONMENT) clang-format --dry-run -Werror $(C_FILES)
 	@$(IN_ENVIRONMENT) mypy
+	@$(IN_ENVIRONMENT) shellcheck --severity warning .ci/run benchmarks/run_on_gpu.sh
 	@$(IN_ENVIRONMENT) codespell
+
+format: setup
+	@$(IN_ENVIRONMENT) ruff check --fix --select I .
+	@$(IN_ENVIRONMENT) ruff format .
+	@$(IN_ENVIRONMENT) clang-format -i $(C_FILES)
 
 clean:
 	rm -rf build dist *.egg-info petsc_gpufmt/native/*.so .pytest_cache .ruff_cache
