@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 CACHE_VARIABLE = "PETSC_GPUFMT_CACHE"
 SHIPPED = Path(__file__).resolve().parent / "tuning_data"
 
-FormatOptions = dict[str, dict[str, dict[str, int]]]
+FormatOptions = dict[str, dict[str, dict[str, int | str]]]
 """format -> key -> option -> value"""
 Facts = dict[str, dict[str, dict[str, Any]]]
 """format -> key -> name -> value"""
 PARTS = ("formats", "measured")
 
 
-def tuned(backend: Backend, format_name: str, key: str) -> dict[str, int]:
+def tuned(backend: Backend, format_name: str, key: str) -> dict[str, int | str]:
     """The options measured best for `key` on the GPU of `backend`; empty if unknown, and where there is no GPU."""
     if backend.model is None:
         return {}
@@ -71,12 +71,14 @@ def read_tuning(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as e:
         raise ValueError(f"{path} cannot be read as a file of tuned options ({e})") from e
     if not _is_tuning(document):
-        raise ValueError(f"{path} is not a file of tuned options: formats, keys and whole numbers were expected")
+        raise ValueError(
+            f"{path} is not a file of tuned options: formats, keys and whole numbers or words were expected"
+        )
     return document
 
 
 def _is_tuning(document: Any) -> bool:
-    """Whether options are whole numbers, filed by format, key and name, and facts are filed by format and key."""
+    """Whether options, numbers or words, are filed by format, key and name, and facts by format and key."""
     if not isinstance(document, dict):
         return False
     options, facts = ([document.get(part, {})] for part in PARTS)
@@ -84,7 +86,7 @@ def _is_tuning(document: Any) -> bool:
         if not all(isinstance(item, dict) for item in options + (facts if depth < 2 else [])):
             return False
         options, facts = ([value for item in level for value in item.values()] for level in (options, facts))
-    return all(type(value) is int for value in options)
+    return all(type(value) is int or (isinstance(value, str) and value.isidentifier()) for value in options)
 
 
 def save_tuning(path: Path, model: str, formats: FormatOptions, measured: Facts) -> Path | None:

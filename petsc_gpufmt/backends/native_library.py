@@ -69,14 +69,15 @@ def check_types(scalar: np.dtype, index: np.dtype) -> None:
         )
 
 
-def option_table() -> dict[str, dict[str, int | str]]:
-    """Options of each format with their defaults, as the library announces them under -help."""
-    table: dict[str, dict[str, int | str]] = {}
+def option_table() -> dict[str, dict[str, tuple[int | str, ...]]]:
+    """Options of each format, as the library announces them: the default, and the other words of a choice."""
+    table: dict[str, dict[str, tuple[int | str, ...]]] = {}
     library = load()
     library.GpufmtOptionTable.restype = ctypes.c_char_p
     for line in library.GpufmtOptionTable().decode().splitlines():
-        format_name, option, default = line.split()
-        table.setdefault(format_name, {})[option] = int(default) if default.lstrip("-").isdigit() else default
+        format_name, option, default, *others = line.split()
+        first = int(default) if default.lstrip("-").isdigit() else default
+        table.setdefault(format_name, {})[option] = (first, *others)
     return table
 
 

@@ -9,6 +9,7 @@ import petsc4py
 import petsc_gpufmt
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
 
 
@@ -28,7 +29,7 @@ def show_info(arguments: argparse.Namespace) -> int:
         ),
         ("petsc4py", petsc4py.__version__),
         *gpu_rows(),
-        *(row for name, cls in FORMATS.items() for row in format_rows(name, cls.default_options)),
+        *(row for cls in FORMATS.values() for row in format_rows(cls)),
         ("products", "-mat_product_algorithm rmerge"),
         *(("", f"{OPTION_NAMES[option]} <{default}>") for option, default in DEFAULT_OPTIONS.items()),
     ]
@@ -56,6 +57,9 @@ def gpu_rows() -> list[tuple[str, str]]:
     return rows
 
 
-def format_rows(name: str, defaults: dict[str, int | str]) -> list[tuple[str, str]]:
-    rows = [("format", f"{name}: -mat_type {name}")]
-    return rows + [("", f"-mat_{name}_{option} <{default}>") for option, default in defaults.items()]
+def format_rows(cls: type[Format]) -> list[tuple[str, str]]:
+    rows = [("format", f"{cls.name}: -mat_type {cls.name}")]
+    for option, default in cls.default_options.items():
+        others = cls.words.get(option, ())[1:]
+        rows.append(("", f"-mat_{cls.name}_{option} <{default}> {' '.join(others)}"))
+    return rows

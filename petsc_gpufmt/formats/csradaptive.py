@@ -34,7 +34,7 @@ class CsrAdaptive(CsrFormat):
     name = "csradaptive"
     default_block_threads = 256
 
-    def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int):
+    def __init__(self, csr: CsrPattern, backend: Backend, index: str, block_threads: int):
         super().__init__(csr, backend, index, block_threads)
         xp = backend.xp
         ranges = ranges_of_rows(csr.rowptr, block_threads, xp)

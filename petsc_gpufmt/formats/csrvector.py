@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import product as combinations
+from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import ceil_div
-from petsc_gpufmt.formats.common.columns import AUTOMATIC
-from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, WARP, CsrFormat, power_of_two
+from petsc_gpufmt.formats.common.csr_arrays import AUTOMATIC, BLOCK_THREADS, WARP, CsrFormat, power_of_two
+from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.tuned_options import tuned
 
 THREADS_PER_ROW = (2, 4, 8, 16, 32)
 ENTRIES_A_THREAD = 4  # are loaded at once
@@ -20,25 +20,25 @@ class CsrVector(CsrFormat):
 
     name = "csrvector"
     default_block_threads = 128
-    default_options = {"threads_per_row": AUTOMATIC, "block_threads": AUTOMATIC, "index": AUTOMATIC}
+    default_options = {"threads_per_row": AUTOMATIC, "block_threads": AUTOMATIC, "index": AUTO}
 
-    def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int, threads_per_row: int):
+    def __init__(self, csr: CsrPattern, backend: Backend, index: str, block_threads: int, threads_per_row: int):
         super().__init__(csr, backend, index, block_threads)
         self.threads_per_row = threads_per_row
 
     @classmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> CsrVector:
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> CsrVector:
         """Copy the pattern. Raises OptionError for options that are not offered."""
-        measured = tuned(backend, cls.name, cls.tuning_key(csr))
+        options = cls.with_measured(options, csr, backend)
         mean_length = csr.nnz / max(1, csr.nrows)
         threads_per_row = cls.choose(
-            "threads_per_row", options, THREADS_PER_ROW, measured, power_of_two(mean_length / ENTRIES_A_THREAD, 2, WARP)
+            "threads_per_row", options, THREADS_PER_ROW, power_of_two(mean_length / ENTRIES_A_THREAD, 2, WARP)
         )
-        block_threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, cls.default_block_threads)
+        block_threads = cls.choose("block_threads", options, BLOCK_THREADS, cls.default_block_threads)
         return cls(csr, backend, options["index"], block_threads, threads_per_row)
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         return [
             {"threads_per_row": team, "block_threads": threads}
             for team, threads in combinations(THREADS_PER_ROW, BLOCK_THREADS)

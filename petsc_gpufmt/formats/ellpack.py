@@ -37,7 +37,7 @@ class Ellpack(EllFormat):
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Ellpack:
         """Pad. OutOfMemoryError if the longest row makes the rectangle too large, OptionError for bad options."""
-        return cls(csr, backend, cls.with_tuned(options, csr, backend), *row_lengths(csr, backend))
+        return cls(csr, backend, cls.with_measured(options, csr, backend), *row_lengths(csr, backend))
 
     def row_arguments(self) -> tuple[Any, ...]:
         return self.place_arguments()

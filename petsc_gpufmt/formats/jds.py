@@ -52,7 +52,7 @@ class Jds(EllFormat):
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Jds:
         """Sort and pad. OptionError for bad options, OutOfMemoryError if padding takes too much memory."""
-        return cls(csr, backend, cls.with_tuned(options, csr, backend), *row_lengths(csr, backend))
+        return cls(csr, backend, cls.with_measured(options, csr, backend), *row_lengths(csr, backend))
 
     def row_arguments(self) -> tuple[Any, ...]:
         return self.jd_ptr, self.nz_count, self.perm
@@ -74,7 +74,7 @@ class Jds(EllFormat):
         return f"{self.longest} jagged diagonals, alignment {self.alignment}, {self.block_threads} threads a block"
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         return [{"alignment": a, "block_threads": threads} for a in (16, 32) for threads in BLOCK_THREADS]
 
 

@@ -23,15 +23,15 @@ from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import StoredColumns
 from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
+from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.tuned_options import tuned
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
 THREADS_PER_ROW = (1, 2, 4, 8, 16, 32)
 BLOCK_THREADS = (64, 128, 256, 512)
 AUTOMATIC, ALL_ROWS = 0, -1
-FULL, SHORT, DICTIONARY = 1, 2, 3
-"""Values of the option index: full columns, 16 bits where they fit, row patterns."""
+PATTERN = "pattern"
+"""Choice of columns that are in a dictionary of row patterns, after those of columns.py."""
 
 INDEX_PATTERN = 3
 """Index mode of the kernels for row patterns, after those of columns.py."""
@@ -68,12 +68,13 @@ class Pjds(Format):
     default_options = {
         "slice_height": AUTOMATIC,
         "sigma_window": AUTOMATIC,
-        "index": AUTOMATIC,
+        "index": AUTO,
         "threads_per_row": AUTOMATIC,
         "block_threads": AUTOMATIC,
     }
+    words = {"index": (*columns.CHOICES, PATTERN)}
 
-    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, int], slices: Slices):
+    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], slices: Slices):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
@@ -88,10 +89,9 @@ class Pjds(Format):
         self.val = backend.xp.empty(self.nstored, dtype=backend.scalar)
 
     @classmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Pjds:
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Pjds:
         """Sort, cut and pad. Raises OptionError for a value that is not offered, or a dictionary that is not there."""
-        best = tuned(backend, cls.name, cls.tuning_key(csr))
-        options = {name: value or best.get(name, AUTOMATIC) for name, value in options.items()}
+        options = cls.with_measured(options, csr, backend)
         height = options["slice_height"] or backend.simd_width
         check_options(options, height)
         slices = cut(csr, height, options["sigma_window"], backend)
@@ -105,7 +105,7 @@ class Pjds(Format):
         return f"rows={rows},width={1 << max(0, mean - 1).bit_length()}"
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         mean = ceil_div(csr.nnz, max(1, csr.nrows))
         return [
             {"slice_height": height, "threads_per_row": threads, "block_threads": block}
@@ -113,25 +113,25 @@ class Pjds(Format):
             if threads <= mean and height * threads <= block
         ]
 
-    def _store_columns(self, csr: CsrPattern, choice: int) -> StoredColumns | RowPatterns:
+    def _store_columns(self, csr: CsrPattern, choice: str) -> StoredColumns | RowPatterns:
         """The columns as asked for; if nothing is, in the fewest bytes."""
         worth_it = self.nnz >= FEW_ENTRIES
-        if choice == DICTIONARY or (choice == AUTOMATIC and worth_it):
+        if choice == PATTERN or (choice == AUTO and worth_it):
             try:
                 patterns = RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
-                if choice == DICTIONARY or patterns.nbytes < 2 * self.nstored:
+                if choice == PATTERN or patterns.nbytes < 2 * self.nstored:
                     return patterns
             except NoRowPatternsError as e:
-                if choice == DICTIONARY:
+                if choice == PATTERN:
                     raise OptionError(
-                        f"-mat_pjds_index {DICTIONARY} stores row patterns, but the matrix has {e}: choose 0, 1 or 2"
+                        f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {e}: "
+                        f"choose {', '.join(columns.CHOICES)}"
                     ) from e
         col = self.backend.xp.empty(self.nstored, dtype=self.backend.index)
         self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
-        wanted = {FULL: columns.FULL_ONLY, SHORT: columns.SHORT_WHERE_IT_FITS}.get(
-            choice, columns.AUTOMATIC if worth_it and self.backend.name != "host" else columns.FULL_ONLY
-        )  # a core is not faster for reading 16-bit columns
-        return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, wanted)
+        if choice == AUTO and not (worth_it and self.backend.name != "host"):
+            choice = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
+        return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, choice)
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
@@ -242,11 +242,10 @@ def ratio(a: int, b: int) -> str:
     return f"{a / b:.4f}" if b else "infinitely many"
 
 
-def check_options(options: dict[str, int], height: int) -> None:
+def check_options(options: dict[str, Any], height: int) -> None:
     """Raise OptionError for a value that is not offered; `height` is the slice height that will be used."""
     offered = {
         "slice_height": SLICE_HEIGHTS,
-        "index": (FULL, SHORT, DICTIONARY),
         "threads_per_row": THREADS_PER_ROW,
         "block_threads": BLOCK_THREADS,
     }

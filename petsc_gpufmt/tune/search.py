@@ -16,7 +16,7 @@ from petsc_gpufmt.tuned_options import Facts, FormatOptions
 PRODUCTS = 30
 WORTHWHILE = 0.98  # options that save less than the noise of a measurement are no better than the format's own choice
 
-OptionSet = tuple[tuple[str, int], ...]
+OptionSet = tuple[tuple[str, int | str], ...]
 """Options as sorted pairs; () leaves all to the format."""
 
 

@@ -55,6 +55,7 @@ def test_info_lists_versions_library_and_formats(capsys):
         assert f"-mat_type {name}" in text
         for option, default in cls.default_options.items():
             assert f"-mat_{name}_{option} <{default}>" in text
+    assert "-mat_bsr_kernel <auto> k1 k2 k3\n" in text
     for option in ("-mat_rmerge_accumulator <auto>", "-mat_rmerge_width <0>", "-mat_rmerge_buffer <0>"):
         assert option in text
 

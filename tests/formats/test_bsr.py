@@ -307,7 +307,7 @@ def test_long_block_rows_are_cut_by_themselves_where_threads_would_wait_for_them
 def test_blocks_of_k1_lie_side_by_side(backend):
     """Four block rows of 2, 0, 3 and 1 blocks of 2 x 2: the first blocks of all, then the second, then the third."""
     blocks = from_row_lengths(np.array([2, 0, 3, 1]), 5, seed=99)
-    stored = build(from_blocks(blocks, 2, 2), backend, 2, 2, kernel=1, thread_groups=2)
+    stored = build(from_blocks(blocks, 2, 2), backend, 2, 2, kernel="k1", thread_groups=2)
     offsets, ordered = np.array([0, 2, 2, 5, 6]), blocks.colidx.astype(backend.index)
 
     assert stored.block_col.tolist() == ordered[[0, 2, 5, 1, 3, 4]].tolist()
@@ -322,7 +322,7 @@ def test_blocks_of_k1_lie_side_by_side(backend):
 def test_entries_of_k1_are_those_of_k2(request, place, block_size):
     here = request.getfixturevalue(place)
     matrix = shape("blocked_3x3")
-    k1, k2 = (StoredMatrix(matrix, Bsr, here, {"block_size": block_size, "kernel": k}).format for k in (1, 2))
+    k1, k2 = (StoredMatrix(matrix, Bsr, here, {"block_size": block_size, "kernel": k}).format for k in ("k1", "k2"))
 
     assert k1.interleaved and not k2.interleaved
     for one, other in zip(k1.blocks(), k2.blocks(), strict=True):
@@ -338,7 +338,7 @@ def test_k1_with_rows_of_all_lengths(request, place, row_block, col_block, optio
     lengths[40:50] = 0
     matrix = from_blocks(from_row_lengths(lengths, 30, seed=101), row_block, col_block)
     wrapped = StoredMatrix(matrix, Bsr, here, {})
-    wrapped.format = build(matrix, here, row_block, col_block, kernel=1, **options)
+    wrapped.format = build(matrix, here, row_block, col_block, kernel="k1", **options)
     wrapped.refresh(matrix.values)
 
     assert wrapped.format.interleaved and wrapped.format.padding == 0
@@ -367,7 +367,7 @@ def test_the_threads_of_a_launch_cover_all_rows_once(backend, options):
     stored = StoredMatrix(shape("blocked_5x5_undeclared"), Bsr, backend, options).format
     spmv, *rest = stored.plan(Operation.MULT)
     p = stored.parameters
-    items = -(-stored.nsegments // 32) if p.kernel == 1 else stored.nsegments * -(-stored.row_block // p.tile_height)
+    items = -(-stored.nsegments // 32) if p.kernel == "k1" else stored.nsegments * -(-stored.row_block // p.tile_height)
 
     assert spmv.block == (p.tile_height, p.thread_groups, p.thread_arrays)
     assert (
@@ -383,9 +383,9 @@ def test_all_parameters_give_the_same_sums_of_whole_numbers(emulation):
     matrix = replace(matrix, values=np.random.default_rng(96).integers(-9, 9, matrix.values.size).astype(float))
     x = np.random.default_rng(97).integers(-9, 9, matrix.ncols).astype(float)
     sets = [
-        {"kernel": 2, "thread_groups": 1, "entries_per_thread": 8, "rows_per_array": 3},
-        {"kernel": 2, "thread_groups": 7, "thread_arrays": 2},
-        {"kernel": 3, "tile_height": 3, "thread_groups": 5, "entries_per_thread": 1},
+        {"kernel": "k2", "thread_groups": 1, "entries_per_thread": 8, "rows_per_array": 3},
+        {"kernel": "k2", "thread_groups": 7, "thread_arrays": 2},
+        {"kernel": "k3", "tile_height": 3, "thread_groups": 5, "entries_per_thread": 1},
     ]
     for options in sets:
         stored = StoredMatrix(matrix, Bsr, emulation, options)
@@ -401,19 +401,19 @@ def test_all_parameters_give_the_same_sums_of_whole_numbers(emulation):
         ({"block_size": -1}, "-mat_bsr_block_size -1: choose 1 to 1024, or 0 for the block sizes of the matrix"),
         ({"block_size": 1025}, "-mat_bsr_block_size 1025: choose 1 to 1024"),
         ({"lambda": -2}, "-mat_bsr_lambda -2: choose a number of blocks, -1 never to cut, or 0 for automatic"),
-        ({"kernel": 4}, "-mat_bsr_kernel 4: choose 1 to 3, or 0 for automatic"),
-        ({"kernel": -1}, "-mat_bsr_kernel -1: choose 1 to 3"),
+        ({"kernel": 4}, "-mat_bsr_kernel 4: choose one of auto, k1, k2, k3"),
+        ({"kernel": "k4"}, "-mat_bsr_kernel k4: choose one of auto, k1, k2, k3"),
         ({"thread_arrays": 65}, "-mat_bsr_thread_arrays 65: choose 1 to 64"),
         ({"rows_per_array": 17}, "-mat_bsr_rows_per_array 17: choose 1 to 16"),
         ({"thread_groups": -3}, "-mat_bsr_thread_groups -3: choose 1 to 1024"),
         ({"entries_per_thread": 5}, "-mat_bsr_entries_per_thread 5: choose one of 1, 2, 4, 6, 8, or 0 for automatic"),
-        ({"block_size": 6, "kernel": 1}, "-mat_bsr_kernel 1 with blocks of 6 rows: K1 takes 1 to 5; choose 2 or 3"),
-        ({"block_size": 46, "kernel": 2}, "-mat_bsr_kernel 2 with blocks of 46 rows: K2 takes up to 45; choose 3"),
-        ({"block_size": 4, "kernel": 3}, "-mat_bsr_kernel 3 with blocks of 4 rows: K3 takes 5 and more; choose 1 or 2"),
-        ({"block_size": 5, "kernel": 1}, "with x, they take 31 words, and 21 fit in registers"),
-        ({"block_size": 3, "kernel": 1, "rows_per_array": 2}, "with kernel K1: a lane does one block row"),
-        ({"block_size": 3, "kernel": 1, "lambda": 9}, "-mat_bsr_lambda 9 with kernel K1"),
-        ({"block_size": 8, "kernel": 2, "tile_height": 4}, "only K3 cuts blocks into tiles; leave it at 0"),
+        ({"block_size": 6, "kernel": "k1"}, "-mat_bsr_kernel k1 with blocks of 6 rows: it takes 1 to 5; choose k2"),
+        ({"block_size": 46, "kernel": "k2"}, "-mat_bsr_kernel k2 with blocks of 46 rows: it takes up to 45; choose k3"),
+        ({"block_size": 4, "kernel": "k3"}, "-mat_bsr_kernel k3 with blocks of 4 rows: it takes 5 and more; choose k1"),
+        ({"block_size": 5, "kernel": "k1"}, "with x, they take 31 words, and 21 fit in registers"),
+        ({"block_size": 3, "kernel": "k1", "rows_per_array": 2}, "with kernel K1: a lane does one block row"),
+        ({"block_size": 3, "kernel": "k1", "lambda": 9}, "-mat_bsr_lambda 9 with kernel K1"),
+        ({"block_size": 8, "kernel": "k2", "tile_height": 4}, "only K3 cuts blocks into tiles; leave it at 0"),
         ({"block_size": 8, "tile_height": 9}, "-mat_bsr_tile_height 9 with blocks of 8 rows: choose 1 to 8"),
         (
             {"block_size": 40, "thread_groups": 26},

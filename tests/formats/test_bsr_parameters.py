@@ -9,13 +9,13 @@ from stored_matrix import StoredMatrix
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.formats.bsr import bsr
 from petsc_gpufmt.formats.bsr.bsr import Bsr
-from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Parameters, Shape, choose, parameter_space
+from petsc_gpufmt.formats.bsr.parameters import K1, K2, K3, PARAMETERS, Parameters, Shape, choose, parameter_space
+from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 H200_THREADS = 270336
-NOTHING_SET = {**dict.fromkeys(PARAMETERS, 0), "lambda": 0}
+NOTHING_SET = {**PARAMETERS, "lambda": 0}
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_what_makes_long_block_rows_be_cut(longest, mean, nblock_rows, resident_
 
     assert (limit > 0) == cuts
     if cuts:
-        assert max(16, 2 * mean) <= limit < longest / 8 and parameters.kernel == 2
+        assert max(16, 2 * mean) <= limit < longest / 8 and parameters.kernel == K2
 
 
 def test_small_thread_arrays_cut_into_small_segments():
@@ -63,15 +63,16 @@ def test_small_thread_arrays_cut_into_small_segments():
 
 
 @pytest.mark.parametrize(
-    ("row_block", "kernel"), [(1, 1), (2, 1), (3, 1), (4, 2), (6, 2), (20, 2), (45, 2), (46, 3), (64, 3), (300, 3)]
+    ("row_block", "kernel"),
+    [*((n, K1) for n in (1, 2, 3)), *((n, K2) for n in (4, 6, 20, 45)), *((n, K3) for n in (46, 64, 300))],
 )
 def test_the_kernel_follows_the_block_size(row_block, kernel):
     chosen = chosen_for(shape_of(row_block))
 
     assert chosen.kernel == kernel
-    assert chosen.tile_height == {1: 32, 2: row_block}.get(kernel, chosen.tile_height)
+    assert chosen.tile_height == {K1: 32, K2: row_block}.get(kernel, chosen.tile_height)
     assert chosen.array_threads * chosen.thread_arrays <= 256
-    if kernel == 3:
+    if kernel == K3:
         tiles = -(-row_block // chosen.tile_height)
         assert 14 <= chosen.tile_height <= 17 and tiles * chosen.tile_height - row_block < tiles
 
@@ -88,14 +89,14 @@ def test_the_kernel_follows_the_block_size(row_block, kernel):
     ids=lambda other: next(iter(other)),
 )
 def test_where_small_blocks_take_k2(other):
-    assert chosen_for(shape_of(3)).kernel == 1
-    assert chosen_for(shape_of(3, **other)).kernel == 2
+    assert chosen_for(shape_of(3)).kernel == K1
+    assert chosen_for(shape_of(3, **other)).kernel == K2
 
 
 def test_few_high_blocks_are_cut_into_tiles():
     many, few = chosen_for(shape_of(45, 10_000)), chosen_for(shape_of(45, 1000))
 
-    assert (many.kernel, few.kernel, few.tile_height) == (2, 3, 15)
+    assert (many.kernel, few.kernel, few.tile_height) == (K2, K3, 15)
 
 
 def test_lanes_of_the_last_warp_are_used():
@@ -119,7 +120,7 @@ def test_few_block_rows_get_more_threads(row_block, nblock_rows):
     few = chosen_for(shape_of(row_block, nblock_rows))
     tiles = -(-row_block // few.tile_height)
 
-    assert few.kernel > 1 and few.thread_groups * few.entries_per_thread <= width
+    assert few.kernel != K1 and few.thread_groups * few.entries_per_thread <= width
     assert few.array_threads <= 256
     asked_at_once = few.thread_groups * few.entries_per_thread > width / 2
     assert asked_at_once or few.array_threads > 128 or few.array_threads * tiles * nblock_rows > H200_THREADS / 2
@@ -131,12 +132,12 @@ def test_short_block_rows_get_fewer_threads():
 
 
 def test_measured_parameters_are_for_large_matrices_without_options(backend, monkeypatch):
-    measured = {"kernel": 2, "thread_groups": 24, "entries_per_thread": 2, "thread_arrays": 3}
+    measured = {"kernel": K2, "thread_groups": 24, "entries_per_thread": 2, "thread_arrays": 3}
     asked = []
-    monkeypatch.setattr(bsr, "tuned", lambda *arguments: asked.append(arguments) or measured)
+    monkeypatch.setattr(base, "tuned", lambda *arguments: asked.append(arguments) or measured)
     large, small = shape_of(3), shape_of(3, 1000)
 
-    assert chosen_for(large, measured) == Parameters(2, 3, 24, 3, 1, 2)
+    assert chosen_for(large, measured) == Parameters(K2, 3, 24, 3, 1, 2)
     assert chosen_for(small, measured) == chosen_for(small)
     assert chosen_for(large, measured, entries_per_thread=1) == chosen_for(large, entries_per_thread=1)
     stored = StoredMatrix(blocked(3, 40, declared=True), Bsr, backend, {}).format
@@ -144,9 +145,9 @@ def test_measured_parameters_are_for_large_matrices_without_options(backend, mon
 
 
 def test_measured_parameters_of_k1_are_for_what_suits_it():
-    measured = {"kernel": 1, "thread_groups": 2, "entries_per_thread": 1, "thread_arrays": 3}
+    measured = {"kernel": K1, "thread_groups": 2, "entries_per_thread": 1, "thread_arrays": 3}
 
-    assert chosen_for(shape_of(3), measured) == Parameters(1, 32, 2, 3, 1, 1)
+    assert chosen_for(shape_of(3), measured) == Parameters(K1, 32, 2, 3, 1, 1)
     irregular = shape_of(3, share_of_lanes=0.1)
     assert chosen_for(irregular, measured) == chosen_for(irregular)
 

@@ -5,7 +5,6 @@ import pytest
 from places import make_backend
 
 from petsc_gpufmt.formats.common.columns import (
-    AUTOMATIC,
     FULL,
     FULL_ONLY,
     MIXED,
@@ -14,6 +13,7 @@ from petsc_gpufmt.formats.common.columns import (
     SHORT_WHERE_IT_FITS,
     StoredColumns,
 )
+from petsc_gpufmt.option_value import AUTO
 
 HEIGHTS = (8, 16, 32, 64, 128)
 
@@ -112,7 +112,7 @@ def test_the_automatic_choice_is_that_of_fewest_bytes(backend):
     half = np.concatenate([narrow[:5], wide[:5]])
     offsets = [0, 5 * 32, 10 * 32]
 
-    chosen = [compress(col.ravel(), offsets, 32, backend, AUTOMATIC) for col in (narrow, half, wide)]
+    chosen = [compress(col.ravel(), offsets, 32, backend, AUTO) for col in (narrow, half, wide)]
 
     assert [stored.mode for stored in chosen] == [SHORT, MIXED, FULL]
     assert [stored.bytes_per_mult for stored in chosen] == [

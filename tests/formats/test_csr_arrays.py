@@ -11,9 +11,10 @@ from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats import csradaptive, csrscalar, csrvector
-from petsc_gpufmt.formats.common import csr_arrays
-from petsc_gpufmt.formats.common.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.common import base
+from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET, power_of_two
+from petsc_gpufmt.option_value import AUTO
 
 CLASSES = (csrscalar.CsrScalar, csrvector.CsrVector, csradaptive.CsrAdaptive)
 EVERY_CLASS = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
@@ -98,16 +99,16 @@ def test_the_automatic_columns_are_those_of_fewer_bytes(backend, cls, row_length
     """16 bits save 2 bytes an entry and cost 4 a row."""
     automatic, short = (
         StoredMatrix(uniform(50, 9, row_length, seed=75), cls, backend, {"index": index}).format
-        for index in (AUTOMATIC, SHORT_WHERE_IT_FITS)
+        for index in (AUTO, SHORT_WHERE_IT_FITS)
     )
 
     assert automatic.summary().endswith(f"{kind} columns") and short.summary().endswith("16-bit columns")
 
 
-@pytest.mark.parametrize("index", [-1, 3])
+@pytest.mark.parametrize("index", [3, "pattern"])
 @EVERY_CLASS
 def test_a_kind_of_columns_that_is_not_offered_is_refused(backend, cls, index):
-    with pytest.raises(OptionError, match=rf"-mat_{cls.name}_index {index}: choose 1 \(full columns\), 2 \(16 bits"):
+    with pytest.raises(OptionError, match=rf"-mat_{cls.name}_index {index}: choose one of auto, full, short"):
         StoredMatrix(shape("banded"), cls, backend, {"index": index})
 
 
@@ -128,8 +129,7 @@ def test_automatic_options_are_those_measured_on_the_gpu_and_given_ones_stand(ba
         asked.append(arguments)
         return {"block_threads": 64}
 
-    for module in (csr_arrays, csrvector):
-        monkeypatch.setattr(module, "tuned", tuned)
+    monkeypatch.setattr(base, "tuned", tuned)
 
     measured = StoredMatrix(shape("banded"), cls, backend, {}).format
     given = StoredMatrix(shape("banded"), cls, backend, {"block_threads": 512}).format
@@ -192,4 +192,4 @@ def test_power_of_two(least, power):
 
 
 def test_the_automatic_kind_of_columns_is_the_default():
-    assert all(cls.default_options["index"] == AUTOMATIC for cls in CLASSES)
+    assert all(cls.default_options["index"] == AUTO for cls in CLASSES)

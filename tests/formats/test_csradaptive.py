@@ -103,7 +103,8 @@ def test_teams_of_every_size_sum_their_rows(emulation_folder, block_threads, ind
 
 def test_the_permutation_and_the_marks_are_counted_in_the_bytes(backend):
     lengths = [9, 3, 9, 3]
-    stats = StoredMatrix(one_column(lengths), CsrAdaptive, backend, {"block_threads": 64, "index": 1}).format.stats()
+    options = {"block_threads": 64, "index": "full"}
+    stats = StoredMatrix(one_column(lengths), CsrAdaptive, backend, options).format.stats()
 
     assert stats.bytes_held == 24 * (8 + 4) + 5 * 4 + 4 * 4 + (2 * 7 + 1) * 4
     assert stats.bytes_per_mult == stats.bytes_held + (4 + 1) * 8

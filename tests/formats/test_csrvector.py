@@ -9,7 +9,7 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats import csrvector
+from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.formats.csrvector import THREADS_PER_ROW, CsrVector
 
 
@@ -33,7 +33,7 @@ def test_the_automatic_threads_load_at_most_four_entries_each_while_a_warp_suffi
 
 
 def test_measured_threads_a_row_come_before_the_rule_and_given_ones_before_both(backend, monkeypatch):
-    monkeypatch.setattr(csrvector, "tuned", lambda *arguments: {"threads_per_row": 16})
+    monkeypatch.setattr(base, "tuned", lambda *arguments: {"threads_per_row": 16})
 
     assert StoredMatrix(shape("banded"), CsrVector, backend, {}).format.threads_per_row == 16
     assert StoredMatrix(shape("banded"), CsrVector, backend, {"threads_per_row": 4}).format.threads_per_row == 4
@@ -60,6 +60,6 @@ def test_a_number_of_threads_a_row_that_is_not_offered_is_refused(backend, threa
 
 
 def test_the_summary_says_how_many_threads_and_what_columns(backend):
-    summary = StoredMatrix(shape("dense"), CsrVector, backend, {"index": 1}).format.summary()
+    summary = StoredMatrix(shape("dense"), CsrVector, backend, {"index": "full"}).format.summary()
 
     assert summary == "16 threads a row, 128 threads a block, full columns"

@@ -11,7 +11,7 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
-from petsc_gpufmt.formats.common import ell
+from petsc_gpufmt.formats.common import base, ell
 from petsc_gpufmt.formats.ellpack import Ellpack
 from petsc_gpufmt.formats.ellpackr import EllpackR
 from petsc_gpufmt.formats.jds import Jds
@@ -112,7 +112,7 @@ def test_measured_options_are_used_where_none_are_given(backend, monkeypatch, cl
         asked.append((name, key))
         return {"block_threads": 512}
 
-    monkeypatch.setattr(ell, "tuned", tuned)
+    monkeypatch.setattr(base, "tuned", tuned)
 
     measured = StoredMatrix(shape("banded"), cls, backend, {}).format
     given = StoredMatrix(shape("banded"), cls, backend, {"block_threads": 64}).format

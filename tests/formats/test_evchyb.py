@@ -10,8 +10,8 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.formats.common.columns import FULL, FULL_ONLY, SHORT, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.evchyb import evchyb
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.formats.evchyb.layout import (
@@ -429,7 +429,7 @@ def test_stats_of_a_small_matrix(backend):
             {"sigma_window": -2},
             "-mat_evchyb_sigma_window -2: choose a number of rows, 1 for no sorting, -1 for all rows",
         ),
-        ({"index": 3}, "-mat_evchyb_index 3: choose one of 1, 2, or 0 for automatic"),
+        ({"index": "pattern"}, "-mat_evchyb_index pattern: choose one of auto, full, short"),
         ({"block_threads": 64}, "-mat_evchyb_block_threads 64: choose one of 128, 256, 512, 1024, or 0"),
         ({"batch": 2}, "-mat_evchyb_batch 2: choose one of 4, 8, or 0 for automatic"),
         ({"entries_per_thread": 2000}, "-mat_evchyb_entries_per_thread 2000: choose 1 to 1024, or 0"),
@@ -449,7 +449,7 @@ def test_measured_options_hold_where_none_is_given(backend, monkeypatch):
         asked.append(arguments)
         return {"block_threads": 512, "split_length": 40}
 
-    monkeypatch.setattr(evchyb, "tuned", tuned)
+    monkeypatch.setattr(base, "tuned", tuned)
     stored = stored_format(matrix, backend, split_length=50)
 
     assert asked == [(backend, "evchyb", EvcHyb.tuning_key(matrix.pattern(np, np.int32)))]

@@ -9,6 +9,7 @@ from petsc_gpufmt.formats.common.columns import FULL, FULL_ONLY, MIXED, SHORT, S
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC
 from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, MIXED_WIDTH, SMALL_BATCH, Parameters, is_scattered
+from petsc_gpufmt.option_value import AUTO
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_scattered_x_takes_large_blocks_full_columns_and_few_teams(warp_backend)
 
     assert parameters(scattered, warp_backend) == Parameters(FULL_ONLY, 1024, SMALL_BATCH, 64)
     assert parameters(scattered, warp_backend, width=20.0).batch == LARGE_BATCH
-    assert parameters(together, warp_backend) == Parameters(AUTOMATIC, AUTOMATIC, SMALL_BATCH, AUTOMATIC)
+    assert parameters(together, warp_backend) == Parameters(AUTO, AUTOMATIC, SMALL_BATCH, AUTOMATIC)
     assert parameters(together, warp_backend, width=13.0).batch == LARGE_BATCH
     long_rows = parameters(scattered, warp_backend, nstored_ell=scattered.size // 2 - 1)
     assert long_rows == parameters(together, warp_backend)
@@ -59,7 +60,7 @@ def test_matrices_that_do_not_keep_a_device_busy_take_large_batches(warp_backend
 
     warp_backend.resident_threads = scattered.size // 32 + 1
 
-    assert parameters(scattered, warp_backend) == Parameters(AUTOMATIC, AUTOMATIC, LARGE_BATCH, AUTOMATIC)
+    assert parameters(scattered, warp_backend) == Parameters(AUTO, AUTOMATIC, LARGE_BATCH, AUTOMATIC)
 
 
 def test_given_options_go_before_what_the_columns_suggest(warp_backend):
@@ -75,7 +76,7 @@ def test_both_kinds_of_columns_need_wide_slices(warp_backend, width, mode):
     columns = np.zeros(32 * 100, dtype=np.int32)
     columns[5] = 70000
     offsets = np.arange(0, columns.size + 1, 320)
-    chosen = Parameters(AUTOMATIC, AUTOMATIC, SMALL_BATCH, AUTOMATIC)
+    chosen = Parameters(AUTO, AUTOMATIC, SMALL_BATCH, AUTOMATIC)
 
     assert chosen.compress(columns, offsets, width, 32, warp_backend).mode == mode
     columns[5] = 7

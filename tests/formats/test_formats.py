@@ -203,7 +203,10 @@ def test_a_column_index_beyond_32_bits(format_name, backend):
 
 
 def test_the_library_and_the_formats_have_the_same_options_and_defaults():
-    assert native_library.option_table() == {name: cls.default_options for name, cls in FORMATS.items()}
+    assert native_library.option_table() == {
+        name: {option: cls.words.get(option, (default,)) for option, default in cls.default_options.items()}
+        for name, cls in FORMATS.items()
+    }
 
 
 @EVERY_FORMAT

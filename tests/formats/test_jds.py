@@ -11,7 +11,7 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.formats.common import ell
+from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.formats.jds import Jds, jagged_diagonals
 
 EVERY_SHAPE = pytest.mark.parametrize("shape_name", SHAPES)
@@ -84,7 +84,7 @@ def test_an_alignment_that_is_not_offered_is_refused(backend, alignment):
 
 
 def test_a_measured_alignment_is_used_where_none_is_given(backend, monkeypatch):
-    monkeypatch.setattr(ell, "tuned", lambda *_: {"alignment": 32})
+    monkeypatch.setattr(base, "tuned", lambda *_: {"alignment": 32})
 
     assert StoredMatrix(shape("banded"), Jds, backend, {}).format.alignment == 32
     assert StoredMatrix(shape("banded"), Jds, backend, {"alignment": 8}).format.alignment == 8

@@ -14,16 +14,15 @@ from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Launch, Operation
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats import pjds
-from petsc_gpufmt.formats.common import columns
+from petsc_gpufmt.formats.common import base, columns
+from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.common.row_patterns import RowPatterns
 from petsc_gpufmt.formats.pjds import (
     ACCEPTABLE_FILL_RATIO,
     ALL_ROWS,
     AUTOMATIC,
-    DICTIONARY,
-    FULL,
     LARGE_BATCH,
-    SHORT,
+    PATTERN,
     SLICE_HEIGHTS,
     SMALL_BATCH,
     Pjds,
@@ -253,8 +252,8 @@ def test_the_automatic_slice_height_is_the_number_of_rows_that_run_in_step(backe
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("index", 4, "-mat_pjds_index 4: choose one of 1, 2, 3, or 0 for automatic"),
-        ("index", -1, "-mat_pjds_index -1: choose one of 1, 2, 3"),
+        ("index", 4, "-mat_pjds_index 4: choose one of auto, full, short, pattern"),
+        ("index", "fulll", "-mat_pjds_index fulll: choose one of auto, full, short, pattern"),
         ("threads_per_row", 3, "-mat_pjds_threads_per_row 3: choose one of 1, 2, 4, 8, 16, 32, or 0"),
         ("block_threads", 100, "-mat_pjds_block_threads 100: choose one of 64, 128, 256, 512, or 0"),
     ],
@@ -276,9 +275,9 @@ def test_more_threads_than_a_block_holds_are_refused(backend):
 def test_a_dictionary_that_is_not_there_is_refused_with_the_reason(backend):
     with pytest.raises(
         OptionError,
-        match="-mat_pjds_index 3 stores row patterns, but the matrix has more than 256 row patterns .*: choose",
+        match="-mat_pjds_index pattern stores .* has more than 256 row patterns .*: choose auto, full, short",
     ):
-        StoredMatrix(shape("power_law"), Pjds, backend, {"index": DICTIONARY})
+        StoredMatrix(shape("power_law"), Pjds, backend, {"index": PATTERN})
 
 
 @pytest.mark.parametrize("height", [1, 33, 256, -32])
@@ -359,7 +358,7 @@ def test_options_measured_best_are_used_where_nothing_is_asked_for(backend, monk
         asked.append((format_name, key))
         return {"slice_height": 16, "threads_per_row": 2, "block_threads": 64}
 
-    monkeypatch.setattr(pjds, "tuned", tuned)
+    monkeypatch.setattr(base, "tuned", tuned)
     stored = StoredMatrix(shape("banded"), Pjds, backend, {"threads_per_row": 4}).format
 
     assert asked == [("pjds", "rows=few,width=8")]
@@ -409,13 +408,13 @@ def test_all_options_of_the_tuning_space_are_offered_and_none_wastes_a_thread():
 )
 def test_results_have_the_same_bits_however_columns_are_stored(place, shape_name, options, request):
     stored = []
-    for index in (FULL, SHORT, DICTIONARY):
+    for index in (FULL_ONLY, SHORT_WHERE_IT_FITS, PATTERN):
         try:
             stored.append(
                 StoredMatrix(shape(shape_name), Pjds, make_backend(place, request), {**options, "index": index})
             )
         except OptionError:
-            assert index == DICTIONARY and shape_name not in WITH_DICTIONARY
+            assert index == PATTERN and shape_name not in WITH_DICTIONARY
     x, y = stored[0].vectors()
 
     for other in stored[1:]:
@@ -446,12 +445,13 @@ def test_columns_of_few_entries_stay_full(backend):
     assert StoredMatrix(shape("stencil"), Pjds, backend, {}).format.columns.mode == columns.FULL
 
 
-@pytest.mark.parametrize("index", [FULL, SHORT, DICTIONARY])
+@pytest.mark.parametrize("index", [FULL_ONLY, SHORT_WHERE_IT_FITS, PATTERN])
 def test_bytes_that_a_product_moves(backend, index):
     matrix = stencil(8, 8, 8)
     stored = StoredMatrix(matrix, Pjds, backend, {"slice_height": 8, "sigma_window": 1, "index": index}).format
     nstored, rows = stored.nstored, 512
-    of_columns = {FULL: nstored * 4, SHORT: nstored * 2 + nstored // 8 * 4, DICTIONARY: rows + 27 * 8 * 4}[index]
+    short = nstored * 2 + nstored // 8 * 4
+    of_columns = {FULL_ONLY: nstored * 4, SHORT_WHERE_IT_FITS: short, PATTERN: rows + 27 * 8 * 4}[index]
 
     assert stored.row_perm is None
     assert stored.stats().bytes_per_mult == nstored * 8 + of_columns + rows * (8 / 8 + 8) + rows * 8

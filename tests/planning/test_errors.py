@@ -53,6 +53,9 @@ def assert_usable(A):
         ("mat_pjds_slice_height", 2**32, "choose one of 8, 16, 32, 64, 128"),  # 0 in 32 bits
         ("mat_pjds_slice_height", "tall", "a whole number is needed"),
         ("mat_pjds_sigma_window", -2, "choose a number of rows"),
+        ("mat_pjds_index", "shorter", "choose one of auto, full, short, pattern"),
+        ("mat_pjds_index", 4, "choose one of auto, full, short, pattern"),
+        ("mat_pjds_index", -1, "choose one of auto, full, short, pattern"),
     ],
 )
 def test_a_wrong_option_value(options, matrix, name, value, remedy):
@@ -68,6 +71,24 @@ def test_a_wrong_option_value(options, matrix, name, value, remedy):
     )
     options.delValue(name)
     assert_usable(matrix)
+
+
+def test_the_number_of_a_choice_is_its_word_with_one_warning_for_each_option(options, matrix, capfd):
+    options["mat_csrvector_index"] = options["mat_csradaptive_index"] = 2
+    viewer = PETSc.Viewer.STDOUT(PETSc.COMM_SELF)
+    viewer.pushFormat(PETSc.Viewer.Format.ASCII_INFO)
+    for format_name in ("csrvector", "csradaptive", "csrvector"):
+        A = matrix.convert(format_name, PETSc.Mat())
+        assert_usable(A)
+        A.view(viewer)
+        A.destroy()
+    viewer.popFormat()
+
+    text = capfd.readouterr().out
+    assert text.count("16-bit columns") == 3
+    assert_one_line(text, "PETSc DEPRECATION WARNING", "the value 2 of the option -mat_csrvector_index")
+    assert_one_line(text, "PETSc DEPRECATION WARNING", "the value 2 of the option -mat_csradaptive_index")
+    assert_one_line(text, "Use -mat_csrvector_index short instead")
 
 
 def test_a_wrong_option_value_leaves_what_was_stored_before_in_use(options, matrix):

@@ -16,7 +16,7 @@ ALL_OPTION_SETS: dict[str, list[dict[str, int | str]]] = {
         {"slice_height": height, "sigma_window": window}
         for height, window in product(SLICE_HEIGHTS, (AUTOMATIC, ALL_ROWS, 1, 8))
     ]
-    + [{"slice_height": h, "sigma_window": w, "index": 2} for h, w in product(SLICE_HEIGHTS, (1, ALL_ROWS))]
+    + [{"slice_height": h, "sigma_window": w, "index": "short"} for h, w in product(SLICE_HEIGHTS, (1, ALL_ROWS))]
     + [{"slice_height": 32, "threads_per_row": t, "block_threads": n} for t, n in ((2, 64), (8, 256), (16, 512))],
     **{
         name: [{"block_threads": n, "index": i} for n, i in product(BLOCK_THREADS, (FULL_ONLY, SHORT_WHERE_IT_FITS))]
@@ -41,11 +41,11 @@ ALL_OPTION_SETS: dict[str, list[dict[str, int | str]]] = {
     "jds": [{"alignment": a, "block_threads": n} for a, n in product((1, 16, 48), ELL_BLOCK_THREADS)],
     "bsr": [
         *({"block_size": size} for size in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 45, 46, 64)),
-        {"block_size": 3, "kernel": 2, "thread_groups": 16, "lambda": 1},
-        {"block_size": 2, "kernel": 1, "thread_groups": 4, "entries_per_thread": 2},
-        {"block_size": 3, "kernel": 1, "thread_groups": 1, "thread_arrays": 3},
-        {"block_size": 7, "kernel": 2, "thread_groups": 4, "rows_per_array": 2, "entries_per_thread": 2},
-        {"block_size": 13, "kernel": 3, "thread_groups": 2, "tile_height": 5, "thread_arrays": 3, "lambda": 2},
+        {"block_size": 3, "kernel": "k2", "thread_groups": 16, "lambda": 1},
+        {"block_size": 2, "kernel": "k1", "thread_groups": 4, "entries_per_thread": 2},
+        {"block_size": 3, "kernel": "k1", "thread_groups": 1, "thread_arrays": 3},
+        {"block_size": 7, "kernel": "k2", "thread_groups": 4, "rows_per_array": 2, "entries_per_thread": 2},
+        {"block_size": 13, "kernel": "k3", "thread_groups": 2, "tile_height": 5, "thread_arrays": 3, "lambda": 2},
     ],
     "gpufmt": [
         {},
@@ -59,8 +59,8 @@ QUICK_OPTION_SETS: dict[str, list[dict[str, int | str]]] = {
     "pjds": [
         {},
         {"slice_height": 8, "sigma_window": ALL_ROWS},
-        {"slice_height": 128, "sigma_window": 8, "index": 2},
-        {"slice_height": 32, "index": 2, "threads_per_row": 4, "block_threads": 256},
+        {"slice_height": 128, "sigma_window": 8, "index": SHORT_WHERE_IT_FITS},
+        {"slice_height": 32, "index": SHORT_WHERE_IT_FITS, "threads_per_row": 4, "block_threads": 256},
     ],
     "csrscalar": [{}, {"block_threads": 64, "index": FULL_ONLY}],
     "csrvector": [{}, {"threads_per_row": 32, "block_threads": 512, "index": FULL_ONLY}, {"threads_per_row": 4}],
@@ -76,9 +76,16 @@ QUICK_OPTION_SETS: dict[str, list[dict[str, int | str]]] = {
     "jds": [{}, {"alignment": 1}, {"alignment": 48, "block_threads": 64}],
     "bsr": [
         {},
-        {"block_size": 3, "kernel": 1, "thread_groups": 1, "thread_arrays": 3},
-        {"block_size": 3, "kernel": 2, "thread_groups": 16, "lambda": 1},
-        {"block_size": 13, "kernel": 3, "thread_groups": 2, "tile_height": 5, "thread_arrays": 3, "rows_per_array": 2},
+        {"block_size": 3, "kernel": "k1", "thread_groups": 1, "thread_arrays": 3},
+        {"block_size": 3, "kernel": "k2", "thread_groups": 16, "lambda": 1},
+        {
+            "block_size": 13,
+            "kernel": "k3",
+            "thread_groups": 2,
+            "tile_height": 5,
+            "thread_arrays": 3,
+            "rows_per_array": 2,
+        },
     ],
     "gpufmt": [{}, {"format": "evchyb", "evchyb.split_length": 3}],
 }

@@ -71,6 +71,12 @@ def test_what_was_measured_here_replaces_what_is_shipped_key_by_key(folders, gpu
     assert tuned(gpu, "pjds", "long") == {"slice_height": 8}
 
 
+def test_choices_are_words_and_in_older_files_numbers(folders, gpu):
+    ship(folders, {"bsr": {"new": {"kernel": "k3", "tile_height": 3}, "old": {"kernel": 3, "tile_height": 3}}})
+
+    assert FORMATS["bsr"].measured(gpu, "new") == FORMATS["bsr"].measured(gpu, "old") == tuned(gpu, "bsr", "new")
+
+
 def test_that_the_formats_own_choice_is_the_best_can_be_measured_too(folders, gpu):
     ship(folders, {"pjds": {"short": {"slice_height": 64}}})
     save_tuning(cache_file(MODEL), MODEL, {"pjds": {"short": {}}}, {})
@@ -189,6 +195,7 @@ def test_the_shipped_files_are_sound(monkeypatch):
         for format_name, keys in document["formats"].items():
             cls: type[Format] = FORMATS[format_name]
             assert all(set(options) <= set(cls.default_options) for options in keys.values())
+            assert all(cls.with_words(options) == options for options in keys.values())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(known_options(read_tuning(path)["gpu"]) is not None for path in shipped)

@@ -30,6 +30,7 @@ from petsc_gpufmt.formats.bsr.layout import (
 from petsc_gpufmt.formats.bsr.parameters import (
     AUTOMATIC,
     K1,
+    KERNELS,
     PARAMETERS,
     WARP,
     Shape,
@@ -39,7 +40,6 @@ from petsc_gpufmt.formats.bsr.parameters import (
 )
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.tuned_options import tuned
 
 LARGEST_BLOCK = 1024
 REDUCE_BLOCK = (32, 8)  # rows, threads a row
@@ -70,10 +70,11 @@ class Bsr(Format):
     """
 
     name = "bsr"
-    default_options = {"block_size": AUTOMATIC, **dict.fromkeys(PARAMETERS, AUTOMATIC), "lambda": AUTOMATIC}
+    default_options = {"block_size": AUTOMATIC, **PARAMETERS, "lambda": AUTOMATIC}
+    words = {"kernel": KERNELS}
 
     def __init__(
-        self, csr: CsrPattern, backend: Backend, options: dict[str, int], entries: Entries, blocks: BlockPattern
+        self, csr: CsrPattern, backend: Backend, options: dict[str, Any], entries: Entries, blocks: BlockPattern
     ):
         xp = backend.xp
         self.backend = backend
@@ -91,7 +92,7 @@ class Bsr(Format):
         shape = Shape(
             self.row_block, self.col_block, self.mean, self.longest, self.nblock_rows, lanes, backend.resident_threads
         )
-        self.limit, self.parameters = choose(shape, options, tuned(backend, self.name, tuning_key(self.row_block)))
+        self.limit, self.parameters = choose(shape, options, self.measured(backend, tuning_key(self.row_block)))
         self.interleaved = self.parameters.kernel == K1
         if self.interleaved:
             self.block_col = interleave_columns(self.block_offsets, self.block_col, backend)
@@ -105,8 +106,9 @@ class Bsr(Format):
         self.val = xp.empty(self.nstored, dtype=backend.scalar)
 
     @classmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Bsr:
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Bsr:
         """Find the blocks, and cut long block rows. Raises OptionError for options out of range or at odds."""
+        options = cls.with_words(options)
         size = options["block_size"]
         if not 0 <= size <= LARGEST_BLOCK:
             raise OptionError(
@@ -125,7 +127,7 @@ class Bsr(Format):
         return tuning_key(csr.row_block)
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         return parameter_space(csr.row_block, csr.col_block)
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product as combinations
 from math import log2
+from typing import Any
 
 from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.errors import OptionError
+from petsc_gpufmt.option_value import AUTO
 
 AUTOMATIC = 0
 NEVER = -1
-K1, K2, K3 = 1, 2, 3
+K1, K2, K3 = "k1", "k2", "k3"
+KERNELS = (AUTO, K1, K2, K3)
 K1_LARGEST, K2_LARGEST = 5, 45  # block sizes, section 5.1
 WARP = 32
 THREADS_PER_BLOCK = 256
@@ -29,14 +32,22 @@ K1_SHARE_OF_LANES = 0.5  # less leaves too few loads in flight
 K2_ENTRIES = 40  # of a thread
 K2_FEWEST_THREADS = 16
 
-PARAMETERS = ("kernel", "thread_arrays", "rows_per_array", "thread_groups", "entries_per_thread", "tile_height")
+PARAMETERS: dict[str, int | str] = {
+    "kernel": AUTO,
+    "thread_arrays": AUTOMATIC,
+    "rows_per_array": AUTOMATIC,
+    "thread_groups": AUTOMATIC,
+    "entries_per_thread": AUTOMATIC,
+    "tile_height": AUTOMATIC,
+}
+"""The options that set them, with what leaves each to `choose`."""
 
 
 @dataclass(frozen=True)
 class Parameters:
     """How a product is launched; the paper's names are nb, N_tg, N_ta, Nbrows_ta and ept."""
 
-    kernel: int
+    kernel: str
     tile_height: int
     thread_groups: int
     thread_arrays: int
@@ -52,8 +63,9 @@ class Parameters:
             warps = f"{self.thread_arrays} x {self.thread_groups} warps"
             return f"kernel K1, {warps} a thread block, {self.entries_per_thread} blocks a thread at once"
         return (
-            f"kernel K{self.kernel}, {self.thread_arrays} thread arrays of {self.tile_height} x {self.thread_groups}, "
-            f"{self.rows_per_array} block rows each, {self.entries_per_thread} entries a thread"
+            f"kernel {self.kernel.upper()}, {self.thread_arrays} thread arrays of "
+            f"{self.tile_height} x {self.thread_groups}, {self.rows_per_array} block rows each, "
+            f"{self.entries_per_thread} entries a thread"
         )
 
 
@@ -93,7 +105,7 @@ class Shape:
         return self.row_entries * self.nblock_rows >= 16 * self.resident_threads
 
 
-def choose(shape: Shape, options: dict[str, int], measured: dict[str, int]) -> tuple[int, Parameters]:
+def choose(shape: Shape, options: dict[str, Any], measured: dict[str, Any]) -> tuple[int, Parameters]:
     """Blocks at which block rows are cut (0: not at all) and the kernel's parameters.
 
     Options that are set count; for the others, what was measured best for large matrices; then what suits the shape.
@@ -102,15 +114,17 @@ def choose(shape: Shape, options: dict[str, int], measured: dict[str, int]) -> t
     asked = options["lambda"]
     if asked < NEVER:
         raise OptionError(f"-mat_bsr_lambda {asked}: choose a number of blocks, -1 never to cut, or 0 for automatic")
-    given = {name: options[name] for name in PARAMETERS if options[name] != AUTOMATIC}
+    given = {name: options[name] for name, automatic in PARAMETERS.items() if options[name] != automatic}
     _check_ranges(given)
     k1_asked = given.get("kernel") == K1
     if k1_asked and asked > 0:
         raise OptionError(
             f"-mat_bsr_lambda {asked} with kernel K1: its lanes do whole block rows side by side; "
-            "leave it at 0, or choose -mat_bsr_kernel 2"
+            f"leave it at 0, or choose -mat_bsr_kernel {K2}"
         )
-    known = {name: measured[name] for name in PARAMETERS if measured.get(name, AUTOMATIC) != AUTOMATIC}
+    known = {
+        name: measured[name] for name, automatic in PARAMETERS.items() if measured.get(name, automatic) != automatic
+    }
     if given or not shape.fills_device:
         known = {}
     k1_known = known.get("kernel") == K1
@@ -123,7 +137,7 @@ def choose(shape: Shape, options: dict[str, int], measured: dict[str, int]) -> t
     return 0, choose_parameters(shape, given or (known if k1_known else {"kernel": K1}))
 
 
-def choose_parameters(shape: Shape, given: dict[str, int]) -> Parameters:
+def choose_parameters(shape: Shape, given: dict[str, Any]) -> Parameters:
     """Parameters of the kernel in `given`, else of K2 or K3; what is not in `given` suits the shape."""
     kernel = given.get("kernel") or _suitable_kernel(shape, given)
     _check_kernel(kernel, shape, given)
@@ -156,31 +170,35 @@ def _suits_k1(shape: Shape) -> bool:
     return takes and large and shape.share_of_lanes >= K1_SHARE_OF_LANES
 
 
-def _check_ranges(given: dict[str, int]) -> None:
-    limits = {"kernel": K3, "thread_arrays": 64, "thread_groups": THREADS_LIMIT, "tile_height": THREADS_LIMIT}
+def _check_ranges(given: dict[str, Any]) -> None:
+    limits = {"thread_arrays": 64, "thread_groups": THREADS_LIMIT, "tile_height": THREADS_LIMIT}
     limits["rows_per_array"] = ROWS_PER_ARRAY_LIMIT
     for name, value in given.items():
         if name == "entries_per_thread":
             if value not in ENTRIES_PER_THREAD:
                 choices = ", ".join(map(str, ENTRIES_PER_THREAD))
                 raise OptionError(f"-mat_bsr_{name} {value}: choose one of {choices}, or 0 for automatic")
-        elif not 0 < value <= limits[name]:
+        elif name in limits and not 0 < value <= limits[name]:
             raise OptionError(f"-mat_bsr_{name} {value}: choose 1 to {limits[name]}, or 0 for automatic")
 
 
-def _check_kernel(kernel: int, shape: Shape, given: dict[str, int]) -> None:
+def _check_kernel(kernel: str, shape: Shape, given: dict[str, Any]) -> None:
     """Table I and the ranges of section 5.1, but K2 takes small blocks, too: several warps may share a block row."""
     row_block = shape.row_block
     if kernel == K1:
         _check_k1(shape, given)
     if kernel == K2 and row_block > K2_LARGEST:
-        raise OptionError(f"-mat_bsr_kernel 2 with blocks of {row_block} rows: K2 takes up to {K2_LARGEST}; choose 3")
+        raise OptionError(
+            f"-mat_bsr_kernel {K2} with blocks of {row_block} rows: it takes up to {K2_LARGEST}; choose {K3}"
+        )
     if kernel == K3 and row_block < K1_LARGEST:
         raise OptionError(
-            f"-mat_bsr_kernel 3 with blocks of {row_block} rows: K3 takes {K1_LARGEST} and more; choose 1 or 2"
+            f"-mat_bsr_kernel {K3} with blocks of {row_block} rows: it takes {K1_LARGEST} and more; choose {K1} or {K2}"
         )
     if "tile_height" in given and kernel != K3:
-        raise OptionError(f"-mat_bsr_tile_height with kernel K{kernel}: only K3 cuts blocks into tiles; leave it at 0")
+        raise OptionError(
+            f"-mat_bsr_tile_height with kernel {kernel.upper()}: only K3 cuts blocks into tiles; leave it at 0"
+        )
     if given.get("tile_height", 1) > row_block:
         raise OptionError(
             f"-mat_bsr_tile_height {given['tile_height']} with blocks of {row_block} rows: choose 1 to {row_block}"
@@ -192,26 +210,26 @@ def k1_words(row_block: int, col_block: int, blocks: int) -> int:
     return blocks * ((row_block + 1) * col_block + 1)
 
 
-def _check_k1(shape: Shape, given: dict[str, int]) -> None:
+def _check_k1(shape: Shape, given: dict[str, Any]) -> None:
     row_block, col_block, blocks = shape.row_block, shape.col_block, given.get("entries_per_thread", 1)
     if row_block > K1_LARGEST:
         raise OptionError(
-            f"-mat_bsr_kernel 1 with blocks of {row_block} rows: K1 takes 1 to {K1_LARGEST}; choose 2 or 3"
+            f"-mat_bsr_kernel {K1} with blocks of {row_block} rows: it takes 1 to {K1_LARGEST}; choose {K2} or {K3}"
         )
     if k1_words(row_block, col_block, blocks) > K1_WORDS:
         raise OptionError(
-            f"-mat_bsr_kernel 1 with {blocks} blocks of {row_block} x {col_block} a thread: with x, they take "
+            f"-mat_bsr_kernel {K1} with {blocks} blocks of {row_block} x {col_block} a thread: with x, they take "
             f"{k1_words(row_block, col_block, blocks)} words, and {K1_WORDS} fit in registers: "
-            "lower -mat_bsr_entries_per_thread or choose -mat_bsr_kernel 2"
+            f"lower -mat_bsr_entries_per_thread or choose -mat_bsr_kernel {K2}"
         )
     if given.get("rows_per_array", 1) > 1:
         raise OptionError(
             f"-mat_bsr_rows_per_array {given['rows_per_array']} with kernel K1: "
-            "a lane does one block row; leave it at 0, or choose -mat_bsr_kernel 2"
+            f"a lane does one block row; leave it at 0, or choose -mat_bsr_kernel {K2}"
         )
 
 
-def _suitable_kernel(shape: Shape, given: dict[str, int]) -> int:
+def _suitable_kernel(shape: Shape, given: dict[str, Any]) -> str:
     if shape.row_block > K2_LARGEST or "tile_height" in given:
         return K3
     few = 0 < shape.nblock_rows * THREADS_PER_BLOCK < 2 * shape.resident_threads
@@ -269,10 +287,10 @@ def suitable_limit(shape: Shape, parameters: Parameters) -> int:
     return max(16, round(2 * shape.mean), round(4 * blocks_per_turn), round(balance))
 
 
-def parameter_space(row_block: int, col_block: int) -> list[dict[str, int]]:
+def parameter_space(row_block: int, col_block: int) -> list[dict[str, int | str]]:
     """Combinations worth measuring for blocks of `row_block` rows (section 5.7)."""
     names = ("kernel", "tile_height", "thread_groups", "thread_arrays", "entries_per_thread")
-    space: list[tuple[int, ...]] = []
+    space: list[tuple[Any, ...]] = []
     if row_block <= K1_LARGEST:
         space += [
             (K1, 0, groups, warps // groups, blocks)

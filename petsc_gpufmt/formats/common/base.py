@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from petsc_gpufmt.backends.plan import Launch, Operation
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.option_value import option_value
+from petsc_gpufmt.option_value import option_value, option_word
+from petsc_gpufmt.tuned_options import tuned
 
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.backend import Backend
@@ -45,6 +46,9 @@ class Format(ABC):
 
     default_options: ClassVar[dict[str, int | str]]
 
+    words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """The words of each option that is a choice and not a quantity, the default first."""
+
     replan_after: int = 0
     """Products after which the planner is to call `rebuild` with the same pattern; 0: never."""
 
@@ -60,11 +64,11 @@ class Format(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Format:
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Format:
         """Store the pattern `csr`, whose arrays live on `backend`; `options` has all keys of `default_options`."""
 
     @classmethod
-    def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> Format:
+    def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Format:
         """As `build`, for a pattern that has been multiplied `replan_after` times and so is worth more care."""
         return cls.build(csr, backend, options)
 
@@ -77,12 +81,34 @@ class Format(ABC):
         return self.mult(alpha=1.0, beta=1.0 if operation is Operation.MULTADD else 0.0)
 
     @classmethod
+    def with_words(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """`options` with choices as they are spelled in `words`. OptionError for a choice that is not offered."""
+        return {
+            name: option_word(_flag(cls, name), value, cls.words[name]) if name in cls.words else value
+            for name, value in options.items()
+        }
+
+    @classmethod
+    def measured(cls, backend: Backend, key: str) -> dict[str, Any]:
+        """The options measured best for `key` on the GPU of `backend`, if any were."""
+        return cls.with_words(tuned(backend, cls.name, key))
+
+    @classmethod
+    def with_measured(cls, options: dict[str, Any], csr: CsrPattern, backend: Backend) -> dict[str, Any]:
+        """`options`, in place of the defaults what was measured best. OptionError for a choice that is not offered."""
+        best = cls.measured(backend, cls.tuning_key(csr))
+        return {
+            name: best.get(name, value) if value == cls.default_options[name] else value
+            for name, value in cls.with_words(options).items()
+        }
+
+    @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
         """Matrices of one key take the same options from `petsc_gpufmt.tuned_options`."""
         return ""
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         """Options worth trying for the key of `csr` in a search for the fastest; empty if there are none to choose."""
         return []
 

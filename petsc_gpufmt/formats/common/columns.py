@@ -14,12 +14,14 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, ceil_div
+from petsc_gpufmt.option_value import AUTO
 
 FULL, SHORT, MIXED = 0, 1, 2
 """Index modes, as in kernels/formats/columns.cuh: all columns full, all short, or full in some slices."""
 
-AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS = 0, 1, 2
-"""Choices: the fewest bytes a product; full columns; short ones in every slice where they fit."""
+FULL_ONLY, SHORT_WHERE_IT_FITS = "full", "short"
+CHOICES = (AUTO, FULL_ONLY, SHORT_WHERE_IT_FITS)
+"""The fewest bytes a product; full columns; short ones in every slice where they fit."""
 
 SHORT_PADDING = 0xFFFF
 THREADS_PER_BLOCK = 128
@@ -53,9 +55,7 @@ class StoredColumns:
     nwide: int = 0
 
     @classmethod
-    def compress(
-        cls, col: Any, slice_offsets: Any, height: int, backend: Backend, choice: int = AUTOMATIC
-    ) -> StoredColumns:
+    def compress(cls, col: Any, slice_offsets: Any, height: int, backend: Backend, choice: str = AUTO) -> StoredColumns:
         """Store the columns `col`: (nstored,) index, -1 in padding; the array is kept where they stay full.
 
         `slice_offsets` is None if each group is a slice.
@@ -64,7 +64,7 @@ class StoredColumns:
         if choice == FULL_ONLY or not col.size:
             return full
         short = full._shortened()
-        return full if choice == AUTOMATIC and short.bytes_per_mult >= full.bytes_per_mult else short
+        return full if choice == AUTO and short.bytes_per_mult >= full.bytes_per_mult else short
 
     @property
     def members(self) -> tuple[Any, Any, Any, Any]:

@@ -12,10 +12,11 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
-from petsc_gpufmt.formats.common.columns import AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.common.columns import CHOICES, FULL_ONLY
+from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.tuned_options import tuned
 
+AUTOMATIC = 0
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
 BLOCK_THREADS = (64, 128, 256, 512)
 WARP = 32
@@ -36,11 +37,12 @@ class CsrFormat(Format):
     block_threads : threads a block of the product
     """
 
-    default_options = {"block_threads": AUTOMATIC, "index": AUTOMATIC}
+    default_options = {"block_threads": AUTOMATIC, "index": AUTO}
+    words = {"index": CHOICES}
     default_block_threads: ClassVar[int]
 
-    def __init__(self, csr: CsrPattern, backend: Backend, index: int, block_threads: int):
-        """Copy the pattern. OptionError for an `index` that is not one of the choices of `columns`."""
+    def __init__(self, csr: CsrPattern, backend: Backend, index: str, block_threads: int):
+        """Copy the pattern; `index` is one of the choices of `columns`."""
         self.backend, self.block_threads = backend, block_threads
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
@@ -49,14 +51,14 @@ class CsrFormat(Format):
         self.val = backend.xp.empty(self.nnz, dtype=backend.scalar)
 
     @classmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> CsrFormat:
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> CsrFormat:
         """Copy the pattern. Raises OptionError for options that are not offered."""
-        measured = tuned(backend, cls.name, cls.tuning_key(csr))
-        threads = cls.choose("block_threads", options, BLOCK_THREADS, measured, cls.default_block_threads)
+        options = cls.with_measured(options, csr, backend)
+        threads = cls.choose("block_threads", options, BLOCK_THREADS, cls.default_block_threads)
         return cls(csr, backend, options["index"], threads)
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         return [{"block_threads": threads} for threads in BLOCK_THREADS]
 
     @classmethod
@@ -65,13 +67,9 @@ class CsrFormat(Format):
         return f"row_length<={power_of_two(csr.nnz / max(1, csr.nrows), 1, 4096)}"
 
     @classmethod
-    def choose(
-        cls, option: str, options: dict[str, int], offered: tuple[int, ...], measured: dict[str, int], default: int
-    ) -> int:
-        """An option as given, else as `measured`, else `default`. OptionError for a value that is not offered."""
-        value = options[option]
-        if value == AUTOMATIC:
-            return measured.get(option, default)
+    def choose(cls, option: str, options: dict[str, Any], offered: tuple[int, ...], default: int) -> int:
+        """An option as given, else `default`. OptionError for a value that is not offered."""
+        value = options[option] or default
         if value not in offered:
             choices = ", ".join(map(str, offered))
             raise OptionError(
@@ -115,16 +113,11 @@ class CsrFormat(Format):
         arguments = (self.backend.index.type(self.nnz), self.source, Slot.VALUES, self.val)
         return [self._fill("csr_fill_values", VALUES_A_THREAD, ceil_div(self.nnz, VALUES_A_THREAD), *arguments)]
 
-    def _store_columns(self, colidx: Any, index: int) -> tuple[Any, Any]:
+    def _store_columns(self, colidx: Any, index: str) -> tuple[Any, Any]:
         """(col, col_base) for the option `index`."""
         xp, index_dtype = self.backend.xp, self.backend.index
-        if index not in (AUTOMATIC, FULL_ONLY, SHORT_WHERE_IT_FITS):
-            raise OptionError(
-                f"-mat_{self.name}_index {index}: choose {FULL_ONLY} (full columns), {SHORT_WHERE_IT_FITS} (16 bits "
-                f"where they fit) or {AUTOMATIC} (the fewer bytes)"
-            )
         saved = self.nnz * (index_dtype.itemsize - 2) - self.nrows * index_dtype.itemsize
-        if index == FULL_ONLY or not self.nnz or (index == AUTOMATIC and saved <= 0):
+        if index == FULL_ONLY or not self.nnz or (index == AUTO and saved <= 0):
             return colidx.copy(), None
         rows = (index_dtype.type(self.nrows), self.rowptr)
         threads_per_row = power_of_two(self.nnz / self.nrows / 4, 1, WARP)

@@ -12,7 +12,6 @@ from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.tuned_options import tuned
 
 BLOCK_THREADS = (64, 128, 256, 512)
 # Storage is refused where it is both this many times the nonzeros and more than this many bytes.
@@ -163,14 +162,8 @@ class EllFormat(Format):
         return f"row_length<={1 << max(0, mean - 1).bit_length()}"
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         return [{"block_threads": threads} for threads in BLOCK_THREADS]
-
-    @classmethod
-    def with_tuned(cls, options: dict[str, int], csr: CsrPattern, backend: Backend) -> dict[str, int]:
-        """The options, those that are 0 replaced by what was measured best for this GPU, if anything was."""
-        best = tuned(backend, cls.name, cls.tuning_key(csr))
-        return {name: value or best.get(name, 0) for name, value in options.items()}
 
 
 def row_lengths(csr: CsrPattern, backend: Backend) -> tuple[Any, int]:

@@ -20,7 +20,7 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
-from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.common.columns import CHOICES, FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.evchyb.layout import (
     ALL_ROWS,
     AUTOMATIC,
@@ -32,8 +32,8 @@ from petsc_gpufmt.formats.evchyb.layout import (
 )
 from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, SMALL_BATCH, Parameters
 from petsc_gpufmt.formats.evchyb.tasks import ENTRIES_PER_THREAD, deal
+from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.tuned_options import tuned
 
 BLOCK_THREADS = (128, 256, 512, 1024)
 BATCHES = (SMALL_BATCH, LARGE_BATCH)
@@ -69,14 +69,15 @@ class EvcHyb(Format):
     default_options = {
         "split_length": AUTOMATIC,
         "sigma_window": AUTOMATIC,
-        "index": AUTOMATIC,
+        "index": AUTO,
         "block_threads": AUTOMATIC,
         "batch": AUTOMATIC,
         "entries_per_thread": AUTOMATIC,
         "segment_length": AUTOMATIC,
     }
+    words = {"index": CHOICES}
 
-    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, int], lengths: Any, order: RowOrder):
+    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], lengths: Any, order: RowOrder):
         xp = backend.xp
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
@@ -111,10 +112,9 @@ class EvcHyb(Format):
         self.tickets = xp.zeros(self.slices.nsegments, dtype=np.int32)
 
     @classmethod
-    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, int]) -> EvcHyb:
+    def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> EvcHyb:
         """Sort, split, cut and pad. Raises OptionError for options that are not offered."""
-        best = tuned(backend, cls.name, cls.tuning_key(csr))
-        options = {name: value or best.get(name, AUTOMATIC) for name, value in options.items()}
+        options = cls.with_measured(options, csr, backend)
         check_options(options)
         lengths = backend.xp.diff(csr.rowptr)
         height = backend.simd_width
@@ -130,7 +130,7 @@ class EvcHyb(Format):
         return f"entries={entries},row_length={1 << min(10, max(0, mean - 1).bit_length())}"
 
     @classmethod
-    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int]]:
+    def tuning_space(cls, csr: CsrPattern) -> list[dict[str, int | str]]:
         return [
             {"block_threads": threads, "batch": batch, "entries_per_thread": entries, "index": index}
             for threads, batch, entries, index in product(
@@ -248,10 +248,9 @@ class EvcHyb(Format):
         return z if y is None else y + z
 
 
-def check_options(options: dict[str, int]) -> None:
+def check_options(options: dict[str, Any]) -> None:
     """Raise OptionError for a value that is not offered."""
     offered = {
-        "index": (FULL_ONLY, SHORT_WHERE_IT_FITS),
         "block_threads": BLOCK_THREADS,
         "batch": BATCHES,
         "segment_length": SEGMENT_LENGTHS,

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.formats.common.columns import AUTOMATIC, FULL_ONLY, MIXED, StoredColumns
+from petsc_gpufmt.formats.common.columns import FULL_ONLY, MIXED, StoredColumns
+from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC
+from petsc_gpufmt.option_value import AUTO
 
 SMALL_BATCH, LARGE_BATCH = 4, 8
 """Entries that a thread loads before it uses the first. With the large one, a device holds half as many threads."""
@@ -40,7 +42,7 @@ SCATTERED = 0.45
 class Parameters:
     """What a product is launched with; `block_threads` and `entries_per_thread` may be AUTOMATIC."""
 
-    index: int
+    index: str
     block_threads: int
     batch: int
     entries_per_thread: int
@@ -48,7 +50,7 @@ class Parameters:
     @classmethod
     def of(
         cls,
-        options: dict[str, int],
+        options: dict[str, Any],
         columns: Any,
         nstored_ell: int,
         mean_width: float,
@@ -56,7 +58,7 @@ class Parameters:
         height: int,
         backend: Backend,
     ) -> Parameters:
-        """The options given, and for those that are AUTOMATIC what suits the (nstored,) stored `columns`.
+        """The options given, and for those that are automatic what suits the (nstored,) stored `columns`.
 
         `mean_width` : groups of a slice; `small` : memory is not what a product waits for
         """
@@ -66,7 +68,7 @@ class Parameters:
         least_width = LARGE_BATCH_SCATTERED_WIDTH if scattered else LARGE_BATCH_WIDTH
         large_batch = not busy or mean_width > least_width
         return cls(
-            options["index"] or (FULL_ONLY if small or scattered else AUTOMATIC),
+            FULL_ONLY if options["index"] == AUTO and (small or scattered) else options["index"],
             options["block_threads"] or (SCATTERED_BLOCK_THREADS if scattered else AUTOMATIC),
             options["batch"] or (LARGE_BATCH if large_batch else SMALL_BATCH),
             options["entries_per_thread"] or (SCATTERED_ENTRIES_PER_THREAD if scattered else AUTOMATIC),
@@ -75,9 +77,9 @@ class Parameters:
     def compress(
         self, columns: Any, slice_offsets: Any, mean_width: float, height: int, backend: Backend
     ) -> StoredColumns:
-        """The columns as `index` asks; if that is AUTOMATIC, both kinds in one matrix only where slices are wide."""
+        """The columns as `index` asks; if that is AUTO, both kinds in one matrix only where slices are wide."""
         stored = StoredColumns.compress(columns, slice_offsets, height, backend, self.index)
-        if self.index == AUTOMATIC and stored.mode == MIXED and mean_width < MIXED_WIDTH:
+        if self.index == AUTO and stored.mode == MIXED and mean_width < MIXED_WIDTH:
             return StoredColumns.compress(columns, slice_offsets, height, backend, FULL_ONLY)
         return stored
 

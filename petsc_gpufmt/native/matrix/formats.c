@@ -7,11 +7,15 @@ static const GpufmtFormat formats[] = {
 };
 
 static const struct {
-  const char *format, *name, *option, *default_value, *help;
+  const char *format, *name, *option, *default_value, *words, *help;
 } options[] = {
-#define GPUFMT_OPTION(format, name, default_value, help) {#format, #name, "-mat_" #format "_" #name, #default_value, help},
+#define GPUFMT_OPTION(format, name, default_value, help) {#format, #name, "-mat_" #format "_" #name, #default_value, NULL, help},
+#define GPUFMT_CHOICE(format, name, default_value, others, help) \
+  {#format, #name, "-mat_" #format "_" #name, #default_value, #default_value " " others, help " (choose one of) " #default_value " " others},
 #include "formats.def"
 };
+
+static PetscBool number_reported[PETSC_STATIC_ARRAY_LENGTH(options)];
 
 #define WORD_LENGTH 64
 
@@ -42,6 +46,31 @@ PetscErrorCode GpufmtOptionsDeclare(const GpufmtFormat *format, PetscOptionItems
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Choices had numbers before they had words, from 0 on in the order of the words: puts the word in the place of such a number and says so, once,
+   as PetscOptionsDeprecated() does. */
+static PetscErrorCode WordOfNumber(size_t k, const char prefix[], size_t length, char text[])
+{
+  PetscBool quiet = PETSC_FALSE;
+  char    **words, *end;
+  int       nwords;
+  long      number;
+
+  PetscFunctionBegin;
+  number = strtol(text, &end, 10);
+  if (!options[k].words || end == text || *end) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscStrToArray(options[k].words, ' ', &nwords, &words));
+  if (number >= 0 && number < nwords) {
+    PetscCall(PetscOptionsGetBool(NULL, NULL, "-options_suppress_deprecated_warnings", &quiet, NULL));
+    if (!quiet && !number_reported[k]) {
+      PetscCall(PetscPrintf(PETSC_COMM_WORLD, "** PETSc DEPRECATION WARNING ** : the value %s of the option -%s%s is deprecated as of petsc_gpufmt 0.1 and will be removed in a future release.\n   Use -%s%s %s instead. (Silence this warning with -options_suppress_deprecated_warnings)\n", text, prefix ? prefix : "", options[k].option + 1, prefix ? prefix : "", options[k].option + 1, words[number]));
+      number_reported[k] = PETSC_TRUE;
+    }
+    PetscCall(PetscStrncpy(text, words[number], length));
+  }
+  PetscCall(PetscStrToArrayDestroy(nwords, words));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* writes "name=value;..." for the options that the user set. The type `gpufmt` may choose any format, so it also gets the options of the
    others, as "format.name=value;". */
 PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions database, const char prefix[], size_t length, char text[])
@@ -58,6 +87,7 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
     if (!own && !chooses) continue;
     PetscCall(PetscOptionsGetString(database, prefix, options[k].option, word, sizeof(word), &set));
     if (!set) continue;
+    PetscCall(WordOfNumber(k, prefix, sizeof(word), word));
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s%s%s=%s;", own ? "" : options[k].format, own ? "" : ".", options[k].name, word));
     PetscCheck(strlen(text) + strlen(item) < length, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE, "The options of matrix type %s take more than %zu characters: set fewer of them", format->name, length);
     PetscCall(PetscStrlcat(text, item, length));
@@ -65,11 +95,12 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the table as text, one "format name default" a line, so that a test can hold it against the Python side */
+/* the table as text, one "format name default" a line, with the other words of a choice after the default, so that a test can hold it against the Python side */
 PETSC_EXTERN const char *GpufmtOptionTable(void)
 {
   return
 #define GPUFMT_OPTION(format, name, default_value, help) #format " " #name " " #default_value "\n"
+#define GPUFMT_CHOICE(format, name, default_value, others, help) #format " " #name " " #default_value " " others "\n"
 #include "formats.def"
     ;
 }
