@@ -9,7 +9,7 @@ from petsc_gpufmt.errors import OptionError
 LARGEST = 2**63 - 1
 
 AUTO = "auto"
-"""The word that leaves a choice to us, first of the words of every option."""
+"""The word that leaves a choice to us, the first of each option's words."""
 
 
 def option_value(option: str, text: str, default: int | str) -> int | str:

@@ -17,9 +17,9 @@ from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
+from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
 
-AUTOMATIC = "auto"
 # Products after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.
 TIMED_AFTER = -1
 FEWEST_MULTS = 50
@@ -44,7 +44,7 @@ class Gpufmt(Format):
     """
 
     name = "gpufmt"
-    default_options = {"format": AUTOMATIC, "timed_after": TIMED_AFTER}
+    default_options = {"format": AUTO, "timed_after": TIMED_AFTER}
     choices: ClassVar[dict[str, type[Format]]] = {}
     """The formats to choose from, by name; the registry fills it in."""
 
@@ -69,7 +69,7 @@ class Gpufmt(Format):
                 f"-mat_gpufmt_timed_after {timed_after}: choose a number of products, 0 for no timing, "
                 "or -1 for as many as take as long as timing"
             )
-        if options["format"] != AUTOMATIC:
+        if options["format"] != AUTO:
             chosen = store(options["format"], {}, csr, backend, options)
             return cls(chosen, f"{chosen.name}, as asked for")
         profile = Profile.of(csr, backend)
@@ -89,7 +89,7 @@ class Gpufmt(Format):
     @classmethod
     def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Gpufmt:
         """Store the pattern in the format whose products take the least time, of those that the model finds close."""
-        if options["format"] != AUTOMATIC:
+        if options["format"] != AUTO:
             return cls.build(csr, backend, options)
         profile = Profile.of(csr, backend)
         ranked = rank(profile, backend)
@@ -153,7 +153,7 @@ def store(
     """The pattern in the format `name`; the user's `options` go before the chosen ones. OptionError if unknown."""
     known = Gpufmt.choices
     if name not in known:
-        raise OptionError(f"-mat_gpufmt_format {name}: choose {AUTOMATIC} or one of {', '.join(known)}")
+        raise OptionError(f"-mat_gpufmt_format {name}: choose {AUTO} or one of {', '.join(known)}")
     cls, prefix = known[name], f"{name}."
     given = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
     merged: dict[str, Any] = {**cls.default_options, **chosen_options, **given}

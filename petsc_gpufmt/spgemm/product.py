@@ -8,7 +8,7 @@ from typing import Any
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.errors import OptionError
-from petsc_gpufmt.option_value import option_value
+from petsc_gpufmt.option_value import AUTO, option_value
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import (
@@ -25,7 +25,6 @@ from petsc_gpufmt.spgemm.hash import HashAccumulator
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator, network_sizes
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
-AUTO = "auto"
 ACCUMULATORS: dict[str, type[Accumulator]] = {"merge": MergeAccumulator, "hash": HashAccumulator}
 DEFAULT_OPTIONS: dict[str, int | str] = {"accumulator": AUTO, "merge_width": 0, "merge_buffer": 0}
 OPTION_NAMES = {

@@ -12,10 +12,11 @@ from stored_matrix import assert_same_bits
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.errors import IndexOverflowError, OptionError, OutOfMemoryError, PatternError
+from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm import census, product
 from petsc_gpufmt.spgemm.census import Operands, count_terms, count_words, row_pointer
-from petsc_gpufmt.spgemm.product import ACCUMULATORS, AUTO, SparseProduct
+from petsc_gpufmt.spgemm.product import ACCUMULATORS, SparseProduct
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
 EVERY_ACCUMULATOR = pytest.mark.parametrize("accumulator", [AUTO, *ACCUMULATORS])

@@ -95,7 +95,8 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the table as text, one "format name default" a line, with the other words of a choice after the default, so that a test can hold it against the Python side */
+/* the table as text, one "format name default" a line, and after it the other words of a choice, so that a test can hold it against the
+   Python side */
 PETSC_EXTERN const char *GpufmtOptionTable(void)
 {
   return
