@@ -253,7 +253,7 @@ def test_the_automatic_slice_height_is_the_number_of_rows_that_run_in_step(backe
     ("option", "value", "message"),
     [
         ("index", 4, "-mat_pjds_index 4: choose one of auto, full, short, pattern"),
-        ("index", "fulll", "-mat_pjds_index fulll: choose one of auto, full, short, pattern"),
+        ("index", "fuller", "-mat_pjds_index fuller: choose one of auto, full, short, pattern"),
         ("threads_per_row", 3, "-mat_pjds_threads_per_row 3: choose one of 1, 2, 4, 8, 16, 32, or 0"),
         ("block_threads", 100, "-mat_pjds_block_threads 100: choose one of 64, 128, 256, 512, or 0"),
     ],

@@ -25,7 +25,8 @@ const GpufmtFormat *GpufmtFormatFind(const char type_name[])
   for (size_t k = 0; type_name && k < PETSC_STATIC_ARRAY_LENGTH(formats); k++) {
     const GpufmtFormat *f = &formats[k];
 
-    if (!strcmp(type_name, f->seq_type) || !strcmp(type_name, f->mpi_type) || !strcmp(type_name, f->root_type) || !strcmp(type_name, f->name)) return f;
+    if (!strcmp(type_name, f->seq_type) || !strcmp(type_name, f->mpi_type) || !strcmp(type_name, f->root_type) || !strcmp(type_name, f->name))
+      return f;
   }
   return NULL;
 }
@@ -62,7 +63,10 @@ static PetscErrorCode WordOfNumber(size_t k, const char prefix[], size_t length,
   if (number >= 0 && number < nwords) {
     PetscCall(PetscOptionsGetBool(NULL, NULL, "-options_suppress_deprecated_warnings", &quiet, NULL));
     if (!quiet && !number_reported[k]) {
-      PetscCall(PetscPrintf(PETSC_COMM_WORLD, "** PETSc DEPRECATION WARNING ** : the value %s of the option -%s%s is deprecated as of petsc_gpufmt 0.1 and will be removed in a future release.\n   Use -%s%s %s instead. (Silence this warning with -options_suppress_deprecated_warnings)\n", text, prefix ? prefix : "", options[k].option + 1, prefix ? prefix : "", options[k].option + 1, words[number]));
+      PetscCall(PetscPrintf(
+        PETSC_COMM_WORLD,
+        "** PETSc DEPRECATION WARNING ** : the value %s of the option -%s%s is deprecated as of petsc_gpufmt 0.1 and will be removed in a future release.\n   Use -%s%s %s instead. (Silence this warning with -options_suppress_deprecated_warnings)\n",
+        text, prefix ? prefix : "", options[k].option + 1, prefix ? prefix : "", options[k].option + 1, words[number]));
       number_reported[k] = PETSC_TRUE;
     }
     PetscCall(PetscStrncpy(text, words[number], length));
@@ -89,7 +93,8 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
     if (!set) continue;
     PetscCall(WordOfNumber(k, prefix, sizeof(word), word));
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s%s%s=%s;", own ? "" : options[k].format, own ? "" : ".", options[k].name, word));
-    PetscCheck(strlen(text) + strlen(item) < length, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE, "The options of matrix type %s take more than %zu characters: set fewer of them", format->name, length);
+    PetscCheck(strlen(text) + strlen(item) < length, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE,
+               "The options of matrix type %s take more than %zu characters: set fewer of them", format->name, length);
     PetscCall(PetscStrlcat(text, item, length));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -100,7 +105,7 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
 PETSC_EXTERN const char *GpufmtOptionTable(void)
 {
   return
-#define GPUFMT_OPTION(format, name, default_value, help) #format " " #name " " #default_value "\n"
+#define GPUFMT_OPTION(format, name, default_value, help)         #format " " #name " " #default_value "\n"
 #define GPUFMT_CHOICE(format, name, default_value, others, help) #format " " #name " " #default_value " " others "\n"
 #include "formats.def"
     ;
