@@ -207,7 +207,7 @@ def compile_log(stem: str, names: list[str], scalar: Any, index: Any, architectu
     key = hashlib.sha256(repr((compiler, flags, names, texts)).encode()).hexdigest()[:24]
     kept = LOGS / f"{stem}-{key}.log"
     if not kept.exists():
-        LOGS.mkdir(parents=True, exist_ok=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
         unfinished.write_text(compiled_log(stem, texts[0], names, [*flags, f"-I{kernel_directory()}"]))
         unfinished.replace(kept)
