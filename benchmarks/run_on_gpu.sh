@@ -74,7 +74,8 @@ step_build() {
 }
 
 step_test() {
-  python3 -m pytest -q -m gpu -p no:cacheprovider ${TEST_ARGS:-} tests
+  python3 -m pytest -q -m 'gpu and not whole_device' -p no:cacheprovider ${TEST_ARGS:-} tests || return 1
+  python3 -m pytest -q -m whole_device -p no:cacheprovider tests # after the others: TEST_ARGS may set workers
 }
 
 step_sanitize() {
