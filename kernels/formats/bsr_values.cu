@@ -32,6 +32,7 @@ struct Values {
   {
     scalar_t sum = 0;
 
+#pragma unroll 1 // few entries have several values, and unrolled it takes registers that others need
     for (offset_t e = first[k]; e < first[k + 1]; e++) sum += (*this)[e];
     return sum;
   }

@@ -2,7 +2,8 @@
 // (petsc_gpufmt/patterns/union.py). Columns of the sum are its places; those in [low, high) are part 0 of it, the others part 1.
 #include "common/search.cuh"
 
-constexpr int FILL_BLOCKS = sizeof(index_t) == 4 ? 4 : 3; // of a multiprocessor at least, so that nothing spills
+// Thread blocks of a multiprocessor at least, so that nothing spills
+constexpr int COUNT_BLOCKS = 5, FILL_BLOCKS = sizeof(index_t) == 4 ? 4 : 3;
 
 // A row of a summand that belongs to a row of the sum
 struct Piece {
@@ -160,7 +161,7 @@ struct Writer {
 // lengths[i + 1] = entries of row i in each part, more[i + 1] = how many terms they have beyond one each; word 0 of these arrays becomes 0.
 // several[k] = 1 if a row of part k has more. A thread a row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) union_count(const Sum given, const PartCounts part0, const PartCounts part1, index_t *__restrict__ several)
+__global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS) union_count(const Sum given, const PartCounts part0, const PartCounts part1, index_t *__restrict__ several)
 {
   const Sum      sum     = given.copy();
   const offset_t row     = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
