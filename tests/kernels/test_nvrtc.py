@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -39,7 +41,10 @@ except RuntimeError as e:
     pytest.skip(f"no NVRTC ({e}): pip install nvidia-cuda-nvrtc", allow_module_level=True)
 
 LIBRARY = Path(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
-LOGS = Path(__file__).resolve().parents[2] / "build" / "nvrtc"
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / "build" / "nvrtc"
+# What decides which instances are asked for
+SOURCES = ("petsc_gpufmt/**/*.py", "kernels/*/*.cu*", "tests/emulation/*.*", "tests/support/*.py", "tests/kernels/*.py")
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 OTHER_TYPES = [(np.float64, np.int64), (np.float32, np.int32), (np.float32, np.int64)]
 # 2048 threads of a multiprocessor share 65536 registers: with 32 each all of them run at once, with 40 three quarters.
@@ -106,17 +111,15 @@ def rows_of_two_sizes() -> CsrMatrix:
     return from_row_lengths(np.repeat([11, 40], [64, 36]), 40_000, seed=63)
 
 
-@cache
 def large_matrices() -> list[CsrMatrix]:
     """What makes formats look for ways to store columns in fewer bytes, which a small matrix is not worth."""
     return [stencil(28, 28, 28), uniform(14_000, 300, 10, seed=61), uniform(70, 70_000, 2000, seed=62)]
 
 
-@cache
 def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets: Any) -> dict[str, list[str]]:
-    """Names of each file's kernel instances that all formats ask for, given `matrices()` and `option_sets(format)`."""
+    """Names of each file's kernel instances that all formats ask for, given `matrices` and `option_sets(format)`."""
     backend = RecordingBackend(scalar, index, folder)
-    for matrix in matrices():
+    for matrix in matrices:
         csr = matrix.pattern(np, backend.index)
         for pattern in (csr, transposed(csr, backend)):
             for format_name in FORMATS:
@@ -128,7 +131,6 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
     return names_of_instances(backend)
 
 
-@cache
 def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
     """Those that products ask for, on a small device and on a large one, and the sums of parallel ones."""
     backend = RecordingBackend(scalar, index, folder)
@@ -185,15 +187,35 @@ def default_options(format_name: str) -> list[dict[str, int]]:
     return [{}]
 
 
-def instances_for_every_choice(scalar: Any, index: Any, folder: Path, option_sets: Any) -> dict[str, list[str]]:
-    """Those of products, and of formats of all matrices, large ones with default options only."""
+def instances_for_every_choice(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
+    """Those of products, and of formats of all matrices, large ones with default options only.
+
+    Other options than the default are tried with the usual types only: with all types they would take very long.
+    """
+    usual = (scalar, index) == (np.float64, np.int32)
     tables = (
-        instances(scalar, index, folder, all_matrices, option_sets),
-        instances(scalar, index, folder, large_matrices, default_options),
+        instances(scalar, index, folder, all_matrices(), ALL_OPTION_SETS.get if usual else default_options),
+        instances(scalar, index, folder, large_matrices(), default_options),
         product_instances(scalar, index, folder),
     )
     stems = sorted(set().union(*tables))
     return {stem: sorted({name for table in tables for name in table.get(stem, [])}) for stem in stems}
+
+
+@cache
+def asked_for(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
+    """Instances for every choice, found by one worker for all, and anew only after a change of what decides on them."""
+    texts = [file.read_bytes() for pattern in SOURCES for file in sorted(ROOT.glob(pattern))]
+    key = hashlib.sha256(repr((np.__version__, scalar, index, texts)).encode()).hexdigest()[:24]
+    kept = LOGS / f"instances-{key}.json"
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            unfinished = kept.with_suffix(f".{os.getpid()}")
+            unfinished.write_text(json.dumps(instances_for_every_choice(scalar, index, folder)))
+            unfinished.replace(kept)
+    return json.loads(kept.read_text())
 
 
 def compile_log(stem: str, names: list[str], scalar: Any, index: Any, architecture: str) -> str:
@@ -251,22 +273,20 @@ def check_instances(names: dict[str, list[str]], scalar: Any, index: Any, archit
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_compile_within_their_registers(emulation_folder, architecture):
-    names = instances_for_every_choice(np.float64, np.int32, emulation_folder, ALL_OPTION_SETS.get)
-    check_instances(names, np.float64, np.int32, architecture)
+    check_instances(asked_for(np.float64, np.int32, emulation_folder), np.float64, np.int32, architecture)
 
 
 @pytest.mark.slow
-def test_every_kernel_of_every_file_is_asked_for_by_a_format(emulation_folder):
-    asked_for = instances_for_every_choice(np.float64, np.int32, emulation_folder, ALL_OPTION_SETS.get)
+def test_every_kernel_of_every_file_is_asked_for_under_some_options(emulation_folder):
+    names = asked_for(np.float64, np.int32, emulation_folder)
     for file in kernel_directory().glob("*/*.cu"):
         stem = f"{file.parent.name}/{file.stem}"
         declared = set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", file.read_text()))
 
-        assert declared == {name.partition("<")[0] for name in asked_for.get(stem, [])}, file.name
+        assert declared == {name.partition("<")[0] for name in names.get(stem, [])}, file.name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scalar", "index"), OTHER_TYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_kernels_of_other_types_compile_within_their_registers(emulation_folder, scalar, index):
-    names = instances_for_every_choice(scalar, index, emulation_folder, default_options)
-    check_instances(names, scalar, index, "sm_90")
+    check_instances(asked_for(scalar, index, emulation_folder), scalar, index, "sm_90")
