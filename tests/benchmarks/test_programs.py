@@ -145,6 +145,6 @@ def test_programs_take_what_the_gpu_script_gives_them(tmp_path):
             assert (ROOT / first).is_file()
         kinds[first.removeprefix(f"{ROOT}/")] += 1
     assert kinds == {
-        **{"-m": 7, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
+        **{"-m": 8, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
         **{"tests/sanitizer/small_products.py": 3, "tests/sanitizer/small_spgemm.py": 3},
     }
