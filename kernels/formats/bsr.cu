@@ -59,7 +59,7 @@ __device__ __forceinline__ scalar_t row_product(unsigned first, unsigned width, 
 // z = alpha A x + beta y for the `nrows` rows of all segments. Bytes a block: ROW_BLOCK * COL_BLOCK sizeof(scalar_t) + sizeof(index_t); a
 // segment: sizeof(offset_t). Deterministic: a fixed order of sums, no atomics.
 template <int ROW_BLOCK, int COL_BLOCK, int TILE_HEIGHT, int THREAD_GROUPS, int THREAD_ARRAYS, int ROWS_PER_ARRAY, int ENTRIES, int PADDED>
-__global__ void __launch_bounds__(TILE_HEIGHT *THREAD_GROUPS *THREAD_ARRAYS)
+__global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
   bsr_spmv(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *__restrict__ segment_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   constexpr int NTILES = (ROW_BLOCK + TILE_HEIGHT - 1) / TILE_HEIGHT, ITEMS = THREAD_ARRAYS * ROWS_PER_ARRAY, THREADS = TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(TILE_HEIGHT *THREAD_GROUPS *THREAD_ARRAYS)
 // Balanced BSR (section 5.5): the results of the pieces of each block row, segment_ptr[i] .. segment_ptr[i + 1] for block row i, are added
 // up: partial[s * row_block + r] is row r of piece s. blockDim = (ROWS, LANES): LANES threads share a row.
 template <int ROWS, int LANES>
-__global__ void __launch_bounds__(ROWS *LANES) bsr_reduce(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__global__ void __launch_bounds__((ROWS * LANES)) bsr_reduce(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   __shared__ scalar_t lane_sum[LANES][ROWS];
   const offset_t      row = (offset_t)blockIdx.x * ROWS + threadIdx.x;

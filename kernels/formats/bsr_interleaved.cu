@@ -24,7 +24,7 @@ __device__ __forceinline__ void load_block(scalar_t (&v)[SIZE], const Diagonal &
 // z = alpha A x + beta y. The GROUPS warps of a slice share its diagonals in turn; each has BLOCKS blocks a lane on the way from memory, and
 // asks for the next block columns meanwhile. Bytes: those of K2. blockDim = (LANES, GROUPS, SLICES)
 template <int ROW_BLOCK, int COL_BLOCK, int GROUPS, int SLICES, int BLOCKS, int PADDED>
-__global__ void __launch_bounds__(LANES *GROUPS *SLICES, 1024 / (LANES * GROUPS * SLICES))
+__global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GROUPS * SLICES))
   bsr_spmv_interleaved(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nblock_rows, offset_t nrows, index_t ncols, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   constexpr int SIZE = ROW_BLOCK * COL_BLOCK, ROWS = LANES * ROW_BLOCK, THREADS = LANES * GROUPS * SLICES;

@@ -46,7 +46,7 @@ __device__ __forceinline__ void fill(index_t nrows, offset_t height, index_t wid
 
 // structure pass: columns into the rectangle
 template <int ROWS, int THREADS_PER_ROW>
-__global__ void __launch_bounds__(ROWS * THREADS_PER_ROW)
+__global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
   ellpack_fill_columns(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, index_t>(nrows, height, width, rowptr, source, entries, stored, -1);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(ROWS * THREADS_PER_ROW)
 
 // value pass: the refresh after a change of values
 template <int ROWS, int THREADS_PER_ROW>
-__global__ void __launch_bounds__(ROWS * THREADS_PER_ROW)
+__global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
   ellpack_fill_values(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, scalar_t>(nrows, height, width, rowptr, source, entries, stored, 0);

@@ -159,7 +159,7 @@ __device__ __forceinline__ void product(const EvcHyb &A, const Operand operand, 
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int WARPS, int BATCH, int INDEX_MODE>
-__global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
+__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
   evchyb_spmv(const EvcHyb A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   product<WARPS, BATCH, INDEX_MODE>(A, VectorOperand{x}, alpha, beta, y, z);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
 
 // z[row] = A[row, row]
 template <int WARPS, int BATCH, int INDEX_MODE>
-__global__ void __launch_bounds__(WARPS * HEIGHT, blocks_at_once(WARPS, BATCH))
+__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
   evchyb_diagonal(const EvcHyb A, scalar_t *z)
 {
   product<WARPS, BATCH, INDEX_MODE>(A, DiagonalOperand{}, 1, 0, nullptr, z);

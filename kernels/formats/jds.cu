@@ -62,7 +62,7 @@ __device__ __forceinline__ void fill(index_t nrows, index_t alignment, const off
 
 // structure pass: columns into the jagged diagonals
 template <int ROWS, int THREADS_PER_ROW>
-__global__ void __launch_bounds__(ROWS * THREADS_PER_ROW)
+__global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
   jds_fill_columns(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, index_t>(nrows, alignment, jd_ptr, nz_count, perm, rowptr, source, entries, stored, -1);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(ROWS * THREADS_PER_ROW)
 
 // value pass: the refresh after a change of values
 template <int ROWS, int THREADS_PER_ROW>
-__global__ void __launch_bounds__(ROWS * THREADS_PER_ROW)
+__global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
   jds_fill_values(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, scalar_t>(nrows, alignment, jd_ptr, nz_count, perm, rowptr, source, entries, stored, 0);

@@ -112,7 +112,7 @@ __device__ __forceinline__ void product(const Pjds &A, const Operand operand, sc
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK, resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK), resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
   pjds_spmv(const Pjds A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, VectorOperand{x}, alpha, beta, y, z);
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BL
 
 // z[row] = A[row, row]
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK, resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK), resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
   pjds_diagonal(const Pjds A, scalar_t *z)
 {
   product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, DiagonalOperand{}, 1, 0, nullptr, z);
@@ -239,7 +239,7 @@ __device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__
 
 // structure pass: columns into the slices
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
   pjds_fill_columns(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
   fill<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK, index_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, -1);
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BL
 
 // value pass: the refresh after a change of values
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__(SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
   pjds_fill_values(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
   fill<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK, scalar_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, 0);

@@ -87,7 +87,7 @@ __device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, of
   const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(block, nrows, rows, A_rowptr, A_columns);
   int                                       count = 0;
 
-  fill_table<TEAM, GROUP < TEAM ? GROUP : TEAM, SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  fill_table<TEAM, (GROUP < TEAM ? GROUP : TEAM), SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
 #pragma unroll 8
   for (int i = lane; i < SLOTS; i += TEAM) count += __popc(table[i].bits);
   count = group_sum(count, TEAM);
@@ -140,7 +140,7 @@ __device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, of
     length = (int)(C_rowptr[mine.row + 1] - begin);
     C_columns += begin;
   }
-  fill_table<TEAM, GROUP < TEAM ? GROUP : TEAM, SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  fill_table<TEAM, (GROUP < TEAM ? GROUP : TEAM), SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
   const int count = compact<TEAM, SLOTS>(table);
 
   for (int from = 0; __any_sync(FULL_WARP, from < length); from += WINDOW) {

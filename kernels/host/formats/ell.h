@@ -61,7 +61,6 @@ VECTOR_CLONES static void ell_product(const EllMatrix *A, const scalar_t *x, sca
       const int     real  = position < (A)->nrows; \
       const offset_t row = real && (A)->perm ? (A)->perm[position] : position, begin = real ? (rowptr)[row] : 0, count = real ? (rowptr)[row + 1] - begin : 0; \
       for (index_t j = 0; j < width; j++) { \
-        const offset_t k = begin + j; \
-        (stored)[((A)->jd_ptr ? (A)->jd_ptr[j] : j * (A)->height) + position] = j < count ? (entries)[(source) ? (source)[k] : k] : (padding); \
+        (stored)[((A)->jd_ptr ? (A)->jd_ptr[j] : j * (A)->height) + position] = j < count ? (entries)[(source) ? (source)[begin + j] : begin + j] : (padding); \
       } \
     }
