@@ -49,7 +49,17 @@ typedef struct {
   int64_t           mults; /* since the pattern was first stored */
 } GpufmtStore;
 
+/* Managed arrays of a sequential matrix. One allocation holds the values, then the columns, aligned for either, whichever is wider. */
 typedef struct _GpufmtManaged GpufmtManaged;
+struct _GpufmtManaged {
+  PetscScalar   *values;
+  PetscInt      *rowptr, *colidx;
+  PetscInt       nrows;
+  PetscCount     nnz;
+  size_t         bytes; /* of the allocation */
+  int            references;
+  GpufmtManaged *previous, *next;
+};
 
 /* CSR values of a matrix on the device */
 typedef struct {
@@ -207,7 +217,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedContains(const void *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *, const PetscInt colidx[], PetscBool on_device);
-GPUFMT_HIDDEN PetscScalar   *GpufmtManagedValues(const GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
@@ -223,12 +232,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductHostValuesEager(Mat, PetscBool *eager);
 
 /* product_state.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtProductCreate(GpufmtProduct **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductDestroy(GpufmtProduct **);
 GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUFMT_MAX_OPERANDS]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
-GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRecord(Mat, GpufmtPattern *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *, int k, Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, Mat, const char product[], char letter);
 
@@ -249,7 +256,7 @@ GPUFMT_HIDDEN PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
 
 /* mpimult.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtParallelMultSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN void GpufmtParallelMultSet(Mat, PetscBool ours);
 GPUFMT_HIDDEN void           GpufmtParallelMultChanged(Mat);
 
 /* diagonal.c */
@@ -269,8 +276,11 @@ GPUFMT_HIDDEN PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat, PetscScalar, Mat, MatStru
 GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);
 
 /* seqaij.c, mpiaij.c, product.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtParentOps(Mat, struct _MatOps *seq, struct _MatOps *mpi);
-GPUFMT_HIDDEN PetscErrorCode GpufmtParentOpsReset(void);
+GPUFMT_HIDDEN extern const struct _MatOps *const gpufmt_seq_parent, *const gpufmt_mpi_parent;
+GPUFMT_HIDDEN PetscErrorCode GpufmtParentsFind(Mat);
+GPUFMT_HIDDEN void GpufmtParentsForget(void);
+GPUFMT_HIDDEN void GpufmtManagedArraysSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
 GPUFMT_HIDDEN Mat_Gpufmt   *GpufmtSeqData(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtVecTypeOn(Mat, PetscBool);

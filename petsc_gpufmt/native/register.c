@@ -1,8 +1,6 @@
 /* Beginning and end: registration by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran; PETSc ends, or Python. */
 #include "gpufmt_impl.h"
 
-PetscLogEvent GPUFMT_Plan = 0, GPUFMT_Refresh = 0, GPUFMT_Symbolic = 0;
-
 static PetscBool registered = PETSC_FALSE;
 
 #define GPUFMT_FORMAT(name) \
@@ -29,7 +27,7 @@ static PetscErrorCode Finalize(void)
   PetscCall(GpufmtManagedForget());
   GpufmtPlannerFreePool();
   PetscCall(GpufmtUploadFinalize());
-  PetscCall(GpufmtParentOpsReset());
+  GpufmtParentsForget();
   PetscCall(GpufmtCitationsReset());
   registered = PETSC_FALSE; /* PETSc has dropped its list of types: a later PetscInitialize() needs a new registration */
   PetscFunctionReturn(PETSC_SUCCESS);

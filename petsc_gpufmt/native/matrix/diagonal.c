@@ -7,7 +7,6 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
   Mat_Gpufmt   *gpufmt = (Mat_Gpufmt *)A->spptr;
   GpufmtStore   *store;
   GpufmtManaged *managed;
-  struct _MatOps parent;
   void          *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
   PetscScalar   *array;
   PetscMemType   memtype   = PETSC_MEMTYPE_HOST;
@@ -23,8 +22,7 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
     on_device = (PetscBool)(managed != NULL);
   }
   if (!on_device) {
-    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
-    PetscCall((*parent.getdiagonal)(A, v));
+    PetscCall((*gpufmt_seq_parent->getdiagonal)(A, v));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GpufmtStoreGet(A, gpufmt, GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));

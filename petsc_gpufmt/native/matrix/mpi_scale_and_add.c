@@ -91,7 +91,6 @@ static PetscErrorCode SameEverywhere(Mat Y, Mat X, PetscBool *out)
 
 PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
 {
-  struct _MatOps parent;
   PetscBool      added = PETSC_FALSE, same = PETSC_FALSE;
 
   PetscFunctionBegin;
@@ -99,7 +98,6 @@ PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure st
   if (added) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == DIFFERENT_NONZERO_PATTERN || structure == UNKNOWN_NONZERO_PATTERN) PetscCall(SameEverywhere(Y, X, &same));
   if (same) structure = SAME_NONZERO_PATTERN;
-  PetscCall(GpufmtParentOps(NULL, NULL, &parent));
-  PetscCall((*parent.axpy)(Y, a, X, structure));
+  PetscCall((*gpufmt_mpi_parent->axpy)(Y, a, X, structure));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,11 +1,6 @@
 /* The parallel type: MPIAIJ whose diagonal and off-diagonal blocks are of the sequential type. */
 #include "gpufmt_impl.h"
 
-static PetscErrorCode ParentOps(struct _MatOps *ops)
-{
-  return GpufmtParentOps(NULL, NULL, ops);
-}
-
 /* The blocks must know where vectors live before the parent's assembly makes the ghost vector from them. */
 static PetscErrorCode BlocksVecType(Mat A)
 {
@@ -66,58 +61,44 @@ static PetscBool EntriesArrive(Mat A)
 /* one hook for all the ways in which blocks come to be: preallocation, hash, COO, WithSeqAIJ, submatrices, products */
 static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
 {
-  struct _MatOps parent;
-
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
   PetscCall(BlocksVecType(A));
   if (EntriesArrive(A)) PetscCall(BlocksLeaveManaged(A));
-  PetscCall((*parent.assemblyend)(A, mode));
+  PetscCall((*gpufmt_mpi_parent->assemblyend)(A, mode));
   if (mode == MAT_FINAL_ASSEMBLY) PetscCall(BlocksConvert(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
-
-static PetscErrorCode (*parent_setvalues)(Mat, PetscInt, const PetscInt[], PetscInt, const PetscInt[], const PetscScalar[], InsertMode) = NULL;
 
 static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[], const PetscScalar values[], InsertMode mode)
 {
   PetscFunctionBegin;
   PetscCall(BlocksLeaveManaged(A));
-  PetscCall((*parent_setvalues)(A, m, rows, n, columns, values, mode));
+  PetscCall((*gpufmt_mpi_parent->setvalues)(A, m, rows, n, columns, values, mode));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
 {
-  struct _MatOps parent;
-
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
   PetscCall(BlocksLeaveManaged(A));
-  PetscCall((*parent.shift)(A, shift));
+  PetscCall((*gpufmt_mpi_parent->shift)(A, shift));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode MatZeroRows_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
 {
-  struct _MatOps parent;
-
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
   PetscCall(BlocksLeaveManaged(A));
-  PetscCall((*parent.zerorows)(A, n, rows, diagonal, x, b));
+  PetscCall((*gpufmt_mpi_parent->zerorows)(A, n, rows, diagonal, x, b));
   GpufmtParallelMultChanged(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
 {
-  struct _MatOps parent;
-
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
   PetscCall(BlocksLeaveManaged(A));
-  PetscCall((*parent.zerorowscolumns)(A, n, rows, diagonal, x, b));
+  PetscCall((*gpufmt_mpi_parent->zerorowscolumns)(A, n, rows, diagonal, x, b));
   GpufmtParallelMultChanged(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -125,23 +106,18 @@ static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const P
 /* Where all rows and columns are asked for, the parent's writes new values into the matrices of an earlier call without raising their states. */
 static PetscErrorCode MatCreateSubMatrices_MPIAIJGpufmt(Mat A, PetscInt n, const IS rows[], const IS columns[], MatReuse reuse, Mat *matrices[])
 {
-  struct _MatOps parent;
-
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
-  PetscCall((*parent.createsubmatrices)(A, n, rows, columns, reuse, matrices));
+  PetscCall((*gpufmt_mpi_parent->createsubmatrices)(A, n, rows, columns, reuse, matrices));
   for (PetscInt k = 0; k < n; k++) PetscCall(PetscObjectStateIncrease((PetscObject)(*matrices)[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode MatView_MPIAIJGpufmt(Mat A, PetscViewer viewer)
 {
-  struct _MatOps parent;
   Mat            blocks[2];
 
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
-  PetscCall((*parent.view)(A, viewer));
+  PetscCall((*gpufmt_mpi_parent->view)(A, viewer));
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   PetscCall(GpufmtViewStorage(A, blocks[0], blocks[1], viewer));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -165,28 +141,26 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
 {
   const GpufmtFormat *format = A->spptr ? ((Mat_Gpufmt *)A->spptr)->format : NULL;
-  struct _MatOps      parent;
 
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
   if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions */
     PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&A->spptr));
     PetscCall(Compose(A, format, PETSC_FALSE));
   }
-  PetscCall((*parent.destroy)(A));
+  PetscCall((*gpufmt_mpi_parent->destroy)(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
-  struct _MatOps      parent;
   Mat_Gpufmt        *gpufmt;
   PetscBool           done;
   Mat                 B;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCheckScalars(A, type));
+  PetscCall(GpufmtParentsFind(NULL));
   PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
   B = *newmat;
   if (!done) PetscCall(PetscObjectTypeCompare((PetscObject)B, format->mpi_type, &done));
@@ -213,10 +187,8 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
   B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
-  PetscCall(GpufmtParallelMultSet(B, PETSC_TRUE));
-  PetscCall(ParentOps(&parent));
-  parent_setvalues = parent.setvalues;
-  if (B->ops->setvalues == parent_setvalues) B->ops->setvalues = MatSetValues_MPIAIJGpufmt; /* else it collects first values */
+  GpufmtParallelMultSet(B, PETSC_TRUE);
+  if (B->ops->setvalues == gpufmt_mpi_parent->setvalues) B->ops->setvalues = MatSetValues_MPIAIJGpufmt; /* else it collects first values */
   PetscCall(Compose(B, format, PETSC_TRUE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
   if (GpufmtDeviceUsable()) {
@@ -232,30 +204,28 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
 PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format;
-  struct _MatOps      parent;
   PetscBool           done;
   Mat                 B, blocks[2];
 
   PetscFunctionBegin;
-  PetscCall(ParentOps(&parent));
   PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
   B = *newmat;
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
   format = ((Mat_Gpufmt *)B->spptr)->format;
   PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&B->spptr));
-  B->ops->assemblyend           = parent.assemblyend;
-  B->ops->destroy               = parent.destroy;
-  B->ops->setfromoptions        = parent.setfromoptions;
-  B->ops->view                  = parent.view;
-  B->ops->shift                 = parent.shift;
-  B->ops->zerorows              = parent.zerorows;
-  B->ops->zerorowscolumns       = parent.zerorowscolumns;
-  B->ops->axpy                  = parent.axpy;
-  B->ops->convert               = parent.convert;
-  B->ops->createsubmatrices     = parent.createsubmatrices;
-  B->ops->productsetfromoptions = parent.productsetfromoptions;
-  PetscCall(GpufmtParallelMultSet(B, PETSC_FALSE));
-  if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = parent.setvalues;
+  B->ops->assemblyend           = gpufmt_mpi_parent->assemblyend;
+  B->ops->destroy               = gpufmt_mpi_parent->destroy;
+  B->ops->setfromoptions        = gpufmt_mpi_parent->setfromoptions;
+  B->ops->view                  = gpufmt_mpi_parent->view;
+  B->ops->shift                 = gpufmt_mpi_parent->shift;
+  B->ops->zerorows              = gpufmt_mpi_parent->zerorows;
+  B->ops->zerorowscolumns       = gpufmt_mpi_parent->zerorowscolumns;
+  B->ops->axpy                  = gpufmt_mpi_parent->axpy;
+  B->ops->convert               = gpufmt_mpi_parent->convert;
+  B->ops->createsubmatrices     = gpufmt_mpi_parent->createsubmatrices;
+  B->ops->productsetfromoptions = gpufmt_mpi_parent->productsetfromoptions;
+  GpufmtParallelMultSet(B, PETSC_FALSE);
+  if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = gpufmt_mpi_parent->setvalues;
   PetscCall(Compose(B, format, PETSC_FALSE));
   PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, MATMPIAIJ));

@@ -6,13 +6,6 @@
    to be called again after some products, fail on the rank that fails, and take no collective call. */
 #include "gpufmt_impl.h"
 
-static struct {
-  PetscErrorCode (*mult)(Mat, Vec, Vec);
-  PetscErrorCode (*multadd)(Mat, Vec, Vec, Vec);
-  PetscErrorCode (*multtranspose)(Mat, Vec, Vec);
-  PetscErrorCode (*multtransposeadd)(Mat, Vec, Vec, Vec);
-} parent;
-
 /* collective */
 static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 {
@@ -27,7 +20,7 @@ static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 }
 
 /* z = A x, or z = y + A x */
-static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   PetscErrorCode ierr, failure = PETSC_SUCCESS;
   Mat_Gpufmt   *blocks[2];
@@ -39,8 +32,8 @@ static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
   blocks[1] = GpufmtSeqData(offdiag);
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = &failure;
-  if (y) ierr = transposed ? (*parent.multtransposeadd)(A, x, y, z) : (*parent.multadd)(A, x, y, z);
-  else ierr = transposed ? (*parent.multtranspose)(A, x, z) : (*parent.mult)(A, x, z);
+  if (y) ierr = transposed ? (*gpufmt_mpi_parent->multtransposeadd)(A, x, y, z) : (*gpufmt_mpi_parent->multadd)(A, x, y, z);
+  else ierr = transposed ? (*gpufmt_mpi_parent->multtranspose)(A, x, z) : (*gpufmt_mpi_parent->mult)(A, x, z);
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = NULL;
   PetscCall(ierr);
@@ -51,40 +44,33 @@ static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 
 static PetscErrorCode MatMult_MPIAIJGpufmt(Mat A, Vec x, Vec z)
 {
-  return Product(A, x, NULL, z, PETSC_FALSE);
+  return Mult(A, x, NULL, z, PETSC_FALSE);
 }
 
 static PetscErrorCode MatMultAdd_MPIAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
 {
-  return Product(A, x, y, z, PETSC_FALSE);
+  return Mult(A, x, y, z, PETSC_FALSE);
 }
 
 static PetscErrorCode MatMultTranspose_MPIAIJGpufmt(Mat A, Vec x, Vec z)
 {
-  return Product(A, x, NULL, z, PETSC_TRUE);
+  return Mult(A, x, NULL, z, PETSC_TRUE);
 }
 
 static PetscErrorCode MatMultTransposeAdd_MPIAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
 {
-  return Product(A, x, y, z, PETSC_TRUE);
+  return Mult(A, x, y, z, PETSC_TRUE);
 }
 
 /* gives a matrix these operations, or the parent's */
-PetscErrorCode GpufmtParallelMultSet(Mat A, PetscBool ours)
+void GpufmtParallelMultSet(Mat A, PetscBool ours)
 {
-  struct _MatOps ops;
+  const struct _MatOps *parent = gpufmt_mpi_parent;
 
-  PetscFunctionBegin;
-  PetscCall(GpufmtParentOps(NULL, NULL, &ops));
-  parent.mult              = ops.mult;
-  parent.multadd           = ops.multadd;
-  parent.multtranspose     = ops.multtranspose;
-  parent.multtransposeadd  = ops.multtransposeadd;
-  A->ops->mult             = ours ? MatMult_MPIAIJGpufmt : parent.mult;
-  A->ops->multadd          = ours ? MatMultAdd_MPIAIJGpufmt : parent.multadd;
-  A->ops->multtranspose    = ours ? MatMultTranspose_MPIAIJGpufmt : parent.multtranspose;
-  A->ops->multtransposeadd = ours ? MatMultTransposeAdd_MPIAIJGpufmt : parent.multtransposeadd;
-  PetscFunctionReturn(PETSC_SUCCESS);
+  A->ops->mult             = ours ? MatMult_MPIAIJGpufmt : parent->mult;
+  A->ops->multadd          = ours ? MatMultAdd_MPIAIJGpufmt : parent->multadd;
+  A->ops->multtranspose    = ours ? MatMultTranspose_MPIAIJGpufmt : parent->multtranspose;
+  A->ops->multtransposeadd = ours ? MatMultTransposeAdd_MPIAIJGpufmt : parent->multtransposeadd;
 }
 
 /* The next products are first ones again. All ranks say so, or none. */

@@ -49,7 +49,7 @@ static PetscErrorCode OperandRestore(Operand *o, int slot, PetscBool read_write,
 }
 
 /* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
-static PetscErrorCode ProductRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
+static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
 {
   Mat_Gpufmt *gpufmt   = (Mat_Gpufmt *)A->spptr;
   int          backend = GPUFMT_BACKEND_HOST;
@@ -113,7 +113,7 @@ static PetscErrorCode GhostToDevice(Vec ghost, Vec other, PetscBool keep)
 }
 #endif
 
-static PetscErrorCode ProductTry(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+static PetscErrorCode MultTry(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   const PetscBool add = (PetscBool)(y != NULL), in_place = (PetscBool)(y == z);
   PetscBool       on_host = PETSC_TRUE;
@@ -127,7 +127,7 @@ static PetscErrorCode ProductTry(Mat A, Vec x, Vec y, Vec z, PetscBool transpose
 #endif
   for (int s = 0; s < 3; s++)
     if (ops[s].vec) PetscCall(OperandGet(&ops[s], s, (PetscBool)(add && in_place), on_host));
-  ierr = ProductRun(A, transposed, add, ops); /* a failure leaves the vectors usable */
+  ierr = MultRun(A, transposed, add, ops); /* a failure leaves the vectors usable */
   for (int s = 2; s >= 0; s--)
     if (ops[s].vec) PetscCall(OperandRestore(&ops[s], s, (PetscBool)(add && in_place), on_host));
   PetscCall(ierr);
@@ -136,14 +136,14 @@ static PetscErrorCode ProductTry(Mat A, Vec x, Vec y, Vec z, PetscBool transpose
 
 /* Inside the product of a parallel matrix a failure is kept for its end, since other ranks wait for what this one sends. If it was to send
    sums, these are no numbers: an application that goes on elsewhere is not to take what is there for them. */
-static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   Mat_Gpufmt   *gpufmt = (Mat_Gpufmt *)A->spptr;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
   if (gpufmt->failure && *gpufmt->failure) PetscFunctionReturn(PETSC_SUCCESS); /* in the other block */
-  ierr = ProductTry(A, x, y, z, transposed);
+  ierr = MultTry(A, x, y, z, transposed);
   if (PetscUnlikely(ierr && gpufmt->failure)) {
     *gpufmt->failure = ierr;
     if (gpufmt->offdiag && transposed) (void)VecSet(z, NAN);
@@ -155,20 +155,20 @@ static PetscErrorCode Product(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 
 PetscErrorCode MatMult_SeqAIJGpufmt(Mat A, Vec x, Vec z)
 {
-  return Product(A, x, NULL, z, PETSC_FALSE);
+  return Mult(A, x, NULL, z, PETSC_FALSE);
 }
 
 PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
 {
-  return Product(A, x, y, z, PETSC_FALSE);
+  return Mult(A, x, y, z, PETSC_FALSE);
 }
 
 PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat A, Vec x, Vec z)
 {
-  return Product(A, x, NULL, z, PETSC_TRUE);
+  return Mult(A, x, NULL, z, PETSC_TRUE);
 }
 
 PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat A, Vec x, Vec y, Vec z)
 {
-  return Product(A, x, y, z, PETSC_TRUE);
+  return Mult(A, x, y, z, PETSC_TRUE);
 }

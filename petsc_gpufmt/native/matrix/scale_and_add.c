@@ -124,15 +124,13 @@ PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
 {
   void               *slots[GPUFMT_NUM_SLOTS] = {NULL};
   const GpufmtScaleAndAdd *scale_and_add;
-  struct _MatOps      parent;
   PetscBool           ours = PETSC_FALSE;
   int                 backend;
 
   PetscFunctionBegin;
   PetscCall(Place(A, &backend, &ours));
   if (!ours) {
-    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
-    PetscCall((*parent.scale)(A, alpha));
+    PetscCall((*gpufmt_seq_parent->scale)(A, alpha));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(ScaleAndAddGet(A, backend, GPUFMT_SCALE, NULL, NULL, &scale_and_add));
@@ -175,15 +173,13 @@ static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
 
 PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat A, Vec left, Vec right)
 {
-  struct _MatOps parent;
   PetscBool      ours = PETSC_FALSE;
   int            backend;
 
   PetscFunctionBegin;
   PetscCall(Place(A, &backend, &ours));
   if (!ours) {
-    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
-    PetscCall((*parent.diagonalscale)(A, left, right));
+    PetscCall((*gpufmt_seq_parent->diagonalscale)(A, left, right));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   if (left) PetscCall(ScaleBy(A, backend, GPUFMT_SCALE_ROWS, left));
@@ -239,15 +235,13 @@ PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure,
 PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
 {
   const GpufmtScaleAndAdd *scale_and_add;
-  struct _MatOps      parent;
 
   PetscFunctionBegin;
   if (structure == DIFFERENT_NONZERO_PATTERN) structure = UNKNOWN_NONZERO_PATTERN; /* if they are the same, no new matrix is made */
   PetscCall(GpufmtAddPlan(Y, X, structure, NULL, &scale_and_add));
   if (scale_and_add) PetscCall(GpufmtAddRun(Y, a, X, structure, scale_and_add));
   else {
-    PetscCall(GpufmtParentOps(NULL, &parent, NULL));
-    PetscCall((*parent.axpy)(Y, a, X, structure));
+    PetscCall((*gpufmt_seq_parent->axpy)(Y, a, X, structure));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -2,6 +2,8 @@
 #include "gpufmt_impl.h"
 #include <inttypes.h>
 
+PetscLogEvent GPUFMT_Refresh = 0;
+
 PetscErrorCode Mat_GpufmtCreate(const GpufmtFormat *format, Mat_Gpufmt **out)
 {
   Mat_Gpufmt *gpufmt;
@@ -137,15 +139,15 @@ PetscErrorCode GpufmtStoreGet(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBool 
 {
   GpufmtStore     *store = &gpufmt->stores[backend][transposed];
   PetscObjectState pattern;
+  PetscBool        other; /* than what is stored */
 
   PetscFunctionBegin;
   *out = store;
   if (PetscLikely(GpufmtLeaseHolds(&store->lease) && GpufmtVersionIsOf(&store->values, A) && !PlanIsDue(store))) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatGetNonzeroState(A, &pattern));
-  if (!GpufmtLeaseHolds(&store->lease) || store->pattern_state != pattern) {
-    store->mults = 0;
-    PetscCall(StorePlan(A, gpufmt, backend, transposed, pattern, store));
-  } else if (PlanIsDue(store)) PetscCall(StorePlan(A, gpufmt, backend, transposed, pattern, store));
+  other = (PetscBool)(!GpufmtLeaseHolds(&store->lease) || store->pattern_state != pattern);
+  if (other) store->mults = 0;
+  if (other || PlanIsDue(store)) PetscCall(StorePlan(A, gpufmt, backend, transposed, pattern, store));
   store->values = (GpufmtVersion){0}; /* of no matrix, if the refresh fails */
   PetscCall(StoreRefresh(A, gpufmt, backend, store));
   store->values = GpufmtVersionOf(A);

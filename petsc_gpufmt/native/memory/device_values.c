@@ -21,13 +21,13 @@ static PetscErrorCode Locate(GpufmtDeviceValues *v, Mat A, PetscCount count, voi
 
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
-  if (v->managed ? !managed || v->array != GpufmtManagedValues(managed) : managed != NULL) PetscCall(GpufmtDeviceValuesDestroy(v));
+  if (v->managed ? !managed || v->array != managed->values : managed != NULL) PetscCall(GpufmtDeviceValuesDestroy(v));
   PetscCall(IsCurrent(A, v, current));
   v->managed = (PetscBool)(managed != NULL);
   if (*current) PetscFunctionReturn(PETSC_SUCCESS);
   v->valid = PETSC_FALSE;
   if (managed) {
-    v->array = GpufmtManagedValues(managed);
+    v->array = managed->values;
     PetscCall(GpufmtManagedPrefetchValues(managed, stream));
   } else PetscCall(GpufmtDeviceReserve((size_t)count * sizeof(PetscScalar), &v->array, &v->capacity));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -84,6 +84,16 @@ PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *v, Mat A, PetscCou
   PetscCall(MatAssemblyEnd(A, MAT_FINAL_ASSEMBLY));
   v->version = GpufmtVersionOf(A);
   v->valid = v->computed = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Values were computed on the device for a matrix that no user sees: they are current there and nowhere else. */
+PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscObjectStateIncrease((PetscObject)A));
+  values->version = GpufmtVersionOf(A);
+  values->valid   = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -2,21 +2,10 @@
    that the result of a sparse product stays on the device, and yet whatever reads it on the host finds it, past PETSc's getters too.
 
    A matrix gets such arrays by MatCreateSeqAIJWithArrays() and MatHeaderMerge(). What may insert a nonzero, and so free arrays that are not
-   PETSc's, gives the matrix ordinary ones first: GpufmtManagedLeave(). */
+   PETSc's, gives the matrix ordinary ones first: see matrix/managed_arrays.c. */
 #include "runtime/driver.h"
 
-/* one allocation holds the values, then the columns, aligned for either, whichever is wider */
-struct _GpufmtManaged {
-  PetscScalar   *values;
-  PetscInt      *rowptr, *colidx;
-  PetscInt       nrows;
-  PetscCount     nnz;
-  size_t         bytes; /* of the allocation */
-  int            references;
-  GpufmtManaged *previous, *next;
-};
-
-static const size_t   columns_alignment = 16;
+static const size_t columns_alignment = 16;
 
 static GpufmtManaged *all      = NULL;
 static PetscBool      simulate = PETSC_FALSE; /* ordinary memory takes the place of managed one */
@@ -258,11 +247,6 @@ PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *m, const PetscInt colidx[]
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscScalar *GpufmtManagedValues(const GpufmtManaged *m)
-{
-  return m->values;
-}
-
 /* before a launch that reads or writes the values, where the host may have touched them */
 PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *m, void *stream)
 {
@@ -302,97 +286,4 @@ PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
 PetscBool GpufmtManagedPossible(int backend)
 {
   return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && GpufmtManagedUsable());
-}
-
-/* whether the result of a product, or a block of one, is to have managed arrays */
-PetscErrorCode GpufmtManagedWanted(Mat A, int backend, PetscBool *wanted)
-{
-  PetscBool eager;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtProductHostValuesEager(A, &eager));
-  *wanted = (PetscBool)(!eager && GpufmtManagedPossible(backend));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* A plain SEQAIJ matrix with the arrays. Inodes, found by reading the columns on the host, are switched off, which before the assembly in
-   there can only be done by an option. */
-static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
-{
-  PetscOptions   without_inodes;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscOptionsCreate(&without_inodes));
-  PetscCall(PetscOptionsSetValue(without_inodes, "-mat_no_inode", "true"));
-  PetscCall(PetscOptionsPush(without_inodes));
-  ierr = MatCreateSeqAIJWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, T);
-  PetscCall(PetscOptionsPop());
-  PetscCall(PetscOptionsDestroy(&without_inodes));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* A, of a type of ours and with its sizes set, becomes an assembled matrix with these arrays. All that belongs to its old entries goes. */
-PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
-{
-  Mat_Gpufmt           *old = (Mat_Gpufmt *)A->spptr, *gpufmt;
-  const PetscInt         row_block = A->rmap->bs, col_block = A->cmap->bs;
-  const PetscObjectState nonzeros = A->nonzerostate;
-  PetscOptions           options  = ((PetscObject)A)->options;
-  MatNullSpace           spaces[] = {A->nullsp, A->transnullsp, A->nearnullsp};
-  struct _MatOps         ops;
-  Mat                    T;
-
-  PetscFunctionBegin;
-  PetscCall(CreateWithArrays(A, m, &T));
-  PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, &T));
-#if PetscDefined(HAVE_DEVICE)
-  PetscCall(MatBindToCPU(T, A->boundtocpu));
-#endif
-  gpufmt                    = (Mat_Gpufmt *)T->spptr;
-  gpufmt->managed           = GpufmtManagedReference(m);
-  gpufmt->offdiag           = old->offdiag;
-  gpufmt->parent_prefix     = old->parent_prefix;
-  old->parent_prefix = NULL;
-  ops                      = T->ops[0]; /* those of A may be for inodes */
-  PetscCall(MatHeaderMerge(A, &T));
-  A->ops[0]                   = ops;
-  A->nullsp                   = spaces[0];
-  A->transnullsp              = spaces[1];
-  A->nearnullsp               = spaces[2];
-  A->nonzerostate             = nonzeros + 1;
-  A->ass_nonzerostate         = A->nonzerostate;
-  ((PetscObject)A)->options   = options;
-  PetscCall(MatSetBlockSizes(A, PetscAbs(row_block), PetscAbs(col_block)));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* A gets arrays of PETSc's own, in the midst of MatSetValues() too, and takes new nonzeros from then on */
-PetscErrorCode GpufmtManagedLeave(Mat A)
-{
-  const PetscBool        assembled = A->assembled, was_assembled = A->was_assembled;
-  const PetscObjectState nonzeros = A->nonzerostate;
-  GpufmtManaged         *m;
-  PetscInt              *lengths;
-  PetscScalar           *values;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtManagedOf(A, &m));
-  if (!m) PetscFunctionReturn(PETSC_SUCCESS);
-  ((Mat_Gpufmt *)A->spptr)->managed = NULL; /* the preallocation sets options, which ask again */
-  PetscCall(PetscMalloc1(m->nrows, &lengths));
-  for (PetscInt i = 0; i < m->nrows; i++) lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
-  PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));
-  PetscCall(PetscFree(lengths));
-  PetscCall(MatSeqAIJSetColumnIndices(A, m->colidx));
-  PetscCall(MatSeqAIJGetCSRAndMemType(A, NULL, NULL, &values, NULL));
-  PetscCall(PetscArraycpy(values, m->values, m->rowptr[m->nrows])); /* less than there was room for, once zeros were eliminated */
-  A->assembled        = assembled;
-  A->was_assembled    = was_assembled;
-  A->nonzerostate     = nonzeros;
-  A->info.nz_unneeded = 0;
-  PetscCall(GpufmtManagedRelease(&m));
-  PetscCall(MatSetOption(A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij */
-  PetscFunctionReturn(PETSC_SUCCESS);
 }

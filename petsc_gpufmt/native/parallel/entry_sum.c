@@ -54,16 +54,6 @@ PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *u, int k, GpufmtEn
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Values were computed on the device for a matrix that no user sees: they are current there and nowhere else. */
-PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
-{
-  PetscFunctionBegin;
-  PetscCall(PetscObjectStateIncrease((PetscObject)A));
-  values->version = GpufmtVersionOf(A);
-  values->valid   = PETSC_TRUE;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode RunOnDevice(GpufmtEntrySum *sum, const Mat summands[], Mat result, PetscBool internal)
 {
   GpufmtDeviceValues *values                  = GpufmtDeviceValuesOf(result, &sum->own[GPUFMT_MAX_SUMMANDS]);

@@ -54,5 +54,4 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
 /* mpisum.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *, int k, GpufmtEntrySum **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *, const Mat summands[], Mat result, PetscBool internal);
-GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);

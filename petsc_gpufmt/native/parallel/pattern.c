@@ -32,7 +32,7 @@ PetscErrorCode GpufmtParallelPatternRecord(Mat A, GpufmtParallelPattern *pattern
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetId((PetscObject)A, &pattern->id));
-  PetscCall(GpufmtProductCreate(&pattern->blocks));
+  PetscCall(PetscNew(&pattern->blocks));
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++) PetscCall(GpufmtProductRecordOperand(pattern->blocks, k, blocks[k]));
   PetscCall(GhostsDigest(A, &pattern->ghosts));

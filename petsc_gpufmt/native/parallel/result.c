@@ -128,17 +128,15 @@ static PetscErrorCode ResultAssemble(Mat C)
    arrays: PETSc's assembly takes part in reductions or not as they do, on all ranks alike. */
 static PetscErrorCode BlocksManage(Mat C, GpufmtParallelProduct *product)
 {
-  struct _MatOps seq;
   Mat            blocks[2];
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
-  PetscCall(GpufmtParentOps(NULL, &seq, NULL));
   for (int k = 0; k < 2; k++) {
     if (!product->managed[k]) continue;
     PetscCall(GpufmtManagedAdopt(blocks[k], product->managed[k]));
     PetscCall(GpufmtManagedRelease(&product->managed[k])); /* the block has its own reference */
-    PetscCall((*seq.setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
+    PetscCall((*gpufmt_seq_parent->setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -16,17 +16,16 @@ static PetscErrorCode BaseName(Mat A, const char **name)
 /* lets the parent choose, with its options or without: a word that it does not know would be an error there */
 static PetscErrorCode ParentSetFromOptions(Mat C, PetscBool parallel, PetscBool with_options)
 {
-  struct _MatOps parent;
-  PetscOptions   empty;
+  const struct _MatOps *parent = parallel ? gpufmt_mpi_parent : gpufmt_seq_parent;
+  PetscOptions          empty;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtParentOps(NULL, parallel ? NULL : &parent, parallel ? &parent : NULL));
-  if (with_options) PetscCall((*parent.productsetfromoptions)(C));
+  if (with_options) PetscCall((*parent->productsetfromoptions)(C));
   else {
     PetscCall(PetscOptionsCreate(&empty));
     PetscCall(PetscOptionsPush(empty));
     PetscCall(MatProductSetAlgorithm(C, MATPRODUCTALGORITHMDEFAULT));
-    PetscCall((*parent.productsetfromoptions)(C));
+    PetscCall((*parent->productsetfromoptions)(C));
     PetscCall(PetscOptionsPop());
     PetscCall(PetscOptionsDestroy(&empty));
   }

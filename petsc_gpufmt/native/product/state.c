@@ -2,13 +2,6 @@
 #include "gpufmt_impl.h"
 #include <inttypes.h>
 
-PetscErrorCode GpufmtProductCreate(GpufmtProduct **out)
-{
-  PetscFunctionBegin;
-  PetscCall(PetscNew(out));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 PetscErrorCode GpufmtProductDestroy(GpufmtProduct **out)
 {
   GpufmtProduct *p = *out;
@@ -34,28 +27,6 @@ int GpufmtProductOperands(const Mat_Product *product, Mat operands[GPUFMT_MAX_OP
   return operands[2] ? 3 : 2;
 }
 
-/* the host pattern of a matrix whose type is derived from SEQAIJ; no copy is made */
-PetscErrorCode GpufmtPatternGet(Mat A, const PetscInt **rowptr, const PetscInt **colidx)
-{
-  PetscInt  nrows;
-  PetscBool done;
-
-  PetscFunctionBegin;
-  PetscCall(MatGetRowIJ(A, 0, PETSC_FALSE, PETSC_FALSE, &nrows, rowptr, colidx, &done));
-  PetscCheck(done, PETSC_COMM_SELF, PETSC_ERR_SUP, "A sparse product needs the pattern of a matrix of type %s, which does not give it: convert the matrix to aij", ((PetscObject)A)->type_name);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-PetscErrorCode GpufmtPatternRestore(Mat A, const PetscInt **rowptr, const PetscInt **colidx)
-{
-  PetscInt  nrows;
-  PetscBool done;
-
-  PetscFunctionBegin;
-  PetscCall(MatRestoreRowIJ(A, 0, PETSC_FALSE, PETSC_FALSE, &nrows, rowptr, colidx, &done));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* all but the digest */
 static PetscErrorCode PatternDescribe(Mat A, GpufmtPattern *pattern)
 {
@@ -73,7 +44,7 @@ static PetscErrorCode PatternDescribe(Mat A, GpufmtPattern *pattern)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtPatternRecord(Mat A, GpufmtPattern *pattern)
+static PetscErrorCode PatternRecord(Mat A, GpufmtPattern *pattern)
 {
   const PetscInt *rowptr, *colidx;
 
@@ -92,7 +63,7 @@ static PetscErrorCode PatternCheck(Mat A, GpufmtPattern *pattern, const char pro
   GpufmtPattern now;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtPatternRecord(A, &now));
+  PetscCall(PatternRecord(A, &now));
   PetscCheck(now.nrows == pattern->nrows && now.ncols == pattern->ncols && now.nnz == pattern->nnz && now.digest == pattern->digest, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
              "Sparse product %s: the pattern of %c has changed since the symbolic phase, from %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT " nonzeros to %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT
              ": values alone may change under MAT_REUSE_MATRIX and MatProductNumeric(); make the product anew with MAT_INITIAL_MATRIX",
@@ -109,7 +80,7 @@ PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *p, int k, Mat A)
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
   if (managed) PetscCall(PatternDescribe(A, &p->operands[k].pattern));
-  else PetscCall(GpufmtPatternRecord(A, &p->operands[k].pattern));
+  else PetscCall(PatternRecord(A, &p->operands[k].pattern));
   p->operands[k].managed = GpufmtManagedReference(managed);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

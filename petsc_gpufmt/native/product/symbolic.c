@@ -3,6 +3,8 @@
 #include "gpufmt_impl.h"
 #include <inttypes.h>
 
+PetscLogEvent GPUFMT_Symbolic = 0;
+
 static PetscErrorCode ProductDestroy(GpufmtContextAddress data)
 {
   return GpufmtProductDestroy((GpufmtProduct **)data);
@@ -177,7 +179,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtProductCreate(&p));
+  PetscCall(PetscNew(&p));
   p->backend = backend;
   ierr       = ProductPlan(C, p);
   if (!ierr) ierr = ProductManaged(C, p, &managed);

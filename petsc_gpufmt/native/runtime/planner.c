@@ -1,6 +1,8 @@
 /* The planner at work: it is asked for plans, and given back what it made. */
 #include "gpufmt_impl.h"
 
+PetscLogEvent GPUFMT_Plan = 0;
+
 static GpufmtPlanner planner;
 static PetscBool     planner_set = PETSC_FALSE, python_ended = PETSC_FALSE;
 
