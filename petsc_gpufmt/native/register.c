@@ -1,5 +1,6 @@
 /* Beginning and end: registration by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran; PETSc ends, or Python. */
-#include "gpufmt_impl.h"
+#include "petsc_gpufmt.h"
+#include "parallel/parallel.h"
 
 static PetscBool registered = PETSC_FALSE;
 
@@ -53,6 +54,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   if (registered) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(CheckVersion());
   registered = PETSC_TRUE;
+  GpufmtMatrixSetUp((GpufmtProductOps){.seq = MatProductSetFromOptions_SeqAIJGpufmt, .mpi = MatProductSetFromOptions_MPIAIJGpufmt, .anytype = MatProductSetFromOptions_Gpufmt});
 #define GPUFMT_FORMAT(name) \
   PetscCall(MatRegister("seqaij" #name, MatCreate_Seq_##name)); \
   PetscCall(MatRegister("mpiaij" #name, MatCreate_MPI_##name)); \

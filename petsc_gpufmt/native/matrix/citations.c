@@ -1,5 +1,5 @@
 /* What -citations prints, from citations.def. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 enum {
 #define GPUFMT_PAPER(key, entry) key,

@@ -1,5 +1,5 @@
 /* Conversions to other types than aij, and what else of aij asks for exactly its types: aij's own functions do it with the matrix as one of type aij. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 static PetscErrorCode ToAIJ(Mat A, MatReuse reuse, Mat *B)
 {

@@ -1,6 +1,6 @@
 /* The diagonal: on the device where the vector and the matrix are there. One that has only arrays on the host is not stored for its diagonal
    alone. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 {

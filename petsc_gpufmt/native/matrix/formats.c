@@ -1,5 +1,5 @@
 /* The table of formats and their options, expanded from formats.def. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 static const GpufmtFormat formats[] = {
 #define GPUFMT_FORMAT(name) {#name, "seqaij" #name, "mpiaij" #name, "aij" #name},

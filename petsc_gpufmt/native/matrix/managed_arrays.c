@@ -1,5 +1,5 @@
 /* Sequential matrices with managed arrays: what may free or replace these, or give them to another matrix, finds ordinary ones. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 /* A gets arrays of PETSc's own, in the midst of MatSetValues() too, and takes new nonzeros from then on */
 PetscErrorCode GpufmtManagedLeave(Mat A)
@@ -13,7 +13,7 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &m));
   if (!m) PetscFunctionReturn(PETSC_SUCCESS);
-  ((Mat_Gpufmt *)A->spptr)->managed = NULL; /* the preallocation sets options, which ask again */
+  GpufmtArraysOf(A)->managed = NULL; /* the preallocation sets options, which ask again */
   PetscCall(PetscMalloc1(m->nrows, &lengths));
   for (PetscInt i = 0; i < m->nrows; i++) lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
   PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));

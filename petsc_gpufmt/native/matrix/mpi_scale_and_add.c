@@ -1,6 +1,6 @@
 /* Adding to a parallel matrix a multiple of another that has its nonzeros, or some of them: the blocks are added, where they are. PETSc's
    function does so for patterns that it is told to be the same, and inserts row after row on the host else. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 /* the number in Y's off-diagonal block of each column of X's, -1: none; both are numbered in the order of the parallel matrix */
 static PetscErrorCode GhostColumns(PetscInt ny, const PetscInt y[], PetscInt nx, const PetscInt x[], PetscInt **out)

@@ -1,5 +1,5 @@
 /* The parallel type: MPIAIJ whose diagonal and off-diagonal blocks are of the sequential type. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 /* The blocks must know where vectors live before the parent's assembly makes the ghost vector from them. */
 static PetscErrorCode BlocksVecType(Mat A)
@@ -134,7 +134,7 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_mpiaij_C", format->mpi_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJGpufmt_MPIAIJ : NULL));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -186,7 +186,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->axpy                  = MatAXPY_MPIAIJGpufmt;
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
-  B->ops->productsetfromoptions = MatProductSetFromOptions_MPIAIJGpufmt;
+  B->ops->productsetfromoptions = gpufmt_product_ops.mpi;
   GpufmtParallelMultSet(B, PETSC_TRUE);
   if (B->ops->setvalues == gpufmt_mpi_parent->setvalues) B->ops->setvalues = MatSetValues_MPIAIJGpufmt; /* else it collects first values */
   PetscCall(Compose(B, format, PETSC_TRUE));

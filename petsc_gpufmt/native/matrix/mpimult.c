@@ -4,7 +4,7 @@
    ranks in the exchange, so the parent is made to end its product first. The first products after an assembly, which plan the blocks, then
    fail on all ranks or on none: that they are the first is known everywhere without asking. Later ones, for instance where a planner has asked
    to be called again after some products, fail on the rank that fails, and take no collective call. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 /* collective */
 static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)

@@ -1,5 +1,5 @@
 /* The products of the sequential type: operands are taken where they are, and a plan is replayed there. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 typedef struct {
   Vec          vec;

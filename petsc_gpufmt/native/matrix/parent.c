@@ -1,5 +1,5 @@
 /* The operations of aij, to which ours hand on what they do not do themselves. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 static struct _MatOps seq_parent, mpi_parent;
 static PetscBool      found = PETSC_FALSE;

@@ -1,5 +1,5 @@
 /* The pattern of a sequential matrix, of our types or another derived from aij. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 /* the host pattern of a matrix whose type is derived from SEQAIJ; no copy is made */
 PetscErrorCode GpufmtPatternGet(Mat A, const PetscInt **rowptr, const PetscInt **colidx)

@@ -1,6 +1,6 @@
 /* Scaling and adding where the values of a matrix are in managed memory: plans are replayed there, where PETSc's loops would bring all pages to
    the host. Other matrices are left to PETSc: ordinary arrays would have to come back afterwards, which takes longer than the loop. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 static PetscBool BoundToCPU(Mat A)
 {
@@ -88,7 +88,7 @@ static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, co
 /* The array is taken and given back for the state of A, as PETSc's functions raise it. */
 static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
 {
-  GpufmtDeviceValues *values    = &((Mat_Gpufmt *)A->spptr)->values;
+  GpufmtDeviceValues *values    = &((Mat_Gpufmt *)A->spptr)->arrays.values;
   const PetscBool     on_device = (PetscBool)(scale_and_add->backend == GPUFMT_BACKEND_CUDA);
   PetscScalar        *array;
   void               *stream = NULL;
@@ -217,7 +217,7 @@ PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure,
   PetscFunctionBegin;
   slots[GPUFMT_SLOT_ALPHA] = ScalarWord(a);
   if (scale_and_add->backend == GPUFMT_BACKEND_CUDA) {
-    GpufmtDeviceValues *values = &((Mat_Gpufmt *)X->spptr)->values;
+    GpufmtDeviceValues *values = &((Mat_Gpufmt *)X->spptr)->arrays.values;
 
     PetscCall(GpufmtDeviceGet(NULL, &stream));
     PetscCall(GpufmtDeviceValuesUpdate(values, X, (PetscCount)added, stream));

@@ -1,5 +1,5 @@
 /* The sequential type: SEQAIJ with what ours do (mult.c and its neighbours) in the place of its own operations. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 PetscErrorCode GpufmtCheckScalars(Mat A, MatType type)
 {
@@ -57,6 +57,8 @@ static PetscErrorCode MatView_SeqAIJGpufmt(Mat A, PetscViewer viewer)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+GpufmtProductOps gpufmt_product_ops = {NULL, NULL, NULL};
+
 static PetscErrorCode (*parent_kron)(Mat, Mat, MatReuse, Mat *) = NULL;
 
 static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
@@ -70,7 +72,7 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_seqaij_C", format->seq_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? MatProductSetFromOptions_Gpufmt : NULL));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
   if (on && !parent_kron) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatSeqAIJKron_C", &parent_kron));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatSeqAIJKron_C", on ? MatSeqAIJKron_SeqAIJGpufmt : parent_kron));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -89,10 +91,11 @@ static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* What belongs to a sequential matrix of ours, else NULL. Asked at each MatSetValues(), so no names are compared. */
-Mat_Gpufmt *GpufmtSeqData(Mat A)
+/* once, before there is a matrix of ours */
+void GpufmtMatrixSetUp(GpufmtProductOps ops)
 {
-  return A->ops->destroy == MatDestroy_SeqAIJGpufmt ? (Mat_Gpufmt *)A->spptr : NULL;
+  gpufmt_seq_destroy = MatDestroy_SeqAIJGpufmt;
+  gpufmt_product_ops = ops;
 }
 
 /* MAT_INITIAL and MAT_REUSE as every converter needs them; *done: nothing is left to do in place */
@@ -145,7 +148,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->diagonalscale    = MatDiagonalScale_SeqAIJGpufmt;
   B->ops->axpy             = MatAXPY_SeqAIJGpufmt;
   B->ops->convert          = MatConvert_Gpufmt;
-  B->ops->productsetfromoptions = MatProductSetFromOptions_SeqAIJGpufmt;
+  B->ops->productsetfromoptions = gpufmt_product_ops.seq;
   GpufmtManagedArraysSet(B, PETSC_TRUE);
   PetscCall(Compose(B, format, PETSC_TRUE));
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));

@@ -1,5 +1,5 @@
 /* The stores of one sequential block: made on first use, refreshed when the values changed, replanned when the pattern changed. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 #include <inttypes.h>
 
 PetscLogEvent GPUFMT_Refresh = 0;
@@ -47,8 +47,8 @@ PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
   PetscCall(StoresDrop(gpufmt));
   for (int kind = 0; kind < GPUFMT_NUM_SCALE_AND_ADD; kind++) PetscCall(GpufmtLeaseDrop(&gpufmt->scale_and_add[kind].lease));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
-  PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->values));
-  PetscCall(GpufmtManagedRelease(&gpufmt->managed));
+  PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->arrays.values));
+  PetscCall(GpufmtManagedRelease(&gpufmt->arrays.managed));
   PetscCall(PetscFree(gpufmt->parent_prefix));
   PetscCall(PetscFree(*out));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -103,7 +103,7 @@ static PetscErrorCode StoreRefreshOnHost(Mat A, GpufmtStore *store)
    matrix's own. */
 static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStore *store)
 {
-  GpufmtDeviceValues passing = {0}, *values = gpufmt->values.array || gpufmt->managed ? &gpufmt->values : &passing;
+  GpufmtDeviceValues passing = {0}, *values = gpufmt->arrays.values.array || gpufmt->arrays.managed ? &gpufmt->arrays.values : &passing;
   const PetscInt    *rowptr;
   void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
 

@@ -1,5 +1,5 @@
 /* One line about the stored format under MatView ::ascii_info and ::ascii_info_detail. */
-#include "gpufmt_impl.h"
+#include "matrix/matrix.h"
 
 /* what rank 0 says about its part; each line is marked, so that it can be found and left out */
 static PetscErrorCode ViewLines(PetscViewer viewer, const char text[])

@@ -1,6 +1,6 @@
 /* The CSR values of a sequential matrix on the device, for sparse products: where its arrays are managed, there; else in a copy, which is not
    sent again while it is current. */
-#include "gpufmt_impl.h"
+#include "memory/memory.h"
 
 /* whether the device has the values of A. MatProductNumeric() increases the state of its result once more after our numeric phase, and
    composite products of PETSc call that phase without it, so the first look after a numeric phase takes either state. */
@@ -110,7 +110,7 @@ PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *v)
 /* the copy of a matrix's values on the device: kept with a matrix of ours, so that all products and refreshes share it, else with the product */
 GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat A, GpufmtDeviceValues *own)
 {
-  Mat_Gpufmt *gpufmt = GpufmtSeqData(A);
+  GpufmtArrays *arrays = GpufmtArraysOf(A);
 
-  return gpufmt ? &gpufmt->values : own;
+  return arrays ? &arrays->values : own;
 }

@@ -1,7 +1,7 @@
 /* Digests of patterns: two that differ share one with probability 2^-64. A large pattern is as long to read as a small product takes on the
    device, so several threads do it. */
 #define _GNU_SOURCE /* sched_getaffinity() */
-#include "gpufmt_impl.h"
+#include "memory/memory.h"
 #include <pthread.h>
 #include <sched.h>
 

@@ -3,12 +3,16 @@
 
    A matrix gets such arrays by MatCreateSeqAIJWithArrays() and MatHeaderMerge(). What may insert a nonzero, and so free arrays that are not
    PETSc's, gives the matrix ordinary ones first: see matrix/managed_arrays.c. */
+#include "memory/memory.h"
 #include "runtime/driver.h"
 
 static const size_t columns_alignment = 16;
 
 static GpufmtManaged *all      = NULL;
 static PetscBool      simulate = PETSC_FALSE; /* ordinary memory takes the place of managed one */
+
+/* the destroy function of sequential matrices of ours, by which they are known; handed down by GpufmtMatrixSetUp() */
+PetscErrorCode (*gpufmt_seq_destroy)(Mat) = NULL;
 
 /* ---- memory ---- */
 
@@ -270,15 +274,15 @@ PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *m, uint64_t *digest)
 /* the managed arrays of a matrix; NULL if it has none, or has been given others by a new preallocation */
 PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
 {
-  Mat_Gpufmt    *gpufmt = GpufmtSeqData(A);
+  GpufmtArrays   *arrays = GpufmtArraysOf(A);
   const PetscInt *rowptr;
 
   PetscFunctionBegin;
   *out = NULL;
-  if (!gpufmt || !gpufmt->managed) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!arrays || !arrays->managed) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
-  if (rowptr == gpufmt->managed->rowptr) *out = gpufmt->managed;
-  else PetscCall(GpufmtManagedRelease(&gpufmt->managed));
+  if (rowptr == arrays->managed->rowptr) *out = arrays->managed;
+  else PetscCall(GpufmtManagedRelease(&arrays->managed));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -1,6 +1,7 @@
 /* Uploads. A large one from pageable memory is bound by the one processor core that copies it into pinned memory: here several threads
    do so, each with two pinned pieces in turn. All copies go to one stream. */
 #define _GNU_SOURCE /* sched_getaffinity() */
+#include "memory/memory.h"
 #include "runtime/driver.h"
 
 #if PetscDefined(HAVE_CUDA)

@@ -1,5 +1,5 @@
 /* The values of a sum of sequential matrices: a plan of the planner's, which is replayed on the host or on the device. */
-#include "parallel/entry_sum.h"
+#include "parallel/parallel.h"
 
 PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **out)
 {

@@ -1,8 +1,7 @@
 /* Rows that one rank takes from another or sends to it: once their pattern, then their values as often as they are new, from device to
    device where they are there. Ranks agree on errors before each collective call, which finds all memory there. */
 #include <petsc/private/hashmapi.h>
-#include "parallel/pattern.h"
-#include "parallel/rows.h"
+#include "parallel/parallel.h"
 
 typedef struct {
   PetscInt first, length; /* in the entries of the owner's rows, or in the rows that it sends */

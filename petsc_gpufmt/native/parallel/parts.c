@@ -1,5 +1,5 @@
 /* The sequential products that a parallel one is made of on this rank, and which of their rows make what. */
-#include "parallel/product.h"
+#include "parallel/parallel.h"
 
 /* operands of part k, as they are now; MATPRODUCT_UNSPECIFIED if this rank has no such part */
 static PetscErrorCode PartOperands(const GpufmtParallelProduct *product, Mat A, int k, MatProductType *type, Mat *left, Mat *right)

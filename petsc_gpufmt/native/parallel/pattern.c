@@ -1,5 +1,5 @@
 /* Whether the parallel matrices of a product are still those of its symbolic phase. What is wrong on one rank is an error on all. */
-#include "parallel/pattern.h"
+#include "parallel/parallel.h"
 
 /* A rank that fails alone, for want of memory say, must not leave the others waiting for it. Collective. */
 PetscErrorCode GpufmtFailTogether(Mat C, PetscErrorCode own)

@@ -8,7 +8,7 @@
    another rank is added up before it is sent. The numeric phase replays plans and exchanges values, all of it where the values are.
    PETSc's algorithm "backend" splits products in the same way, but keeps the blocks of the first operands: reused with other matrices, it
    is wrong. */
-#include "parallel/product.h"
+#include "parallel/parallel.h"
 
 static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
 {

@@ -1,5 +1,5 @@
 /* The result of a parallel product: what the parts make is sent to its rank, added up, and put into the two blocks of a matrix. */
-#include "parallel/product.h"
+#include "parallel/parallel.h"
 
 /* what is not needed once the result is there */
 typedef struct {

@@ -1,5 +1,5 @@
 /* The rows of a parallel matrix that a parallel product reads or makes on one rank, as sequential matrices. */
-#include "parallel/rows.h"
+#include "parallel/parallel.h"
 
 static PetscErrorCode CreateSized(MatType type, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *A)
 {

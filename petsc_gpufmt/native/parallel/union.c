@@ -1,5 +1,5 @@
 /* The pattern of a sum of sequential matrices, by merging their sorted rows, and what makes each of its entries. */
-#include "parallel/entry_sum.h"
+#include "parallel/parallel.h"
 
 /* a row that is being merged */
 typedef struct {

@@ -1,5 +1,5 @@
 /* The pattern of a sum of sequential matrices, merged by the planner: on the device, what lies there need not come to the host. */
-#include "parallel/entry_sum.h"
+#include "parallel/parallel.h"
 
 /* the parts of a union whose columns are known; `places` are those of each summand's columns */
 PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)

@@ -1,6 +1,6 @@
 /* Who makes a sparse product of AIJ matrices of which one at least is of our types: RMerge on the device; on the host, where PETSc's own
    algorithms are faster, these, unless the user asks for RMerge. With dense, MAIJ, nest and other partners PETSc looks up the pair of type names, and ours are unknown there. */
-#include "gpufmt_impl.h"
+#include "product/product.h"
 
 static PetscErrorCode BaseName(Mat A, const char **name)
 {
@@ -97,7 +97,7 @@ PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat C)
   }
   PetscCall(AllDerivedFrom(product, MATMPIAIJ, &all));
   if (all) {
-    PetscCall(MatProductSetFromOptions_MPIAIJGpufmt(C));
+    PetscCall((*gpufmt_product_ops.mpi)(C));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(PetscStrncpy(name, "MatProductSetFromOptions", sizeof(name)));

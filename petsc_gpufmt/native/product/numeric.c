@@ -1,5 +1,5 @@
 /* The numeric phase of sparse products: a plan is replayed with the values of the operands as they are now. */
-#include "gpufmt_impl.h"
+#include "product/product.h"
 
 /* of the operands, in the words of PETSc */
 const char *GpufmtProductLetters(MatProductType type)

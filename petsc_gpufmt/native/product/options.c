@@ -1,5 +1,5 @@
 /* Which algorithm a sparse product of ours takes, and the options of RMerge. */
-#include "gpufmt_impl.h"
+#include "product/product.h"
 
 /* the options of MatMatMult() and its kin, named as PETSc names those of its GPU types */
 static const struct {

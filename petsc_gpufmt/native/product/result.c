@@ -1,5 +1,5 @@
 /* Results of sparse products with managed arrays. */
-#include "gpufmt_impl.h"
+#include "product/product.h"
 
 /* whether the result of a product, or a block of one, is to have managed arrays */
 PetscErrorCode GpufmtManagedWanted(Mat A, int backend, PetscBool *wanted)
@@ -33,7 +33,7 @@ static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
 /* A, of a type of ours and with its sizes set, becomes an assembled matrix with these arrays. All that belongs to its old entries goes. */
 PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
 {
-  Mat_Gpufmt           *old = (Mat_Gpufmt *)A->spptr, *gpufmt;
+  Mat_Gpufmt            *old = (Mat_Gpufmt *)A->spptr, *gpufmt;
   const PetscInt         row_block = A->rmap->bs, col_block = A->cmap->bs;
   const PetscObjectState nonzeros = A->nonzerostate;
   PetscOptions           options  = ((PetscObject)A)->options;
@@ -47,20 +47,20 @@ PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
 #if PetscDefined(HAVE_DEVICE)
   PetscCall(MatBindToCPU(T, A->boundtocpu));
 #endif
-  gpufmt                    = (Mat_Gpufmt *)T->spptr;
-  gpufmt->managed           = GpufmtManagedReference(m);
-  gpufmt->offdiag           = old->offdiag;
-  gpufmt->parent_prefix     = old->parent_prefix;
-  old->parent_prefix = NULL;
-  ops                      = T->ops[0]; /* those of A may be for inodes */
+  gpufmt                 = (Mat_Gpufmt *)T->spptr;
+  gpufmt->arrays.managed = GpufmtManagedReference(m);
+  gpufmt->offdiag        = old->offdiag;
+  gpufmt->parent_prefix  = old->parent_prefix;
+  old->parent_prefix     = NULL;
+  ops                    = T->ops[0]; /* those of A may be for inodes */
   PetscCall(MatHeaderMerge(A, &T));
-  A->ops[0]                   = ops;
-  A->nullsp                   = spaces[0];
-  A->transnullsp              = spaces[1];
-  A->nearnullsp               = spaces[2];
-  A->nonzerostate             = nonzeros + 1;
-  A->ass_nonzerostate         = A->nonzerostate;
-  ((PetscObject)A)->options   = options;
+  A->ops[0]                 = ops;
+  A->nullsp                 = spaces[0];
+  A->transnullsp            = spaces[1];
+  A->nearnullsp             = spaces[2];
+  A->nonzerostate           = nonzeros + 1;
+  A->ass_nonzerostate       = A->nonzerostate;
+  ((PetscObject)A)->options = options;
   PetscCall(MatSetBlockSizes(A, PetscAbs(row_block), PetscAbs(col_block)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,5 +1,5 @@
 /* What a sparse product of ours keeps between its phases, and whether the patterns are still those of the symbolic phase. */
-#include "gpufmt_impl.h"
+#include "product/product.h"
 #include <inttypes.h>
 
 PetscErrorCode GpufmtProductDestroy(GpufmtProduct **out)

@@ -1,6 +1,6 @@
 /* The symbolic phase of sparse products: the planner finds the pattern of the result and plans the numeric phase. Values are not touched:
    those of an operand may not exist yet. */
-#include "gpufmt_impl.h"
+#include "product/product.h"
 #include <inttypes.h>
 
 PetscLogEvent GPUFMT_Symbolic = 0;

@@ -1,6 +1,6 @@
 /* The functions of the CUDA driver that are used, declared without its headers: they are opened at run time. */
 #pragma once
-#include "gpufmt_impl.h"
+#include "runtime/runtime.h"
 
 typedef int       CudaResult;
 typedef uintptr_t DevicePointer;

@@ -1,6 +1,6 @@
 /* Who may use what the planner has made. Python owns it under a token; a lease holds the token and gives it back once. When Python or PETSc ends,
    all of it goes at once, wherever the leases are: they are of an earlier generation from then on. */
-#include "gpufmt_impl.h"
+#include "runtime/runtime.h"
 
 int64_t gpufmt_generation = 1;
 

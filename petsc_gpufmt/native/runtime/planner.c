@@ -1,5 +1,5 @@
 /* The planner at work: it is asked for plans, and given back what it made. */
-#include "gpufmt_impl.h"
+#include "runtime/runtime.h"
 
 PetscLogEvent GPUFMT_Plan = 0;
 
@@ -7,7 +7,7 @@ static GpufmtPlanner planner;
 static PetscBool     planner_set = PETSC_FALSE, python_ended = PETSC_FALSE;
 
 /* called by petsc_gpufmt.planner; returns the version that this library speaks, the caller compares */
-int GpufmtSetPlanner(const GpufmtPlanner *p)
+PETSC_EXTERN int GpufmtSetPlanner(const GpufmtPlanner *p)
 {
   if (p->abi_version == GPUFMT_ABI_VERSION) {
     planner      = *p;

@@ -1,5 +1,5 @@
 /* Starts Python at the first plan of a program that is not a Python program. */
-#include "gpufmt_impl.h"
+#include "runtime/runtime.h"
 #include <dlfcn.h>
 #include <unistd.h>
 #include <wchar.h>

@@ -1,5 +1,5 @@
 /* Replays a plan: fills the slots and launches. No allocation, no synchronisation, no Python. */
-#include "gpufmt_impl.h"
+#include "runtime/runtime.h"
 
 PetscErrorCode GpufmtReplay(const GpufmtPlan *plan, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream)
 {

@@ -1,0 +1,123 @@
+/* The matrix types: their formats, the stores that products with vectors run on, and what changes values. */
+#pragma once
+#include <petsc/private/vecimpl.h>
+#include "memory/memory.h"
+
+typedef struct {
+  const char *name, *seq_type, *mpi_type, *root_type;
+} GpufmtFormat;
+
+/* one stored form of a matrix: (backend) x (direct or transposed) */
+typedef struct {
+  GpufmtLease       lease; /* of the plans */
+  GpufmtStoreAnswer answer;
+  PetscObjectState  pattern_state;
+  GpufmtVersion     values; /* that the plans hold */
+  int64_t           mults;  /* since the pattern was first stored */
+} GpufmtStore;
+
+/* a plan that changes the values of a matrix in place */
+typedef struct {
+  GpufmtLease      lease;   /* of the plan */
+  PetscBool        applies; /* else the pattern that is to be added is not a part of the matrix's */
+  int              backend;
+  GpufmtPlan       plan;
+  PetscObjectState pattern_state;
+  PetscObjectId    added_id;            /* of the matrix that is added */
+  PetscObjectState added_pattern_state; /* likewise */
+} GpufmtScaleAndAdd;
+
+/* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
+typedef struct {
+  GpufmtArrays        arrays; /* first */
+  const GpufmtFormat *format;
+  PetscBool           offdiag;       /* off-diagonal block of a parallel matrix: its x is the ghost vector */
+  char               *parent_prefix; /* options prefix of the parallel matrix that this is a block of; else the matrix has its own */
+  GpufmtStore         stores[GPUFMT_NUM_BACKENDS][2];
+  void               *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
+  size_t              scratch_bytes[GPUFMT_NUM_SLOTS];
+  GpufmtScaleAndAdd   scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
+  PetscErrorCode     *failure;   /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
+  PetscBool           agreed[2]; /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
+} Mat_Gpufmt;
+
+/* how sparse products are chosen, which the rooms above know: see register.c */
+typedef struct {
+  PetscErrorCode (*seq)(Mat);
+  PetscErrorCode (*mpi)(Mat);
+  PetscErrorCode (*anytype)(Mat);
+} GpufmtProductOps;
+
+/* what belongs to a sequential matrix of ours, else NULL */
+static inline Mat_Gpufmt *GpufmtSeqData(Mat A)
+{
+  return (Mat_Gpufmt *)GpufmtArraysOf(A);
+}
+
+/* formats.c */
+GPUFMT_HIDDEN const GpufmtFormat *GpufmtFormatFind(const char type_name[]);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsDeclare(const GpufmtFormat *, PetscOptionItems);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(const GpufmtFormat *, PetscOptions, const char prefix[], size_t, char[]);
+
+/* citations.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCitationsReset(void);
+
+/* parent.c */
+GPUFMT_HIDDEN extern const struct _MatOps *const gpufmt_seq_parent, *const gpufmt_mpi_parent;
+GPUFMT_HIDDEN PetscErrorCode                     GpufmtParentsFind(Mat);
+GPUFMT_HIDDEN void                               GpufmtParentsForget(void);
+
+/* pattern.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
+
+/* store.c */
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Refresh;
+GPUFMT_HIDDEN PetscErrorCode       Mat_GpufmtCreate(const GpufmtFormat *, Mat_Gpufmt **);
+GPUFMT_HIDDEN PetscErrorCode       Mat_GpufmtSetFormat(Mat_Gpufmt *, const GpufmtFormat *);
+GPUFMT_HIDDEN PetscErrorCode       Mat_GpufmtDestroy(Mat_Gpufmt **);
+GPUFMT_HIDDEN PetscErrorCode       GpufmtStoreGet(Mat, Mat_Gpufmt *, int backend, PetscBool transposed, GpufmtStore **);
+
+/* mult.c */
+GPUFMT_HIDDEN PetscErrorCode MatMult_SeqAIJGpufmt(Mat, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
+
+/* mpimult.c */
+GPUFMT_HIDDEN void GpufmtParallelMultSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN void GpufmtParallelMultChanged(Mat);
+
+/* diagonal.c */
+GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
+
+/* scale_and_add.c, mpi_scale_and_add.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure, const PetscInt columns[], const GpufmtScaleAndAdd **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar, Mat X, MatStructure, const GpufmtScaleAndAdd *);
+GPUFMT_HIDDEN PetscErrorCode MatScale_SeqAIJGpufmt(Mat, PetscScalar);
+GPUFMT_HIDDEN PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat, Vec, Vec);
+GPUFMT_HIDDEN PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
+GPUFMT_HIDDEN PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
+
+/* managed_arrays.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
+GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
+
+/* view.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);
+
+/* seqaij.c, mpiaij.c */
+GPUFMT_HIDDEN extern GpufmtProductOps gpufmt_product_ops;
+GPUFMT_HIDDEN void                    GpufmtMatrixSetUp(GpufmtProductOps);
+GPUFMT_HIDDEN PetscErrorCode          GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
+GPUFMT_HIDDEN PetscErrorCode          GpufmtVecTypeOn(Mat, PetscBool);
+GPUFMT_HIDDEN PetscErrorCode          GpufmtCheckScalars(Mat, MatType);
+GPUFMT_HIDDEN PetscErrorCode          MatConvert_SeqAIJ_SeqAIJGpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode          MatConvert_SeqAIJGpufmt_SeqAIJ(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode          MatConvert_MPIAIJ_MPIAIJGpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode          MatConvert_MPIAIJGpufmt_MPIAIJ(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode          MatSetFromOptions_Gpufmt(Mat, PetscOptionItems);
+
+/* convert.c */
+GPUFMT_HIDDEN PetscErrorCode MatConvert_Gpufmt(Mat, MatType, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat, Mat, MatReuse, Mat *);

@@ -1,0 +1,86 @@
+/* Where the arrays of sequential matrices lie: uploads, values on the device, managed arrays. */
+#pragma once
+#include <petsc/private/matimpl.h>
+#include "runtime/runtime.h"
+
+/* The values of a matrix as they are now. Those of two matrices may be counted alike: MatHeaderReplace() and MatHeaderMerge() move the data and
+   the id to another matrix, which goes on counting from its own state, and a new matrix may lie where an old one was. The nonzero state moves
+   with the data. */
+typedef struct {
+  const struct _p_Mat *matrix;
+  PetscObjectId        id;
+  PetscObjectState     state;
+} GpufmtVersion;
+
+static inline GpufmtVersion GpufmtVersionOf(Mat A)
+{
+  return (GpufmtVersion){.matrix = A, .id = ((PetscObject)A)->id, .state = ((PetscObject)A)->state};
+}
+
+static inline PetscBool GpufmtVersionIsOf(const GpufmtVersion *v, Mat A)
+{
+  return (PetscBool)(v->state == ((PetscObject)A)->state && v->matrix == A && v->id == ((PetscObject)A)->id);
+}
+
+/* Managed arrays of a sequential matrix. One allocation holds the values, then the columns, aligned for either, whichever is wider. */
+typedef struct _GpufmtManaged GpufmtManaged;
+struct _GpufmtManaged {
+  PetscScalar   *values;
+  PetscInt      *rowptr, *colidx;
+  PetscInt       nrows;
+  PetscCount     nnz;
+  size_t         bytes; /* of the allocation */
+  int            references;
+  GpufmtManaged *previous, *next;
+};
+
+/* CSR values of a matrix on the device */
+typedef struct {
+  void         *array;
+  size_t        capacity; /* bytes */
+  PetscBool     managed;  /* the array is that of the matrix itself */
+  PetscBool     valid;    /* they are those of `version` */
+  PetscBool     computed; /* by a numeric phase, and not looked at since */
+  GpufmtVersion version;
+} GpufmtDeviceValues;
+
+/* what A->spptr of a sequential matrix of ours begins with */
+typedef struct {
+  GpufmtDeviceValues values;  /* of a matrix that sparse products read or make */
+  GpufmtManaged     *managed; /* the arrays of a result of these; else they are PETSc's own */
+} GpufmtArrays;
+
+/* managed.c */
+GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_destroy)(Mat);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedUsable(void);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **);
+GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedContains(const void *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *, const PetscInt colidx[], PetscBool on_device);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
+
+/* what belongs to a sequential matrix of ours, else NULL; asked at each MatSetValues(), so no names are compared */
+static inline GpufmtArrays *GpufmtArraysOf(Mat A)
+{
+  return A->ops->destroy == gpufmt_seq_destroy ? (GpufmtArrays *)A->spptr : NULL;
+}
+
+/* upload.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
+
+/* device_values.c */
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesUpdate(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesWrite(GpufmtDeviceValues *, Mat, PetscCount, void **array);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesDestroy(GpufmtDeviceValues *);
+GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *own);
+
+/* digest.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtDigest(const void *, size_t, uint64_t *digest);

@@ -1,0 +1,138 @@
+/* Sparse products of parallel matrices: sequential products, rows that ranks exchange, and sums of sequential matrices whose rows and columns
+   lie in different places of a parallel one, found once, then replayed for new values. */
+#pragma once
+#include <petscsf.h>
+#include "product/product.h"
+
+enum {
+  GPUFMT_MAX_SUMMANDS = 3
+};
+
+typedef struct {
+  Mat             matrix;  /* its rows sorted by column */
+  const PetscInt *columns; /* numbers of its columns in the parallel matrix, ascending; NULL: first_column, first_column + 1, ... */
+  PetscInt        first_column;
+  const PetscInt *targets; /* row of the sum to which each row belongs, -1: to none; NULL: to the row of its number */
+} GpufmtSummand;
+
+/* some columns of a sum: its pattern, and the entries of the summands (counted through) that make each entry of it, in a fixed order */
+typedef struct {
+  PetscInt *rowptr, *colidx;
+  PetscInt *begins; /* [nnz + 1]; NULL: each entry has one term */
+  PetscInt *index;  /* [begins[nnz]] */
+} GpufmtUnionPart;
+
+/* the pattern of a sum */
+typedef struct {
+  PetscInt          nrows, ncols;
+  PetscInt         *columns;   /* [ncols] those of all summands in the parallel matrix, ascending */
+  PetscInt          low, high; /* places in `columns` of those in a given range */
+  GpufmtUnionPart   parts[2];  /* columns in the range, and all others; colidx are places in `columns` */
+  PetscInt          sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
+  PetscBool         planned;                    /* `answer` has the parts, `parts` is empty */
+  GpufmtUnionAnswer answer;
+  GpufmtLease       lease;    /* of the patterns of the answer */
+  GpufmtLease       plans[2]; /* of the plans of the parts, until a sum takes them */
+} GpufmtUnion;
+
+/* the values of a sum */
+typedef struct {
+  int                backend;
+  GpufmtLease        lease; /* of the plan */
+  GpufmtPlan         plan;
+  PetscInt           sizes[GPUFMT_MAX_SUMMANDS], ntargets, nterms;
+  GpufmtDeviceValues own[GPUFMT_MAX_SUMMANDS + 1]; /* of summands and result that are not of our types */
+} GpufmtEntrySum;
+
+/* Rows of a parallel matrix, those of this rank or those of others, as one sequential matrix with few columns. */
+typedef struct {
+  Mat             matrix;   /* on this rank, its columns numbered in the order of `columns` */
+  PetscInt       *columns;  /* their numbers in the parallel matrix, ascending */
+  PetscInt        nlow;     /* columns before those that this rank owns, of rows of this rank */
+  PetscInt       *rows;     /* numbers in the parallel matrix of rows that were sent here; else NULL */
+  GpufmtEntrySum *sum;      /* its values from others of this rank; NULL if they come from other ranks, or are those of a matrix that is there */
+  PetscSF         exchange; /* its values from those of other ranks; else NULL */
+  const void     *root;     /* of an exchange under way: what is sent and where it arrives */
+  void           *leaf;
+} GpufmtRows;
+
+/* what an operand was in the symbolic phase, on this rank */
+typedef struct {
+  PetscObjectId  id;
+  GpufmtProduct *blocks; /* keeps the patterns of both blocks as a sequential product keeps those of its operands */
+  uint64_t       ghosts; /* digest of the columns of the off-diagonal block */
+} GpufmtParallelPattern;
+
+/* likewise of the blocks of the result */
+typedef struct {
+  PetscObjectId    ids[2];
+  PetscObjectState states[2]; /* of their nonzero patterns */
+  uint64_t         rows[2];   /* digests of their row pointers */
+} GpufmtResultPattern;
+
+enum {
+  GPUFMT_MAX_PARTS = 3
+};
+
+/* C->product->data of a product of parallel matrices */
+typedef struct {
+  MatProductType        type; /* AB, AtB or PtAP */
+  int                   backend;
+  GpufmtParallelPattern operands[GPUFMT_MAX_OPERANDS];
+  GpufmtResultPattern   result;
+  Mat                   second;        /* made operand: B^T, or B C; else NULL */
+  GpufmtRows            local, remote; /* rows of the second operand */
+  Mat                   parts[GPUFMT_MAX_PARTS];
+  int                   nparts;
+  GpufmtRows            sent, received; /* rows of the result that another rank owns */
+  GpufmtEntrySum       *sums[2];        /* that make the blocks of the result */
+  GpufmtManaged        *managed[2];     /* arrays of these blocks, until they have them */
+} GpufmtParallelProduct;
+
+/* union.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
+
+/* union_plan.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand[], PetscInt *const places[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *, int k, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *, PetscInt *nghosts, PetscInt **ghosts);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
+
+/* entry_sum.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *, int k, GpufmtEntrySum **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *, const Mat summands[], Mat result, PetscBool internal);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
+
+/* rows.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block, PetscInt col_block, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateEmpty(MatType, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand[], GpufmtRows *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType, int backend, GpufmtRows *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
+
+/* exchange.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType, int backend, GpufmtRows *remote);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt rows[], const GpufmtRows *sent, MatType, int backend, GpufmtRows *received);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeBegin(int backend, const GpufmtRows *from, GpufmtRows *to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeEnd(int backend, const GpufmtRows *from, GpufmtRows *to);
+
+/* pattern.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtFailTogether(Mat, PetscErrorCode);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternRecord(Mat, GpufmtParallelPattern *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *);
+
+/* parts.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *, Mat A);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *, Mat A);
+GPUFMT_HIDDEN PetscInt       GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[]);
+
+/* result.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *, Mat A, Mat B, MatType);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *);
+
+/* product.c */
+GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_MPIAIJGpufmt(Mat);

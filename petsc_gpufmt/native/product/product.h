@@ -1,0 +1,80 @@
+/* Sparse products of sequential matrices, between and in their phases. */
+#pragma once
+#include "matrix/matrix.h"
+
+enum {
+  GPUFMT_MAX_OPERANDS = 3
+};
+
+/* what an operand of a sparse product was in the symbolic phase */
+typedef struct {
+  PetscObjectId    id;
+  PetscObjectState state; /* of its nonzero pattern */
+  PetscInt         nrows, ncols, nnz;
+  uint64_t         digest;
+} GpufmtPattern;
+
+/* whether it is known to be that of A */
+static inline PetscBool GpufmtPatternIsOf(const GpufmtPattern *pattern, Mat A)
+{
+  return (PetscBool)(pattern->id == ((PetscObject)A)->id && pattern->state == A->nonzerostate);
+}
+
+/* C->product->data of a sparse product of ours */
+typedef struct {
+  int                 backend;
+  GpufmtLease         lease; /* of what `answer` points to */
+  GpufmtProductAnswer answer;
+  struct {
+    GpufmtPattern      pattern;
+    GpufmtManaged     *managed; /* the pattern, if it had managed arrays: its digest is only made when it is asked for */
+    GpufmtDeviceValues values;  /* if the operand is not of our types */
+  } operands[GPUFMT_MAX_OPERANDS];
+  GpufmtDeviceValues result; /* if the result is not of our types */
+  PetscObjectId      result_id;
+  PetscObjectState   result_state; /* of its nonzero pattern */
+} GpufmtProduct;
+
+typedef enum {
+  GPUFMT_ALGORITHM_UNSPECIFIED,
+  GPUFMT_ALGORITHM_OURS,
+  GPUFMT_ALGORITHM_PARENT,        /* as the options or MatProductSetAlgorithm() name it */
+  GPUFMT_ALGORITHM_PARENT_DEFAULT /* whatever they name */
+} GpufmtProductAlgorithm;
+
+/* what a destroy function of PETSc takes: the address of the pointer to its data */
+#if PETSC_VERSION_LT(3, 25, 0)
+typedef void **GpufmtContextAddress;
+#else
+typedef void *GpufmtContextAddress;
+#endif
+
+/* options.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductAlgorithmGet(Mat, GpufmtProductAlgorithm *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductHostValuesEager(Mat, PetscBool *eager);
+
+/* choose.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductChoose(Mat, PetscBool parallel, PetscBool *ours);
+GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_SeqAIJGpufmt(Mat);
+GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
+
+/* state.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductDestroy(GpufmtProduct **);
+GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUFMT_MAX_OPERANDS]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *, int k, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, Mat, const char product[], char letter);
+
+/* symbolic.c */
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Symbolic;
+GPUFMT_HIDDEN PetscErrorCode       GpufmtProductBackend(Mat, int *backend);
+GPUFMT_HIDDEN PetscErrorCode       GpufmtProductSymbolic(Mat, int backend);
+GPUFMT_HIDDEN PetscErrorCode       MatProductSymbolic_SeqAIJGpufmt(Mat);
+
+/* numeric.c */
+GPUFMT_HIDDEN PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat);
+GPUFMT_HIDDEN const char    *GpufmtProductLetters(MatProductType);
+
+/* result.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, int backend, PetscBool *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedAdopt(Mat, GpufmtManaged *);

@@ -1,0 +1,56 @@
+/* The planner, and the device that its plans run on. */
+#pragma once
+#include <petscmat.h>
+#include "gpufmt_plan.h"
+
+#if PETSC_VERSION_LT(3, 24, 0)
+  #error "petsc_gpufmt needs PETSc 3.24 or newer"
+#endif
+
+#define GPUFMT_HIDDEN PETSC_VISIBILITY_INTERNAL
+
+/* the right to use what the planner has made, until it is given back or all that was made is gone */
+typedef struct {
+  int64_t token;
+  int64_t generation; /* 0: nothing is held */
+} GpufmtLease;
+
+/* planner.c */
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan;
+GPUFMT_HIDDEN PetscErrorCode       GpufmtPlannerAsk(int ask, int backend, PetscLogEvent, Mat, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *);
+GPUFMT_HIDDEN PetscErrorCode       GpufmtPlannerRelease(int64_t token);
+GPUFMT_HIDDEN PetscErrorCode       GpufmtPlannerReleaseAll(void);
+GPUFMT_HIDDEN void                 GpufmtPlannerFreePool(void);
+GPUFMT_HIDDEN void                 GpufmtPlannerEnd(void);
+
+/* lease.c */
+GPUFMT_HIDDEN extern int64_t gpufmt_generation;
+GPUFMT_HIDDEN void           GpufmtLeaseTake(GpufmtLease *, int64_t token);
+GPUFMT_HIDDEN void           GpufmtLeaseMove(GpufmtLease *from, GpufmtLease *to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLeaseDrop(GpufmtLease *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLeasesForget(PetscBool release);
+
+static inline PetscBool GpufmtLeaseHolds(const GpufmtLease *lease)
+{
+  return (PetscBool)(lease->generation == gpufmt_generation);
+}
+
+/* python.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);
+GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
+GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
+
+/* device.c */
+GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSettle(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSynchronize(void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
+
+/* replay.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);
