@@ -8,9 +8,9 @@ from __future__ import annotations
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.native_library import library_path
 from petsc_gpufmt.planning import planner
+from petsc_gpufmt.version import __version__
 
-__all__ = ["library_path"]
-__version__ = "0.1.0"
+__all__ = ["__version__", "library_path"]
 
 
 native_library.register()

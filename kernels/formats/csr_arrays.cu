@@ -1,26 +1,5 @@
-// Kernels that csrscalar, csrvector and csradaptive have in common: values and 16-bit columns into the arrays described in csr.cuh.
+// Kernels that csrscalar, csrvector and csradaptive have in common: 16-bit columns into the arrays described in csr_arrays.cuh.
 #include "formats/csr_arrays.cuh"
-
-// stored[k] = entries[source[k]], or entries[k] if source is null: the refresh after a change of values. A thread copies ENTRIES_PER_THREAD.
-template <int BLOCK_THREADS, int ENTRIES_PER_THREAD>
-__global__ void __launch_bounds__(BLOCK_THREADS) csr_fill_values(index_t nnz, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
-{
-  const offset_t first = (offset_t)blockIdx.x * BLOCK_THREADS * ENTRIES_PER_THREAD + threadIdx.x;
-  scalar_t       v[ENTRIES_PER_THREAD];
-
-#pragma unroll
-  for (int i = 0; i < ENTRIES_PER_THREAD; i++) {
-    const offset_t k = first + i * BLOCK_THREADS;
-
-    v[i] = k < nnz ? entries[source ? source[k] : k] : scalar_t(0);
-  }
-#pragma unroll
-  for (int i = 0; i < ENTRIES_PER_THREAD; i++) {
-    const offset_t k = first + i * BLOCK_THREADS;
-
-    if (k < nnz) stored[k] = v[i];
-  }
-}
 
 // Smallest column of each row, and the largest minus it; 0 and 0 for an empty row. THREADS_PER_ROW <= 32 threads share a row.
 template <int BLOCK_THREADS, int THREADS_PER_ROW>

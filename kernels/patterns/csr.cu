@@ -1,4 +1,4 @@
-// Whether arrays are a CSR pattern (petsc_gpufmt/patterns/csr.py).
+// Whether arrays are a CSR pattern, and values in its order (petsc_gpufmt/patterns/csr.py).
 #include "common/scan.cuh"
 
 // Sets found[0] unless the row pointer runs from 0 to nnz, found[1] if it decreases, found[2] if a column is not in the matrix, and found[3]
@@ -34,4 +34,25 @@ __global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_
   if (threadIdx.x > 0) return;
   for (int warp = 1; warp < NWARPS; warp++) longest = max(longest, longest_of_warps[warp]);
   if (longest > 0) atomicMax(found + 3, (count_t)longest);
+}
+
+// gathered[k] = values[source[k]], or values[k] if source is null: values in the order of a pattern. A thread copies VALUES_PER_THREAD.
+template <int BLOCK_THREADS, int VALUES_PER_THREAD>
+__global__ void __launch_bounds__(BLOCK_THREADS) csr_gather_values(index_t nnz, const index_t *__restrict__ source, const scalar_t *__restrict__ values, scalar_t *__restrict__ gathered)
+{
+  const offset_t first = (offset_t)blockIdx.x * BLOCK_THREADS * VALUES_PER_THREAD + threadIdx.x;
+  scalar_t       v[VALUES_PER_THREAD];
+
+#pragma unroll
+  for (int i = 0; i < VALUES_PER_THREAD; i++) {
+    const offset_t k = first + i * BLOCK_THREADS;
+
+    v[i] = k < nnz ? values[source ? source[k] : k] : scalar_t(0);
+  }
+#pragma unroll
+  for (int i = 0; i < VALUES_PER_THREAD; i++) {
+    const offset_t k = first + i * BLOCK_THREADS;
+
+    if (k < nnz) gathered[k] = v[i];
+  }
 }

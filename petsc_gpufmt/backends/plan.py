@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+
+WARP = 32  # threads that run in lockstep on a device
 
 
 class Slot(enum.IntEnum):
@@ -127,6 +130,11 @@ class Launch:
 def ceil_div(numerator: Any, denominator: Any) -> Any:
     """The quotient of whole numbers, or of arrays of them, rounded up."""
     return -(-numerator // denominator)
+
+
+def power_of_two(least: float, low: int, high: int) -> int:
+    """The smallest power of two that is not below `least`, between the powers `low` and `high`."""
+    return 1 << (math.ceil(max(low, min(least, high))) - 1).bit_length()
 
 
 def launch_1d(function: int, n: int, threads: int, arguments: tuple[Any, ...]) -> Launch:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import petsc4py
 
-import petsc_gpufmt
+from petsc_gpufmt.version import __version__
 
 COMMIT_VARIABLE = "PETSC_GPUFMT_COMMIT"
 COMMAND_SECONDS = 20
@@ -82,7 +82,7 @@ def describe(commit: str | None = None) -> dict[str, Any]:
         or _first_line("git", "describe", "--always", "--dirty", "--abbrev=12")
     )
     return {
-        "package": petsc_gpufmt.__version__,
+        "package": __version__,
         "commit": commit or "unknown",
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "processor": processor(),

@@ -6,11 +6,11 @@ import argparse
 
 import petsc4py
 
-import petsc_gpufmt
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
+from petsc_gpufmt.version import __version__
 
 
 def show_info(arguments: argparse.Namespace) -> int:
@@ -21,8 +21,8 @@ def show_info(arguments: argparse.Namespace) -> int:
     version = ".".join(map(str, PETSc.Sys.getVersion()))
     scalar, index = native_library.petsc_types()
     rows = [
-        ("petsc_gpufmt", petsc_gpufmt.__version__),
-        ("library", petsc_gpufmt.library_path()),
+        ("petsc_gpufmt", __version__),
+        ("library", native_library.library_path()),
         (
             "PETSc",
             f"{version} {cuda}, {scalar} values, {index} indices, in {config['PETSC_DIR']} {config['PETSC_ARCH']}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from petsc_gpufmt import library_path
+from petsc_gpufmt.backends.native_library import library_path
 from petsc_gpufmt.cli import bench, info, outcome, tune
 from petsc_gpufmt.errors import UnsupportedError
 

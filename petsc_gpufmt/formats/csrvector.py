@@ -6,8 +6,8 @@ from itertools import product as combinations
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div
-from petsc_gpufmt.formats.common.csr_arrays import AUTOMATIC, BLOCK_THREADS, WARP, CsrFormat, power_of_two
+from petsc_gpufmt.backends.plan import WARP, ceil_div, power_of_two
+from petsc_gpufmt.formats.common.csr_arrays import AUTOMATIC, BLOCK_THREADS, CsrFormat
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
 

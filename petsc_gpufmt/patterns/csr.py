@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
 
 CHECK_THREADS, CHECKS_A_THREAD = 256, 4
+GATHER_THREADS, VALUES_A_THREAD = 256, 4
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,13 @@ class CsrPattern:
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
         backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])
         return backend.first(found, 4)  # waits for the device
+
+
+def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered: Any) -> Launch:
+    """gathered[k] = values[source[k]], or values[k] if `source` is None, for `nnz` > 0 entries k.
+
+    `values` and `gathered` are arrays of scalars, or the slots that stand for them.
+    """
+    function = backend.function("patterns/csr", "csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD))
+    arguments = (backend.index.type(nnz), source, values, gathered)
+    return launch_1d(function, ceil_div(nnz, VALUES_A_THREAD), GATHER_THREADS, arguments)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import WARP, Launch, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
-from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 BLOCK_THREADS = 256

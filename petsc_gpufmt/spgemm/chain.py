@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Product, Slot, address, ceil_div, launch_1d
-from petsc_gpufmt.formats.common.csr_arrays import FILL_THREADS, VALUES_A_THREAD
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.backends.plan import Launch, Product, Slot, address
+from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
 from petsc_gpufmt.patterns.transpose import bytes_to_transpose, transposed
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import SparseProduct, checked_options, product_option
@@ -43,10 +42,7 @@ class Chain:
         transpose = transposed(pattern, backend)
         values = backend.xp.empty(pattern.nnz, dtype=backend.scalar)
         if pattern.nnz:
-            function = backend.function("formats/csr_arrays", "csr_fill_values", (FILL_THREADS, VALUES_A_THREAD))
-            threads = ceil_div(pattern.nnz, VALUES_A_THREAD)
-            arguments = (pattern.nnz, transpose.source, factor.values, values)
-            self.launches.append(launch_1d(function, threads, FILL_THREADS, arguments))
+            self.launches.append(gather_values(backend, pattern.nnz, transpose.source, factor.values, values))
         return Factor(transpose, values, f"{factor.name}^T")
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:

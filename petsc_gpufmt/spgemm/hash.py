@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words
 

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div, launch_1d
-from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
 from petsc_gpufmt.spgemm.splitting import LeftRows, Level, Splitting, bins, offsets, split

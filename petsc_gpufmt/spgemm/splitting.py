@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div
-from petsc_gpufmt.formats.common.csr_arrays import WARP, power_of_two
+from petsc_gpufmt.backends.plan import WARP, ceil_div, power_of_two
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 WIDTHS = (2, 4, 8, 16, 32)

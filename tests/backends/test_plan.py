@@ -8,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, Slot, Struct, address, argument_word
+from petsc_gpufmt.backends.plan import (
+    Launch,
+    Operation,
+    Product,
+    ScaleAndAdd,
+    Slot,
+    Struct,
+    address,
+    argument_word,
+    power_of_two,
+)
 from petsc_gpufmt.planning import abi
 
 HEADER = Path(abi.__file__).parents[1] / "native" / "gpufmt_plan.h"
@@ -146,3 +156,8 @@ def test_an_empty_plan():
     abi.export_plan([], plan)
 
     assert plan.nlaunches == 0
+
+
+@pytest.mark.parametrize(("least", "power"), [(0, 2), (2, 2), (2.1, 4), (31, 32), (32, 32), (1e9, 32)])
+def test_power_of_two(least, power):
+    assert power_of_two(least, 2, 32) == power

@@ -13,7 +13,7 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats import csradaptive, csrscalar, csrvector
 from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET, power_of_two
+from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET
 from petsc_gpufmt.option_value import AUTO
 
 CLASSES = (csrscalar.CsrScalar, csrvector.CsrVector, csradaptive.CsrAdaptive)
@@ -184,11 +184,6 @@ def test_stats_count_the_bytes_of_the_arrays(backend, cls, index, col_bytes, tra
     assert (stats.nnz, stats.nstored, stats.fill_ratio, stats.nonempty_rows) == (60, 60, 0, 12)
     assert stats.bytes_held == arrays + (4 * 60 if transposed else 0)
     assert stats.bytes_per_mult == arrays + 8 * (12 + 12)
-
-
-@pytest.mark.parametrize(("least", "power"), [(0, 2), (2, 2), (2.1, 4), (31, 32), (32, 32), (1e9, 32)])
-def test_power_of_two(least, power):
-    assert power_of_two(least, 2, 32) == power
 
 
 def test_the_automatic_kind_of_columns_is_the_default():

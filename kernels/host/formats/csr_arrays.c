@@ -33,17 +33,6 @@ void csr_diagonal(const CsrRows *A, scalar_t *z)
   else FOR_ROWS(index_t, 0, ADD_DIAGONAL, z[row] = sum)
 }
 
-/* stored[k] = entries[source[k]], or entries[k] if source is null: the refresh after a change of values */
-HOST_KERNEL(csr_fill_values)
-{
-  const offset_t  nnz     = PARAM(index_t, 0);
-  const index_t  *source  = PARAM(const index_t *, 1);
-  const scalar_t *entries = PARAM(const scalar_t *, 2);
-  scalar_t       *stored  = PARAM(scalar_t *, 3);
-
-  for (offset_t k = 0; k < nnz; k++) stored[k] = entries[source ? source[k] : k];
-}
-
 /* smallest column of each row, and the largest minus it; 0 and 0 for an empty row */
 HOST_KERNEL(csr_row_spans)
 {

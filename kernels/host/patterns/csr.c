@@ -1,4 +1,4 @@
-/* Whether arrays are a CSR pattern; the parameters are those of kernels/patterns/csr.cu. */
+/* Whether arrays are a CSR pattern, and values in its order; the parameters are those of kernels/patterns/csr.cu. */
 #include "common/host.h"
 
 HOST_KERNEL(csr_check)
@@ -19,4 +19,15 @@ HOST_KERNEL(csr_check)
   found[1] = decreases;
   found[2] = outside;
   found[3] = longest;
+}
+
+/* gathered[k] = values[source[k]], or values[k] if source is null */
+HOST_KERNEL(csr_gather_values)
+{
+  const offset_t  nnz      = PARAM(index_t, 0);
+  const index_t  *source   = PARAM(const index_t *, 1);
+  const scalar_t *values   = PARAM(const scalar_t *, 2);
+  scalar_t       *gathered = PARAM(scalar_t *, 3);
+
+  for (offset_t k = 0; k < nnz; k++) gathered[k] = values[source ? source[k] : k];
 }

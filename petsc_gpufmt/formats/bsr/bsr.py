@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import WARP, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.bsr.layout import (
     BlockPattern,
@@ -32,7 +32,6 @@ from petsc_gpufmt.formats.bsr.parameters import (
     K1,
     KERNELS,
     PARAMETERS,
-    WARP,
     Shape,
     choose,
     parameter_space,

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import WARP, Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import IndexOverflowError
-from petsc_gpufmt.formats.bsr.parameters import WARP
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 # Blocks of the application's size are kept up to this padding; with more, narrower blocks are looked at, too.

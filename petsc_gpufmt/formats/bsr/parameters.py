@@ -7,7 +7,7 @@ from itertools import product as combinations
 from math import log2
 from typing import Any
 
-from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.backends.plan import WARP, ceil_div
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.option_value import AUTO
 
@@ -16,7 +16,6 @@ NEVER = -1
 K1, K2, K3 = "k1", "k2", "k3"
 KERNELS = (AUTO, K1, K2, K3)
 K1_LARGEST, K2_LARGEST = 5, 45  # block sizes, section 5.1
-WARP = 32
 THREADS_PER_BLOCK = 256
 THREADS_LIMIT = 1024
 ENTRIES_PER_THREAD = (1, 2, 4, 6, 8)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import WARP, Launch, Slot, launch_1d, power_of_two
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import CHOICES, FULL_ONLY
 from petsc_gpufmt.option_value import AUTO
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
 
 AUTOMATIC = 0
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
 BLOCK_THREADS = (64, 128, 256, 512)
-WARP = 32
-# of the kernels that fill the arrays
-FILL_THREADS, VALUES_A_THREAD = 256, 4
+FILL_THREADS = 256  # a block of the kernels that store columns
 
 
 class CsrFormat(Format):
@@ -110,8 +107,7 @@ class CsrFormat(Format):
     def refresh(self) -> list[Launch]:
         if not self.nnz:
             return []
-        arguments = (self.backend.index.type(self.nnz), self.source, Slot.VALUES, self.val)
-        return [self._fill("csr_fill_values", VALUES_A_THREAD, ceil_div(self.nnz, VALUES_A_THREAD), *arguments)]
+        return [gather_values(self.backend, self.nnz, self.source, Slot.VALUES, self.val)]
 
     def _store_columns(self, colidx: Any, index: str) -> tuple[Any, Any]:
         """(col, col_base) for the option `index`."""
@@ -130,9 +126,9 @@ class CsrFormat(Format):
         self.backend.run([self._fill("csr_fill_offsets", threads_per_row, threads, *rows, col_base, colidx, col)])
         return col, col_base
 
-    def _fill(self, kernel: str, template_argument: int, threads: int, *arguments: Any) -> Launch:
-        """A launch of a kernel that fills arrays."""
-        function = self.backend.function("formats/csr_arrays", kernel, (FILL_THREADS, template_argument))
+    def _fill(self, kernel: str, threads_per_row: int, threads: int, *arguments: Any) -> Launch:
+        """A launch of a kernel that stores columns."""
+        function = self.backend.function("formats/csr_arrays", kernel, (FILL_THREADS, threads_per_row))
         return launch_1d(function, threads, FILL_THREADS, arguments)
 
     def stats(self) -> Stats:
@@ -158,8 +154,3 @@ class CsrFormat(Format):
         z = np.zeros(self.nrows, dtype=val.dtype)
         np.add.at(z, rows, val * x[columns])
         return z if y is None else y + z
-
-
-def power_of_two(least: float, low: int, high: int) -> int:
-    """The smallest power of two that is not below `least`, between the powers `low` and `high`."""
-    return 1 << (math.ceil(max(low, min(least, high))) - 1).bit_length()
