@@ -63,7 +63,8 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsCollect(const GpufmtFormat *, Pet
 GPUFMT_HIDDEN PetscErrorCode GpufmtCitationsReset(void);
 
 /* parent.c */
-GPUFMT_HIDDEN extern const struct _MatOps *const gpufmt_seq_parent, *const gpufmt_mpi_parent;
+GPUFMT_HIDDEN extern const struct _MatOps *const gpufmt_seq_parent;
+GPUFMT_HIDDEN extern const struct _MatOps *const gpufmt_mpi_parent;
 GPUFMT_HIDDEN PetscErrorCode                     GpufmtParentsFind(Mat);
 GPUFMT_HIDDEN void                               GpufmtParentsForget(void);
 

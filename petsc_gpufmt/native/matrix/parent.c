@@ -5,7 +5,8 @@ static struct _MatOps seq_parent, mpi_parent;
 static PetscBool      found = PETSC_FALSE;
 
 /* by address, not through a call: MatSetValues() comes through here */
-const struct _MatOps *const gpufmt_seq_parent = &seq_parent, *const gpufmt_mpi_parent = &mpi_parent;
+const struct _MatOps *const gpufmt_seq_parent = &seq_parent;
+const struct _MatOps *const gpufmt_mpi_parent = &mpi_parent;
 
 /* MatMult_SeqAIJ() and the like are hidden in libpetsc: takes them from a pristine matrix. Under -mat_seqaij_type seqaij<fmt> the
    converter runs inside MatCreate_SeqAIJ(); then B is the pristine one, and creating another would recurse for ever. Called before a matrix
