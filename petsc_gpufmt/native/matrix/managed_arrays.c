@@ -30,7 +30,8 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MatSetValues_SeqAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[], const PetscScalar values[], InsertMode mode)
+static PetscErrorCode MatSetValues_SeqAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[],
+                                                const PetscScalar values[], InsertMode mode)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtManagedLeave(A));
@@ -66,7 +67,9 @@ static PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat A, PetscInt n, const P
 static PetscErrorCode MatSetOption_SeqAIJGpufmt(Mat A, MatOption option, PetscBool flag)
 {
   PetscFunctionBegin;
-  if (option == MAT_NEW_NONZERO_LOCATIONS || option == MAT_NEW_NONZERO_LOCATION_ERR || option == MAT_NEW_NONZERO_ALLOCATION_ERR || option == MAT_SORTED_FULL) PetscCall(GpufmtManagedLeave(A));
+  if (option == MAT_NEW_NONZERO_LOCATIONS || option == MAT_NEW_NONZERO_LOCATION_ERR || option == MAT_NEW_NONZERO_ALLOCATION_ERR ||
+      option == MAT_SORTED_FULL)
+    PetscCall(GpufmtManagedLeave(A));
   PetscCall((*gpufmt_seq_parent->setoption)(A, option, flag));
   if (option == MAT_SORTED_FULL && !flag) A->ops->setvalues = MatSetValues_SeqAIJGpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -104,5 +107,6 @@ void GpufmtManagedArraysSet(Mat A, PetscBool ours)
   A->ops->shift           = ours ? MatShift_SeqAIJGpufmt : parent->shift;
   A->ops->zerorows        = ours ? MatZeroRows_SeqAIJGpufmt : parent->zerorows;
   A->ops->zerorowscolumns = ours ? MatZeroRowsColumns_SeqAIJGpufmt : parent->zerorowscolumns;
-  if (A->ops->setvalues == (ours ? parent->setvalues : MatSetValues_SeqAIJGpufmt)) A->ops->setvalues = ours ? MatSetValues_SeqAIJGpufmt : parent->setvalues; /* else it collects first values, or takes whole rows */
+  if (A->ops->setvalues == (ours ? parent->setvalues : MatSetValues_SeqAIJGpufmt))
+    A->ops->setvalues = ours ? MatSetValues_SeqAIJGpufmt : parent->setvalues; /* else it collects first values, or takes whole rows */
 }

@@ -9,7 +9,9 @@ PetscErrorCode GpufmtPatternGet(Mat A, const PetscInt **rowptr, const PetscInt *
 
   PetscFunctionBegin;
   PetscCall(MatGetRowIJ(A, 0, PETSC_FALSE, PETSC_FALSE, &nrows, rowptr, colidx, &done));
-  PetscCheck(done, PETSC_COMM_SELF, PETSC_ERR_SUP, "A sparse product needs the pattern of a matrix of type %s, which does not give it: convert the matrix to aij", ((PetscObject)A)->type_name);
+  PetscCheck(done, PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "A sparse product needs the pattern of a matrix of type %s, which does not give it: convert the matrix to aij",
+             ((PetscObject)A)->type_name);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -4,9 +4,7 @@
 #include <petscsf.h>
 #include "product/product.h"
 
-enum {
-  GPUFMT_MAX_SUMMANDS = 3
-};
+enum { GPUFMT_MAX_SUMMANDS = 3 };
 
 typedef struct {
   Mat             matrix;  /* its rows sorted by column */
@@ -25,9 +23,9 @@ typedef struct {
 /* the pattern of a sum */
 typedef struct {
   PetscInt          nrows, ncols;
-  PetscInt         *columns;   /* [ncols] those of all summands in the parallel matrix, ascending */
-  PetscInt          low, high; /* places in `columns` of those in a given range */
-  GpufmtUnionPart   parts[2];  /* columns in the range, and all others; colidx are places in `columns` */
+  PetscInt         *columns;                    /* [ncols] those of all summands in the parallel matrix, ascending */
+  PetscInt          low, high;                  /* places in `columns` of those in a given range */
+  GpufmtUnionPart   parts[2];                   /* columns in the range, and all others; colidx are places in `columns` */
   PetscInt          sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
   PetscBool         planned;                    /* `answer` has the parts, `parts` is empty */
   GpufmtUnionAnswer answer;
@@ -70,9 +68,7 @@ typedef struct {
   uint64_t         rows[2];   /* digests of their row pointers */
 } GpufmtResultPattern;
 
-enum {
-  GPUFMT_MAX_PARTS = 3
-};
+enum { GPUFMT_MAX_PARTS = 3 };
 
 /* C->product->data of a product of parallel matrices */
 typedef struct {
@@ -90,7 +86,8 @@ typedef struct {
 } GpufmtParallelProduct;
 
 /* union.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands,
+                                               const GpufmtSummand[], GpufmtUnion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
 
 /* union_plan.c */
@@ -105,17 +102,21 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *, const Mat summa
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
 
 /* rows.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block, PetscInt col_block, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
+                                                     PetscInt row_block, PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateEmpty(MatType, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
+                                                  Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand[], GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType, int backend, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 
 /* exchange.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType, int backend, GpufmtRows *remote);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt rows[], const GpufmtRows *sent, MatType, int backend, GpufmtRows *received);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType,
+                                                 int backend, GpufmtRows *remote);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt rows[], const GpufmtRows *sent, MatType, int backend,
+                                            GpufmtRows *received);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeBegin(int backend, const GpufmtRows *from, GpufmtRows *to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeEnd(int backend, const GpufmtRows *from, GpufmtRows *to);
 
@@ -128,7 +129,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPa
 /* parts.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *, Mat A);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *, Mat A);
-GPUFMT_HIDDEN PetscInt       GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[]);
+GPUFMT_HIDDEN PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[]);
 
 /* result.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *, Mat A, Mat B, MatType);

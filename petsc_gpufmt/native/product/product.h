@@ -2,9 +2,7 @@
 #pragma once
 #include "matrix/matrix.h"
 
-enum {
-  GPUFMT_MAX_OPERANDS = 3
-};
+enum { GPUFMT_MAX_OPERANDS = 3 };
 
 /* what an operand of a sparse product was in the symbolic phase */
 typedef struct {

@@ -33,7 +33,7 @@ static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
 /* A, of a type of ours and with its sizes set, becomes an assembled matrix with these arrays. All that belongs to its old entries goes. */
 PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
 {
-  Mat_Gpufmt            *old = (Mat_Gpufmt *)A->spptr, *gpufmt;
+  Mat_Gpufmt            *old       = (Mat_Gpufmt *)A->spptr, *gpufmt;
   const PetscInt         row_block = A->rmap->bs, col_block = A->cmap->bs;
   const PetscObjectState nonzeros = A->nonzerostate;
   PetscOptions           options  = ((PetscObject)A)->options;
