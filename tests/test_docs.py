@@ -1,12 +1,16 @@
-"""The pages: what would not render as it was meant."""
+"""The pages: what would not render as it was meant, and what they say that there is."""
 
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")], key=str)
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "petsc" / "README.md"], key=str)
+FOLDERS = ("petsc_gpufmt", "kernels", "tests", "docs", "benchmarks", "examples", "tools")
+SUFFIXES = "py|c|h|def|cu|cuh|cpp|sh|md|json"
+NOT_OURS = r"build/.*|nvrtc/|petsc-tests/|.*tutorials/.*|\w*\.json"  # what is built, PETSc's programs, and files of results
 
 
 def cells(line: str) -> int:
@@ -21,3 +25,34 @@ def test_rows_of_tables_belong_to_a_table_with_a_head(page):
         head, rule, *rows = table.splitlines() + [""]
         assert re.fullmatch(r"\|( *:?-+:? *\|)+", rule), f"no head above: {head}"
         assert {cells(line) for line in (rule, *rows[:-1])} == {cells(head)}, f"rows differ in cells: {head}"
+
+
+@functools.cache
+def paths() -> list[str]:
+    """All files and folders of the project, each with a slash before it, folders with one behind."""
+    files = [*ROOT.glob("*.*"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))]
+    folders = [ROOT / folder for folder in FOLDERS]
+    return [f"/{path.relative_to(ROOT)}{'/' if path.is_dir() else ''}" for path in (*folders, *files)]
+
+
+def exists(path: str) -> bool:
+    """Whether the project has such a file or folder; a page may leave out where the path begins."""
+    return any(known.endswith(f"/{path}") for known in paths())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_pages_link_to_exists(page):
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^()\s]*)\)", text) if "://" not in link]
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_and_folders_that_pages_name_exist(page):
+    text = page.read_text()
+    fences = re.findall(r"^```.*?^```", text, re.DOTALL | re.MULTILINE)
+    quoted = re.findall(r"`([\w./-]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+    named = {word for word in quoted if re.fullmatch(rf"[\w./-]+\.({SUFFIXES})|[a-z][a-z_/]*/", word)}
+    if page.name == "design.md":  # its drawings
+        named |= {path for fence in fences for path in re.findall(rf"\w+/\w+\.(?:{SUFFIXES})\b", fence)}
+    assert not [path for path in sorted(named) if not exists(path) and not re.fullmatch(NOT_OURS, path)]
