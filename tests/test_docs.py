@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "petsc" / "README.md"], key=str)
 FOLDERS = ("petsc_gpufmt", "kernels", "tests", "docs", "benchmarks", "examples", "tools")
 SUFFIXES = "py|c|h|def|cu|cuh|cpp|sh|md|json"
-NOT_OURS = r"build/.*|nvrtc/|petsc-tests/|.*tutorials/.*|\w*\.json"  # what is built, PETSc's programs, and files of results
+NOT_OURS = r"build/.*|nvrtc/|petsc-tests/|.*tutorials/.*|\w*\.json"  # is built, is of PETSc, or holds results
 
 
 def cells(line: str) -> int:
@@ -56,3 +56,11 @@ def test_files_and_folders_that_pages_name_exist(page):
     if page.name == "design.md":  # its drawings
         named |= {path for fence in fences for path in re.findall(rf"\w+/\w+\.(?:{SUFFIXES})\b", fence)}
     assert not [path for path in sorted(named) if not exists(path) and not re.fullmatch(NOT_OURS, path)]
+
+
+def test_files_that_kernels_name_exist():
+    sources = [path.read_text() for path in (ROOT / "kernels").rglob("*.*")]
+    text = re.sub(r"#include <.*>", "", "\n".join(sources))
+    named = set(re.findall(rf"(?:\w+/)*\w+\.(?:{SUFFIXES})\b", text))
+    assert named
+    assert not [path for path in sorted(named) if not exists(path)]

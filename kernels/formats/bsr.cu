@@ -1,4 +1,4 @@
-// Products of BSR with kernels K2 and K3 (formats/bsr.py). Abdelfattah, Ltaief, Keyes and Dongarra 2016, sections 4 and 5.
+// Products of BSR with kernels K2 and K3 (formats/bsr/bsr.py). Abdelfattah, Ltaief, Keyes and Dongarra 2016, sections 4 and 5.
 //
 // Arrays
 //   segment_offsets [nsegments + 1]  segment s holds blocks segment_offsets[s] .. segment_offsets[s + 1]; a segment is a block row, or in

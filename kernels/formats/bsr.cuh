@@ -1,4 +1,4 @@
-// Where BSR (formats/bsr.py) has its blocks and their entries.
+// Where BSR (formats/bsr/bsr.py) has its blocks and their entries.
 //
 // block_offsets [nblock_rows + 1] says how many blocks each block row has. Consecutive block rows, SLICE of them, are a slice: 1 for kernels
 // K2 and K3, a warp for K1. A slice holds the first blocks of all its block rows, then the second blocks of those that have one, and so on:

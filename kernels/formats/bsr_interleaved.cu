@@ -1,4 +1,4 @@
-// Products of BSR with kernel K1 (formats/bsr.py): a warp reads a block of each of 32 block rows at once, a lane takes a whole block, and
+// Products of BSR with kernel K1 (formats/bsr/bsr.py): a warp reads a block of each of 32 block rows at once, a lane takes a whole block, and
 // so has one block column and the entries of x for all its rows. After Abdelfattah, Ltaief, Keyes and Dongarra 2016, section 4.3.1; arrays:
 // bsr.cuh, with slices of a warp.
 #include "formats/bsr.cuh"

@@ -1,4 +1,4 @@
-// Structure of BSR (formats/bsr_layout.py). Columns of a CSR row ascend here and do not repeat.
+// Structure of BSR (formats/bsr/layout.py). Columns of a CSR row ascend here and do not repeat.
 //
 // Arrays
 //   rowptr [nrows + 1], colidx [nnz]  the CSR pattern; row i belongs to block row i / row_block

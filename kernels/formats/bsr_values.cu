@@ -1,4 +1,4 @@
-// Values of BSR (formats/bsr.py): into the blocks, and the diagonal out of them. Arrays: bsr.cuh, bsr_build.cu.
+// Values of BSR (formats/bsr/bsr.py): into the blocks, and the diagonal out of them. Arrays: bsr.cuh, bsr_layout.cu.
 #include "formats/bsr.cuh"
 
 constexpr int FILL_THREADS = 256;

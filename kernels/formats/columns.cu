@@ -1,4 +1,4 @@
-// Structure kernels of column compression (formats/columns.py): full columns into the arrays of columns.cuh.
+// Structure kernels of column compression (formats/common/columns.py): full columns into the arrays of columns.cuh.
 #include "formats/columns.cuh"
 #include "common/reduce.cuh"
 #include "common/search.cuh"

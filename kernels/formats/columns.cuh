@@ -1,4 +1,4 @@
-// Column indices of sliced storage, full or in 16 bits (formats/columns.py says how they are stored and chosen).
+// Column indices of sliced storage, full or in 16 bits (formats/common/columns.py says how they are stored and chosen).
 //
 // Stored entries lie in groups of HEIGHT neighbours: one column of a slice, or HEIGHT neighbouring entries of one row. Entry `lane` of
 // `group` is at group * HEIGHT + lane; a slice begins with a group. A thread makes a reader for its slice and loads several entries

@@ -1,6 +1,6 @@
 // What the kernels of csrscalar, csrvector and csradaptive share: how a team of threads sums a row of CSR.
 //
-// Arrays (formats/csr_arrays.py)
+// Arrays (formats/common/csr_arrays.py)
 //   rowptr [nrows + 1]  row i has entries rowptr[i] .. rowptr[i + 1]
 //   col [nnz]           SHORT_INDEX 0: the column, index_t; SHORT_INDEX 1: column - col_base[row] in 16 bits
 //   col_base [nrows]    smallest column of each row; null with SHORT_INDEX 0

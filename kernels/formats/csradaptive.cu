@@ -1,7 +1,7 @@
 // Kernels of adaptive CSR (formats/csradaptive.py). Guo and Gropp 2012, as described in Guo, Gropp, Olson 2016, section 1 and figure 1.
 //
 // Rows are dealt to ranges by their length, and a block works on rows of one range: range r has 2^r threads a row. The arrays are
-// those of csr.cuh, and with R ranges
+// those of csr_arrays.cuh, and with R ranges
 //   marks [2 R + 1]   marks[r]: first block of range r (gbmark of the paper); marks[R + r]: its first position (rmark), marks[2 R]: nrows
 //   row_perm [nrows]  row_perm[position] = row, positions grouped by range; null if rows lie in this order already
 #include "formats/csr_arrays.cuh"
@@ -11,7 +11,7 @@ __device__ constexpr int number_of_ranges(int block_threads)
   return block_threads > 1 ? 1 + number_of_ranges(block_threads / 2) : 1;
 }
 
-// The team of this thread has one row. Bytes: as for product() in csr.cuh, and sizeof(index_t) a row for row_perm. Deterministic: a
+// The team of this thread has one row. Bytes: as for product() in csr_arrays.cuh, and sizeof(index_t) a row for row_perm. Deterministic: a
 // fixed tree of sums within a warp, then warp by warp; no atomics.
 template <int BLOCK_THREADS, int SHORT_INDEX, class Operand>
 __device__ __forceinline__ void adaptive_product(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)

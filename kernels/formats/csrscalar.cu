@@ -1,4 +1,4 @@
-// Kernels of scalar CSR (formats/csrscalar.py): one thread a row. The arrays are those of csr.cuh.
+// Kernels of scalar CSR (formats/csrscalar.py): one thread a row. The arrays are those of csr_arrays.cuh.
 #include "formats/csr_arrays.cuh"
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y

@@ -1,4 +1,4 @@
-// Kernels of EVC-HYB (formats/evchyb.py). Guo, Gropp, Olson, section 2, algorithm 1 and listings 1 and 2.
+// Kernels of EVC-HYB (formats/evchyb/evchyb.py). Guo, Gropp, Olson, section 2, algorithm 1 and listings 1 and 2.
 //
 // Stored entries lie in slices of whole groups of 32. A slice of the ELL part holds 32 rows, column by column: entry j of its row `lane`
 // is entry `lane` of group j. A slice of the vCSR part is a segment of one row, 32 neighbouring entries in each group. So a warp reads

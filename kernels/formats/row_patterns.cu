@@ -1,4 +1,4 @@
-// Structure kernels of row patterns (formats/row_patterns.py): which patterns there are, and which of them each row has.
+// Structure kernels of row patterns (formats/common/row_patterns.py): which patterns there are, and which of them each row has.
 #include "formats/row_patterns.cuh"
 #include "common/search.cuh"
 

@@ -1,4 +1,4 @@
-// Rows by patterns (formats/row_patterns.py): entry j of a row has column row + pattern_deltas[pattern of the row][j]. The table is small
+// Rows by patterns (formats/common/row_patterns.py): entry j of a row has column row + pattern_deltas[pattern of the row][j]. The table is small
 // enough to stay in the first-level cache, and most rows of a warp have the same pattern.
 #pragma once
 #include "common/common.cuh"

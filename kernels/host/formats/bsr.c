@@ -1,4 +1,4 @@
-/* Products with BSR on the host (formats/bsr.py): the parameters and arrays are those of kernels/formats/bsr.cu and kernels/formats/bsr_interleaved.cu. */
+/* Products with BSR on the host (formats/bsr/bsr.py): the parameters and arrays are those of kernels/formats/bsr.cu and kernels/formats/bsr_interleaved.cu. */
 #include "formats/bsr.h"
 
 #define CHUNK 32 /* rows of a block that are summed together */

@@ -1,4 +1,4 @@
-/* Structure of BSR, values into it and the diagonal out of it (formats/bsr.py): the parameters and arrays are those of
+/* Structure of BSR, values into it and the diagonal out of it (formats/bsr/bsr.py): the parameters and arrays are those of
    kernels/formats/bsr_layout.cu and kernels/formats/bsr_values.cu. */
 #include "formats/bsr.h"
 #include "common/search.h"

@@ -1,4 +1,4 @@
-/* Host kernels of column compression (formats/columns.py): the parameters are those of kernels/formats/columns.cu. */
+/* Host kernels of column compression (formats/common/columns.py): the parameters are those of kernels/formats/columns.cu. */
 #include "formats/columns.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Host kernels of EVC-HYB (formats/evchyb.py): the parameters and arrays are those of kernels/formats/evchyb.cu, with slices of block[0] rows. */
+/* Host kernels of EVC-HYB (formats/evchyb/evchyb.py): the parameters and arrays are those of kernels/formats/evchyb.cu, with slices of block[0] rows. */
 #include "formats/columns.h"
 
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */

@@ -1,4 +1,4 @@
-/* Host kernels of row patterns (formats/row_patterns.py): the parameters are those of kernels/formats/row_patterns.cu. */
+/* Host kernels of row patterns (formats/common/row_patterns.py): the parameters are those of kernels/formats/row_patterns.cu. */
 #include "formats/row_patterns.h"
 #include "common/search.h"
 
