@@ -8,7 +8,7 @@ from typing import Any
 from bratu import GALERKIN_EVENTS, SOLVERS, galerkin_seconds, matmult_seconds
 from markdown_parts import microseconds, number, section, table
 
-from petsc_gpufmt.bench.storage import in_products
+from petsc_gpufmt.bench.storage import in_mults
 from petsc_gpufmt.bench.summary import compare
 
 MULT_TEXT = """\
@@ -105,7 +105,7 @@ def storage_section(run: dict[str, Any]) -> str:
 
 
 def storage_row(case: dict[str, Any], entry: dict[str, Any]) -> Sequence[str]:
-    costs = in_products(entry, case["products"])
+    costs = in_mults(entry, case["products"])
     stats = entry["stats"]
     sizes = str(stats["nnz"]), str(stats["nstored"]), f"{stats['fill_ratio']:.4f}", f"{stats['bytes_held'] / 1e6:.1f}"
     return (
@@ -118,14 +118,14 @@ def storage_row(case: dict[str, Any], entry: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def product_names(run: dict[str, Any]) -> list[str]:
+def contender_names(run: dict[str, Any]) -> list[str]:
     """Who computes in a run, in the order of the first case that has them."""
     return list(dict.fromkeys(product["name"] for case in run["cases"] for product in case["products"]))
 
 
 def bsr_section(run: dict[str, Any]) -> str:
     """A row for each block size."""
-    names = product_names(run)
+    names = contender_names(run)
     rows = []
     for case in run["cases"]:
         products = {product["name"]: product for product in case["products"]}
@@ -145,7 +145,7 @@ def bsr_section(run: dict[str, Any]) -> str:
 
 def set_section(run: dict[str, Any]) -> str:
     """A row for each matrix of a set, and what they show in sum."""
-    summary, names = run["summary"], product_names(run)
+    summary, names = run["summary"], contender_names(run)
     with_copy = run["name"] == "real-replicated"
     heading = [
         "matrix",

@@ -9,7 +9,7 @@ from typing import Any
 from bratu import galerkin_seconds, matmult_seconds
 from spgemm_tables import real_squares
 
-from petsc_gpufmt.bench.storage import in_products
+from petsc_gpufmt.bench.storage import in_mults
 from petsc_gpufmt.choice.registry import FORMATS
 
 LARGE_NONZEROS = 40_000_000
@@ -68,7 +68,7 @@ def _best(
     return Measured(min(ours)[0], min(peers)[0] if peers else None, min(ours)[1]) if ours else None
 
 
-def product_time(matrix: str) -> Callable[[Runs], Measured | None]:
+def mult_time(matrix: str) -> Callable[[Runs], Measured | None]:
     """Median of single products from Python on the device, in us: the best of our formats without options."""
 
     def find(runs: Runs) -> Measured | None:
@@ -129,7 +129,7 @@ def storage_cost(name: str) -> Callable[[Runs], Measured | None]:
 
     def find(runs: Runs) -> Measured | None:
         costs = [
-            (in_products(entry, case["products"])[name], f"{entry['format']}, {case['matrix']['name']}")
+            (in_mults(entry, case["products"])[name], f"{entry['format']}, {case['matrix']['name']}")
             for case in _cases(runs, "mult", "real-replicated")
             for entry in case["storage"]
             if entry["place"] == "cuda" and ":" not in entry["format"] and case["matrix"]["nnz"] >= LARGE_NONZEROS
@@ -252,13 +252,13 @@ def bratu_ranks(grid: int) -> Callable[[Runs], Measured | None]:
 
 
 TARGETS = (
-    Target("7-point 200^3", 175.0, "us", product_time("7-point 200^3")),
-    Target("7-point 100^3", 23.0, "us", product_time("7-point 100^3")),
-    Target("7-point 50^3", 5.5, "us", product_time("7-point 50^3")),
-    Target("27-point 128^3", 150.0, "us", product_time("27-point 128^3")),
-    Target("27-point 64^3", 22.0, "us", product_time("27-point 64^3")),
-    Target("27-point 20^3", 4.5, "us", product_time("27-point 20^3")),
-    Target("27-point 60^3 of 3 x 3 blocks", 118.0, "us", product_time("27-point 60^3, 3 x 3 blocks")),
+    Target("7-point 200^3", 175.0, "us", mult_time("7-point 200^3")),
+    Target("7-point 100^3", 23.0, "us", mult_time("7-point 100^3")),
+    Target("7-point 50^3", 5.5, "us", mult_time("7-point 50^3")),
+    Target("27-point 128^3", 150.0, "us", mult_time("27-point 128^3")),
+    Target("27-point 64^3", 22.0, "us", mult_time("27-point 64^3")),
+    Target("27-point 20^3", 4.5, "us", mult_time("27-point 20^3")),
+    Target("27-point 60^3 of 3 x 3 blocks", 118.0, "us", mult_time("27-point 60^3, 3 x 3 blocks")),
     Target("BSR, smallest share of a copy's speed over the block sizes", 92.0, "%", copy_share, at_least=True),
     Target("BSR, block size 2", 138.0, "us", bsr_time(2)),
     Target("BSR, block size 8", 121.0, "us", bsr_time(8)),

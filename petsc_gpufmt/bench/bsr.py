@@ -1,4 +1,4 @@
-"""Products of matrices of dense blocks, over the block sizes: ``bsr`` against cuSPARSE's BSR."""
+"""MatMult of matrices of dense blocks, over the block sizes: ``bsr`` against cuSPARSE's BSR."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from petsc_gpufmt.bench.contenders import Contender, PetscContender, format_contender
 from petsc_gpufmt.bench.cusparse_bsr import ORDERS, CusparseBsrContender
 from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix
-from petsc_gpufmt.bench.mult import measure_products, timed_case
+from petsc_gpufmt.bench.mult import measure_mults, timed_case
 from petsc_gpufmt.bench.places import Place
 
 BLOCK_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 45, 64)
@@ -24,7 +24,7 @@ def grid_points(block_size: int, entries: int) -> int:
 
 
 def bsr_bytes(matrix: BenchMatrix) -> int:
-    """Bytes that a BSR product must move: values, an index for each block and block row, x and z once."""
+    """Bytes that MatMult in BSR must move: values, an index for each block and block row, x and z once."""
     csr, size = matrix.csr, matrix.block_size
     scalar, index = csr.data.itemsize, csr.indptr.itemsize
     nrows, ncols = csr.shape
@@ -47,14 +47,14 @@ def measure_block_size(
     types: tuple[np.dtype, np.dtype, np.random.Generator],
     show: Callable[[str], None],
 ) -> dict[str, Any]:
-    """All products of the 27-point stencil of blocks of one size; `types` are those of bench/matrices.py."""
+    """MatMult of the 27-point stencil of blocks of one size; `types` are those of bench/matrices.py."""
     matrix = make_matrix(f"27point:{grid_points(block_size, entries)}x{block_size}", *types)
     nbytes = bsr_bytes(matrix)
 
     def measure() -> dict[str, Any]:
         return {
             "bsr_bytes": nbytes,
-            "products": measure_products(matrix, contenders, places, nbytes, types[2], show),
+            "products": measure_mults(matrix, contenders, places, nbytes, types[2], show),
         }
 
     return timed_case(matrix, measure, show)

@@ -28,8 +28,8 @@ MOST_STORED = 4
 """A type is left out where padding stores more than so many times the nonzeros: building it takes minutes."""
 
 
-class Product(ABC):
-    """One prepared product z = A x."""
+class Mult(ABC):
+    """One prepared mult z = A x."""
 
     @abstractmethod
     def call(self) -> Any:
@@ -55,7 +55,7 @@ class Contender(ABC):
     Attributes
     ----------
     name : for tables
-    place : where the product runs, "host" or "cuda"
+    place : where it runs, "host" or "cuda"
     ours : whether this package provides it, and so whether it has to run
     """
 
@@ -69,8 +69,8 @@ class Contender(ABC):
         return None
 
     @abstractmethod
-    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
-        """Everything before the first product; BenchError if a peer cannot."""
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Mult:
+        """Everything before the first mult; BenchError if a peer cannot."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class PetscContender(Contender):
             return None
         return f"padded rows would store {stored / matrix.csr.nnz:.0f} times the nonzeros"
 
-    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Mult:
         from petsc4py import PETSc
 
         try:
-            return PetscProduct(self, matrix, x, place.vector_type)
+            return PetscMult(self, matrix, x, place.vector_type)
         except PETSc.Error as e:
             raise BenchError(f"PETSc error {e.ierr}: {str(e).splitlines()[-1]}") from e
 
@@ -110,7 +110,7 @@ def sliced_entries(matrix: scipy.sparse.csr_matrix, height: int) -> int:
     return height * int(np.maximum.reduceat(lengths, starts).sum()) if lengths.size else 0
 
 
-class PetscProduct(Product):
+class PetscMult(Mult):
     def __init__(self, contender: PetscContender, matrix: BenchMatrix, x: np.ndarray, vector_type: str):
         from petsc4py import PETSc
 
@@ -175,11 +175,11 @@ class PetscProduct(Product):
 class CupyContender(Contender):
     """``A @ x`` of a ``cupyx.scipy.sparse.csr_matrix``, which calls cuSPARSE."""
 
-    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
-        return CupyProduct(matrix.csr, x)
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Mult:
+        return CupyMult(matrix.csr, x)
 
 
-class CupyProduct(Product):
+class CupyMult(Mult):
     def __init__(self, matrix: scipy.sparse.csr_matrix, x: np.ndarray):
         import cupy
         import cupyx.scipy.sparse
@@ -253,7 +253,7 @@ HOST_PEERS = (PetscContender("aij", "host"),)
 DEFAULT_VARIANTS = ("gpufmt", "pjds", "bsr")
 HOST_FORMATS = ("pjds",)
 HOST_NONZEROS = 8_000_000
-"""Where there is a device, larger matrices are not measured on the host too: there a product takes 60 ms."""
+"""Where there is a device, larger matrices are not measured on the host too: there a mult takes 60 ms."""
 
 
 def default_formats(matrix: BenchMatrix) -> list[str]:

@@ -1,4 +1,4 @@
-"""The peer for blocked matrices: BSR products of cuSPARSE's generic interface (CUDA 13 and the last of 12).
+"""The peer for blocked matrices: MatMult in BSR by cuSPARSE's generic interface (CUDA 13 and the last of 12).
 
 CuPy does not offer them, so the library that this process has loaded already is called through ctypes.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import address
-from petsc_gpufmt.bench.contenders import Contender, Product
+from petsc_gpufmt.bench.contenders import Contender, Mult
 from petsc_gpufmt.bench.cusparse import (
     INDEX_BASE_ZERO,
     INDEX_TYPES,
@@ -34,13 +34,13 @@ ORDERS = {"column": 1, "row": 2}
 DEFAULT_ALGORITHM = 0
 RELEASE = "12.6"
 
-_PRODUCT_TYPES = [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int]
+_MULT_TYPES = [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int]
 PROTOTYPES: dict[str, Sequence[Any]] = {
     "cusparseCreateBsr": [POINTER(c_void_p), *[c_int64] * 5, *[c_void_p] * 3, *[c_int] * 5],
     "cusparseCreateDnVec": [POINTER(c_void_p), c_int64, c_void_p, c_int],
     "cusparseDestroyDnVec": [c_void_p],
-    "cusparseSpMV_bufferSize": [*_PRODUCT_TYPES, POINTER(c_size_t)],
-    "cusparseSpMV": [*_PRODUCT_TYPES, c_void_p],
+    "cusparseSpMV_bufferSize": [*_MULT_TYPES, POINTER(c_size_t)],
+    "cusparseSpMV": [*_MULT_TYPES, c_void_p],
 }
 
 
@@ -65,8 +65,8 @@ def block_arrays(matrix: BenchMatrix, xp: Any) -> tuple[Any, Any, Any]:
     return rowptr, columns, xp.asarray(csr.data)[entries]
 
 
-class CusparseBsrProduct(Product):
-    """A product with the arrays of block_arrays() on `backend`; `stream` is the address of the CUDA stream."""
+class CusparseBsrMult(Mult):
+    """A mult with the arrays of block_arrays() on `backend`; `stream` is the address of the CUDA stream."""
 
     def __init__(
         self, cusparse: Cusparse, arrays: tuple[Any, Any, Any], x: Any, order: str, backend: Backend, stream: int
@@ -130,9 +130,9 @@ class CusparseBsrContender(Contender):
 
     order: str = "row"
 
-    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Product:
+    def prepare(self, matrix: BenchMatrix, x: np.ndarray, place: Place) -> Mult:
         backend = place.backend
         cusparse = Cusparse(loaded_library(), PROTOTYPES, RELEASE)
         stream = backend.xp.cuda.get_current_stream().ptr
         arrays = block_arrays(matrix, backend.xp)
-        return CusparseBsrProduct(cusparse, arrays, backend.xp.asarray(x), self.order, backend, stream)
+        return CusparseBsrMult(cusparse, arrays, backend.xp.asarray(x), self.order, backend, stream)

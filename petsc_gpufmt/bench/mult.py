@@ -14,7 +14,7 @@ from petsc_gpufmt.bench.contenders import Contender
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place, random_vector
-from petsc_gpufmt.bench.storage import in_products, measure_storage
+from petsc_gpufmt.bench.storage import in_mults, measure_storage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,64 +41,64 @@ class Reference:
 
 
 def csr_bytes(matrix: scipy.sparse.csr_matrix) -> int:
-    """Bytes that a CSR product must move: values, column indices and row pointer once, x and z once."""
+    """Bytes that MatMult in CSR must move: values, column indices and row pointer once, x and z once."""
     nrows, ncols = matrix.shape
     scalar, index = matrix.data.itemsize, matrix.indptr.itemsize
     return matrix.nnz * (scalar + index) + (nrows + 1) * index + (nrows + ncols) * scalar
 
 
-def measure_product(
-    contender: Contender, matrix: BenchMatrix, x: np.ndarray, reference: Reference, place: Place, product_bytes: int
+def measure_mult(
+    contender: Contender, matrix: BenchMatrix, x: np.ndarray, reference: Reference, place: Place, mult_bytes: int
 ) -> dict[str, Any]:
-    """Check one contender and time it; bandwidth is `product_bytes` over the median. A peer may be "skipped"."""
+    """Check one contender and time it; bandwidth is `mult_bytes` over the median. A peer may be "skipped"."""
     entry: dict[str, Any] = {"name": contender.name, "place": contender.place, "ours": contender.ours}
     reason = contender.obstacle(matrix)
     if reason:
         return entry | {"skipped": reason}
     try:
-        product = contender.prepare(matrix, x, place)
+        mult = contender.prepare(matrix, x, place)
     except BenchError as e:
         if contender.ours:
             raise BenchError(f"{contender.name} of {matrix.name} on {contender.place}: {e}") from e
         return entry | {"skipped": str(e)}
     try:
-        error = reference.error(product.result())
-        times = place.timer.times(product.call)
-        error = max(error, reference.error(product.result()))
-        stored = product.describe()
+        error = reference.error(mult.result())
+        times = place.timer.times(mult.call)
+        error = max(error, reference.error(mult.result()))
+        stored = mult.describe()
     finally:
-        product.close()
+        mult.close()
         place.free_memory()
     seconds = {f"{name}_seconds": value for name, value in dataclasses.asdict(times).items() if name != "calls"}
     return entry | {
         **seconds,
         "calls": times.calls,
-        "bytes_per_second": product_bytes / times.median,
+        "bytes_per_second": mult_bytes / times.median,
         "error_over_bound": error,
         "correct": error <= 1.0,
         **({"stored_as": stored} if stored else {}),
     }
 
 
-def measure_products(
+def measure_mults(
     matrix: BenchMatrix,
     contenders: Sequence[Contender],
     places: dict[str, Place],
-    product_bytes: int,
+    mult_bytes: int,
     rng: np.random.Generator,
     show: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """All products of one matrix with one random x."""
+    """MatMult of one matrix with one random x, by all contenders."""
     x = random_vector(matrix.csr.shape[1], matrix.csr.dtype, rng)
     reference = Reference.of(matrix.csr, x)
     show(f"\n{matrix.name}: {matrix.csr.shape[0]} x {matrix.csr.shape[1]}, {matrix.csr.nnz} nonzeros")
     show(f"{'':34}{'median us':>11}{'back to back':>14}{'host us':>9}{'TB/s':>8}")
-    products = []
+    mults = []
     for contender in contenders:
-        entry = measure_product(contender, matrix, x, reference, places[contender.place], product_bytes)
-        products.append(entry)
-        show(product_line(entry))
-    return products
+        entry = measure_mult(contender, matrix, x, reference, places[contender.place], mult_bytes)
+        mults.append(entry)
+        show(mult_line(entry))
+    return mults
 
 
 def measure_case(
@@ -108,19 +108,19 @@ def measure_case(
     rng: np.random.Generator,
     show: Callable[[str], None],
 ) -> dict[str, Any]:
-    """All products of one matrix, and what storing it in our formats costs."""
+    """MatMult of one matrix by all contenders, and what storing it in our formats costs."""
 
     def measure() -> dict[str, Any]:
-        products = measure_products(matrix, contenders, places, csr_bytes(matrix.csr), rng, show)
+        mults = measure_mults(matrix, contenders, places, csr_bytes(matrix.csr), rng, show)
         storage = []
-        for product in products:
-            if product["ours"] and "skipped" not in product:
-                place = places[product["place"]]
-                entry = measure_storage(product["name"], matrix, place)
+        for entry in mults:
+            if entry["ours"] and "skipped" not in entry:
+                place = places[entry["place"]]
+                cost = measure_storage(entry["name"], matrix, place)
                 place.free_memory()
-                storage.append(entry)
-                show(storage_line(entry, products))
-        return {"products": products, "storage": storage}
+                storage.append(cost)
+                show(storage_line(cost, mults))
+        return {"products": mults, "storage": storage}
 
     return timed_case(matrix, measure, show)
 
@@ -150,14 +150,14 @@ def matrix_sizes(matrix: BenchMatrix) -> dict[str, Any]:
     }
 
 
-def wrong_products(case: dict[str, Any]) -> list[str]:
-    """The products of a case whose error is more than rounding."""
+def wrong_mults(case: dict[str, Any]) -> list[str]:
+    """The mults of a case whose error is more than rounding."""
     return [
         f"{case['matrix']['name']}, {p['name']} on {p['place']}" for p in case["products"] if not p.get("correct", True)
     ]
 
 
-def product_line(entry: dict[str, Any]) -> str:
+def mult_line(entry: dict[str, Any]) -> str:
     label = f"{entry['name']} ({entry['place']})"
     if "skipped" in entry:
         return f"  {label:32}skipped: {entry['skipped']}"
@@ -168,8 +168,8 @@ def product_line(entry: dict[str, Any]) -> str:
     return f"  {label:32}{numbers}{entry['bytes_per_second'] / 1e12:8.3f}{verdict}{stored}"
 
 
-def storage_line(entry: dict[str, Any], products: Sequence[dict[str, Any]]) -> str:
-    multiples = ", ".join(f"{name} {value:.1f}" for name, value in in_products(entry, products).items())
+def storage_line(entry: dict[str, Any], mults: Sequence[dict[str, Any]]) -> str:
+    multiples = ", ".join(f"{name} {value:.1f}" for name, value in in_mults(entry, mults).items())
     stats = entry["stats"]
     sizes = f"fill ratio {stats['fill_ratio']:.4f}, {stats['bytes_held'] / 1e6:.1f} MB"
-    return f"  {entry['format']} ({entry['place']}) in products: {multiples}; {entry['summary']}, {sizes}"
+    return f"  {entry['format']} ({entry['place']}) in mults: {multiples}; {entry['summary']}, {sizes}"

@@ -49,8 +49,8 @@ def measure_storage(variant: str, matrix: BenchMatrix, place: Place) -> dict[str
     }
 
 
-def in_products(entry: dict[str, Any], products: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Build, refresh and upload of a storage entry as multiples of a product of the same format in the same place."""
-    same = (p for p in products if (p["name"], p["place"]) == (entry["format"], entry["place"]))
+def in_mults(entry: dict[str, Any], mults: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Build, refresh and upload of a storage entry as multiples of a mult of the same format in the same place."""
+    same = (p for p in mults if (p["name"], p["place"]) == (entry["format"], entry["place"]))
     median = next(same)["median_seconds"]
     return {name: entry[f"{name}_seconds"] / median for name in ("build", "refresh", "upload")}

@@ -13,7 +13,7 @@ Call = Callable[[], Any]
 
 CALLS = 60
 WARM_UP_CALLS = 60
-"""On a device; more than the products after which ``-mat_type gpufmt`` times formats and keeps the fastest."""
+"""On a device; more than the mults after which ``-mat_type gpufmt`` times formats and keeps the fastest."""
 BATCHES = 9
 HOST_SECONDS = 1.0
 DEVICE_BATCH_SECONDS = 0.005

@@ -20,12 +20,12 @@ from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
 
-# Products after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.
+# Mults after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.
 TIMED_AFTER = -1
 FEWEST_MULTS = 50
-# What timing takes on an H200: two or three stores, the loading of their kernels, and products.
+# What timing takes on an H200: two or three stores, the loading of their kernels, and mults.
 SECONDS_OF_TIMING = 0.05
-# Of the products of a candidate that are timed; three sequences are run.
+# Of the mults of a candidate that are timed; three sequences are run.
 TIMED_MULTS = 6
 # A runner-up that saves less than the noise of the measurement does not replace the first choice.
 WORTHWHILE = 0.97
@@ -88,7 +88,7 @@ class Gpufmt(Format):
 
     @classmethod
     def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Gpufmt:
-        """Store the pattern in the format whose products take the least time, of those that the model finds close."""
+        """Store the pattern in the format whose mults take the least time, of those that the model finds close."""
         if options["format"] != AUTO:
             return cls.build(csr, backend, options)
         profile = Profile.of(csr, backend)

@@ -1,6 +1,6 @@
-"""Which storage format suits a matrix: a profile of its pattern, and a model of the time of a product in each format.
+"""Which storage format suits a matrix: a profile of its pattern, and a model of the time of a mult in each format.
 
-The model counts the bytes that a product moves in each format, as the formats' pages in the documentation do, the
+The model counts the bytes that a mult moves in each format, as the formats' pages in the documentation do, the
 reads of x that rows do not share, and the waits for memory of the thread that has most to do. It has to be right about
 what is far slower than the best; among formats that it finds close to each other, `-mat_type gpufmt` measures.
 """
@@ -61,8 +61,8 @@ class Candidate:
     Attributes
     ----------
     name : of the format
-    nbytes : bytes that a product is to move, which is about what the format holds
-    seconds : of a product, as the model has it
+    nbytes : bytes that a mult is to move, which is about what the format holds
+    seconds : of a mult, as the model has it
     options : of the format, in place of its defaults
     why : what speaks for it, in words; may be empty
     """
@@ -91,7 +91,7 @@ def worth_timing(ranked: list[Candidate]) -> list[Candidate]:
 
 
 def csr_bytes(profile: Profile, backend: Backend) -> int:
-    """Bytes of a product in CSR: values, columns and row pointer once, x and z once."""
+    """Bytes of a mult in CSR: values, columns and row pointer once, x and z once."""
     scalar, index = backend.scalar.itemsize, backend.index.itemsize
     return profile.nnz * (scalar + index) + (profile.nrows + 1) * index + (profile.nrows + profile.ncols) * scalar
 

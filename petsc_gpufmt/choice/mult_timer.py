@@ -1,4 +1,4 @@
-"""Time that products take on the device, without what the host takes to launch them."""
+"""Time that mults take on the device, without what the host takes to launch them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class MultTimer:
     def __init__(self, backend: Backend):
         self.backend = backend
 
-    def seconds(self, stored: Format, csr: CsrPattern, products: int) -> float:
-        """Seconds a product in a sequence of `products`: the better of two sequences, after one that does not count.
+    def seconds(self, stored: Format, csr: CsrPattern, mults: int) -> float:
+        """Seconds a mult in a sequence of `mults`: the better of two sequences, after one that does not count.
 
-        A sequence is one CUDA graph: launched one by one from Python, small products would wait for the host.
+        A sequence is one CUDA graph: launched one by one from Python, small mults would wait for the host.
         """
         backend, cuda = self.backend, self.backend.xp.cuda
         vectors = {
@@ -32,7 +32,7 @@ class MultTimer:
         cuda.get_current_stream().synchronize()  # device synchronisation: the matrix was stored on this stream
         with cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
-            for _ in range(products):
+            for _ in range(mults):
                 backend.run(launches, vectors)
             sequence = stream.end_capture()
             sequence.launch(stream)
@@ -42,7 +42,7 @@ class MultTimer:
                 sequence.launch(stream)
                 stop.record(stream)
             stream.synchronize()  # device synchronisation: the times are known, and the graph may go
-        return min(cuda.get_elapsed_time(start, stop) for start, stop in pairs) * 1e-3 / products
+        return min(cuda.get_elapsed_time(start, stop) for start, stop in pairs) * 1e-3 / mults
 
 
 def is_limit(e: Exception) -> bool:

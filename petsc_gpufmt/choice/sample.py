@@ -22,7 +22,7 @@ MOST_CHUNK_ENTRIES = 1 << 16
 SHORT_SPAN = 65534
 # Bytes of x that a device reads at once.
 SECTOR_BYTES = 32
-# Smaller products wait for memory more than they move: blocks that the application does not tell of are not sought.
+# Smaller mults wait for memory more than they move: blocks that the application does not tell of are not sought.
 LEAST_BLOCK_SEARCH_ENTRIES = 500_000
 # Share of supposed blocks whose rows must begin in the same column for their entries to be counted.
 ALIGNED_ROWS = 0.6

@@ -88,7 +88,7 @@ def run_matrix_set(arguments: argparse.Namespace, name: str, folder: str) -> int
     """The matrices of a folder against PETSc's types, in one place: the device, or the host where there is none."""
     from petsc_gpufmt.bench.contenders import HOST_PEERS, PETSC_DEVICE_PEERS, format_contender
     from petsc_gpufmt.bench.matrices import folder_matrices, make_matrix
-    from petsc_gpufmt.bench.mult import measure_products
+    from petsc_gpufmt.bench.mult import measure_mults
     from petsc_gpufmt.bench.places import best_place, matrix_types
     from petsc_gpufmt.bench.summary import summarise, summary_line
 
@@ -102,7 +102,7 @@ def run_matrix_set(arguments: argparse.Namespace, name: str, folder: str) -> int
         ours = [format_contender(variant, place) for variant in variants]
         peers = PETSC_DEVICE_PEERS if place == "cuda" else HOST_PEERS
         contenders = [*ours, *(peer for peer in peers if peer.name not in arguments.without)]
-        (launch,) = measure_products(make_matrix("7point:1", *types), ours[:1], places, 0, types[2], show)
+        (launch,) = measure_mults(make_matrix("7point:1", *types), ours[:1], places, 0, types[2], show)
         recorder.run |= {"launch_seconds": launch["median_seconds"], "summary": {}}
 
         def summary(cases: list[dict[str, Any]]) -> dict[str, Any]:
@@ -123,18 +123,18 @@ def measure_matrices(
     facts: Callable[[list[dict[str, Any]]], dict[str, Any]] = lambda cases: {},
 ) -> int:
     """Measure and record each matrix; `facts` are what the run says of the cases so far. The exit status."""
-    from petsc_gpufmt.bench.mult import measure_case, wrong_products
+    from petsc_gpufmt.bench.mult import measure_case, wrong_mults
     from petsc_gpufmt.bench.places import matrix_types
 
     rng = matrix_types(places["host"])[2]
     cases = (measure_case(matrix, contenders(matrix), places, rng, show) for matrix in matrices)
-    return record(recorder, cases, wrong_products, facts=facts)
+    return record(recorder, cases, wrong_mults, facts=facts)
 
 
 def record(
     recorder: Recorder,
     cases: Iterable[dict[str, Any]],
-    wrong_products: Callable[[dict[str, Any]], list[str]],
+    wrong_in: Callable[[dict[str, Any]], list[str]],
     seconds: str = "median_seconds",
     facts: Callable[[list[dict[str, Any]]], dict[str, Any]] = lambda cases: {},
 ) -> int:
@@ -144,7 +144,7 @@ def record(
     wrong = []
     for case in cases:
         recorder.add(case, **facts([*recorder.cases, case]))
-        wrong += wrong_products(case)
+        wrong += wrong_in(case)
     for line in fastest_lines(recorder.cases, seconds):
         show(line)
     return finish(wrong)
@@ -153,7 +153,7 @@ def record(
 @optional_packages()
 def run_bsr(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.bsr import BLOCK_SIZES, ENTRIES, bsr_contenders, measure_block_size
-    from petsc_gpufmt.bench.mult import wrong_products
+    from petsc_gpufmt.bench.mult import wrong_mults
     from petsc_gpufmt.bench.places import best_place, matrix_types
 
     sizes = arguments.block_size or BLOCK_SIZES
@@ -164,7 +164,7 @@ def run_bsr(arguments: argparse.Namespace) -> int:
         place, types = best_place(places), matrix_types(places["host"])
         contenders, entries = bsr_contenders(place), arguments.entries or ENTRIES[place]
         cases = (measure_block_size(size, entries, contenders, places, types, show) for size in sizes)
-        return record(recorder, cases, wrong_products)
+        return record(recorder, cases, wrong_mults)
 
 
 @optional_packages()
@@ -201,7 +201,7 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """Products of the default matrices; with a device also block sizes, real matrices and sparse products."""
+    """MatMult of the default matrices; with a device also block sizes, real matrices and sparse products."""
     from petsc_gpufmt.bench.places import device_reason
 
     base = {"json": arguments.json, "commit": arguments.commit, "host": arguments.host}

@@ -8,7 +8,7 @@ from typing import Any
 
 from petsc_gpufmt.bench.command import optional_packages
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.tune.search import PRODUCTS, Trial
+from petsc_gpufmt.tune.search import MULTS, Trial
 
 SECONDS, QUICK_SECONDS = 120.0, 20.0
 
@@ -65,7 +65,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
         environment = {
             name: str(value) for name, value in describe().items() if name in ("driver", "commit", "package")
         }
-        print(f"{model}, {PRODUCTS} products a sequence")
+        print(f"{model}, {MULTS} mults a sequence")
         print(HEADER)
         trials: list[Trial] = []
         for found in tune(

@@ -13,7 +13,7 @@ from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.tuned_options import Facts, FormatOptions
 
-PRODUCTS = 30
+MULTS = 30
 WORTHWHILE = 0.98  # options that save less than the noise of a measurement are no better than the format's own choice
 
 OptionSet = tuple[tuple[str, int | str], ...]
@@ -21,7 +21,7 @@ OptionSet = tuple[tuple[str, int | str], ...]
 
 
 class Timer(Protocol):
-    def seconds(self, stored: Format, csr: CsrPattern, products: int) -> float: ...
+    def seconds(self, stored: Format, csr: CsrPattern, mults: int) -> float: ...
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Trial:
     Attributes
     ----------
     case, format_name, key : the matrix, the format, and the key under which the format files it
-    seconds : of one product with each set of options that could be run
+    seconds : of one mult with each set of options that could be run
     failed, left_out : sets of options that could not be run, and those for which there was no time
     """
 
@@ -62,7 +62,7 @@ def try_options(
         try:
             merged: dict[str, Any] = {**cls.default_options, **dict(options)}
             stored = cls.build(csr, backend, merged)
-            trial.seconds[options] = timer.seconds(stored, csr, PRODUCTS)
+            trial.seconds[options] = timer.seconds(stored, csr, MULTS)
         except Exception as e:
             if not is_limit(e):
                 raise

@@ -13,7 +13,7 @@ from petsc_gpufmt.bench import bsr, contenders, cusparse, cusparse_bsr, timing  
 from petsc_gpufmt.bench.contenders import format_contender, format_options  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix  # noqa: E402
-from petsc_gpufmt.bench.mult import Reference, measure_product  # noqa: E402
+from petsc_gpufmt.bench.mult import Reference, measure_mult  # noqa: E402
 from petsc_gpufmt.bench.places import host_place  # noqa: E402
 
 SCALAR, INDEX = np.dtype(np.float64), np.dtype(np.int32)
@@ -89,7 +89,7 @@ def test_types_that_would_pad_too_much_are_left_out():
     assert format_contender("ellpack", "host").obstacle(one_long) == "padded rows would store 37 times the nonzeros"
     assert format_contender("pjds", "host").obstacle(one_long) is None
     place, x = host_place(), np.ones(1000)
-    entry = measure_product(contenders.SELLCUDA, one_long, x, Reference.of(one_long.csr, x), place, 1)
+    entry = measure_mult(contenders.SELLCUDA, one_long, x, Reference.of(one_long.csr, x), place, 1)
     assert entry["skipped"] == "padded rows would store 15 times the nonzeros"
 
 
@@ -97,9 +97,9 @@ def test_a_peer_that_fails_is_skipped_and_ours_is_not():
     place, matrix = host_place(), make("7point:3")
     reference = Reference.of(matrix.csr, np.ones(27))
     unknown = contenders.PetscContender("other", "host", types=("seqother",))
-    assert "PETSc error" in measure_product(unknown, matrix, np.ones(27), reference, place, 1)["skipped"]
+    assert "PETSc error" in measure_mult(unknown, matrix, np.ones(27), reference, place, 1)["skipped"]
     with pytest.raises(BenchError, match="pjds:slice_height=7 of 7-point 3.* on host"):
-        measure_product(format_contender("pjds:slice_height=7", "host"), matrix, np.ones(27), reference, place, 1)
+        measure_mult(format_contender("pjds:slice_height=7", "host"), matrix, np.ones(27), reference, place, 1)
 
 
 def names(chosen):
@@ -238,7 +238,7 @@ def fake_product(fake, order="row"):
     matrix = make("27point:3x4")
     x = rng().random(matrix.csr.shape[1])
     arrays = cusparse_bsr.block_arrays(matrix, np)
-    return matrix, x, cusparse_bsr.CusparseBsrProduct(loaded(fake), arrays, x, order, place.backend, 77)
+    return matrix, x, cusparse_bsr.CusparseBsrMult(loaded(fake), arrays, x, order, place.backend, 77)
 
 
 @pytest.mark.parametrize("order", cusparse_bsr.ORDERS)

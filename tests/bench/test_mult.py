@@ -51,9 +51,9 @@ def test_csr_bytes_of_a_square_matrix():
 
 def test_wrong_product_is_reported(capsys, monkeypatch):
     """A product that is off by more than rounding has to end `bench mult` with status 1."""
-    from petsc_gpufmt.bench.contenders import PetscProduct
+    from petsc_gpufmt.bench.contenders import PetscMult
 
-    right = PetscProduct.result
+    right = PetscMult.result
 
     def wrong_for_pjds(product):
         z = right(product)
@@ -63,7 +63,7 @@ def test_wrong_product_is_reported(capsys, monkeypatch):
 
     arguments = ["bench", "mult", "--host", "--matrix", "7point:4"]
     assert main(arguments) == 0
-    monkeypatch.setattr(PetscProduct, "result", wrong_for_pjds)
+    monkeypatch.setattr(PetscMult, "result", wrong_for_pjds)
     assert main(arguments) == 1
     assert "WRONG: 7-point 4^3, pjds on host" in capsys.readouterr().out
 
@@ -86,7 +86,7 @@ def test_mult_writes_results_and_keeps_other_runs(tmp_path):
         assert [(p["name"], p["correct"]) for p in case["products"]] == [("pjds", True), ("aij", True)]
         (entry,) = case["storage"]
         assert entry["stats"]["nnz"] == case["matrix"]["nnz"]
-        assert min(storage.in_products(entry, case["products"])[name] for name in ("build", "refresh")) > 0
+        assert min(storage.in_mults(entry, case["products"])[name] for name in ("build", "refresh")) > 0
 
 
 def test_results_of_another_schema_are_refused(tmp_path):
@@ -112,15 +112,15 @@ def test_results_that_cannot_be_kept_are_found_out_before_measuring(tmp_path, mo
 
 def test_interrupted_benchmark_keeps_what_it_measured(tmp_path, monkeypatch, capsys):
     """Ctrl-C while the second matrix is measured."""
-    from petsc_gpufmt.bench.contenders import PetscProduct
+    from petsc_gpufmt.bench.contenders import PetscMult
 
     def interrupted(product):
         if product.A.getSize()[0] == 64:
             signal.raise_signal(signal.SIGINT)
         return call(product)
 
-    call, path = PetscProduct.call, tmp_path / "results.json"
-    monkeypatch.setattr(PetscProduct, "call", interrupted)
+    call, path = PetscMult.call, tmp_path / "results.json"
+    monkeypatch.setattr(PetscMult, "call", interrupted)
     matrices_asked = [word for points in (3, 4, 5) for word in ("--matrix", f"7point:{points}")]
     assert main(["bench", "mult", "--host", *matrices_asked, "--json", str(path)]) == 130
     assert capsys.readouterr().err == "petsc_gpufmt: interrupted\n"

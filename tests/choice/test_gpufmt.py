@@ -156,11 +156,11 @@ class MadeUpTimer:
     def __call__(self, backend):
         return self
 
-    def seconds(self, stored, csr, products):
+    def seconds(self, stored, csr, mults):
         gc.collect()
         self.alive = [r for r in self.alive if r() is not None] + [weakref.ref(stored)]
         self.most_alive = max(self.most_alive, len(self.alive))
-        self.asked.append((stored.name, products))
+        self.asked.append((stored.name, mults))
         value = self._seconds[stored.name]
         if isinstance(value, Exception):
             raise value

@@ -70,7 +70,7 @@ class MadeTimer:
     def __init__(self, seconds):
         self._seconds = seconds
 
-    def seconds(self, stored, csr, products):
+    def seconds(self, stored, csr, mults):
         assert stored.options["other"] == 7
         time = self._seconds[stored.options["width"]]
         if isinstance(time, Exception):
@@ -148,7 +148,7 @@ def test_earlier_results_do_not_count_during_the_search(backend, pattern):
     seen = []
 
     class Timer(MadeTimer):
-        def seconds(self, stored, csr, products):
+        def seconds(self, stored, csr, mults):
             seen.append(backend.model)
             return 1.0
 

@@ -50,7 +50,7 @@ class Format(ABC):
     """The words of each option that is a choice and not a quantity, the default first."""
 
     replan_after: int = 0
-    """Products after which the planner is to call `rebuild` with the same pattern; 0: never."""
+    """Mults after which the planner is to call `rebuild` with the same pattern; 0: never."""
 
     @property
     def stored_as(self) -> str:

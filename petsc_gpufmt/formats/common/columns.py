@@ -2,7 +2,7 @@
 
 Stored entries lie in groups of ``height`` neighbours: a column of a slice, or a piece of a row. Columns of one group
 are often close to each other, and then an entry needs only its distance from the smallest column of its group. The
-choice is made for each slice, and loses nothing: products are bit for bit those with full columns.
+choice is made for each slice, and loses nothing: mults are bit for bit those with full columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FULL, SHORT, MIXED = 0, 1, 2
 
 FULL_ONLY, SHORT_WHERE_IT_FITS = "full", "short"
 CHOICES = (AUTO, FULL_ONLY, SHORT_WHERE_IT_FITS)
-"""The fewest bytes a product; full columns; short ones in every slice where they fit."""
+"""The fewest bytes a mult; full columns; short ones in every slice where they fit."""
 
 SHORT_PADDING = 0xFFFF
 THREADS_PER_BLOCK = 128
@@ -82,7 +82,7 @@ class StoredColumns:
 
     @property
     def bytes_per_mult(self) -> int:
-        """Bytes of them that a product reads."""
+        """Bytes of them that a mult reads."""
         index = self.backend.index.itemsize
         if self.mode == FULL:
             return self.nstored * index

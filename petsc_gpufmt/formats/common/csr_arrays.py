@@ -31,7 +31,7 @@ class CsrFormat(Format):
     col_base : (nrows,) index or None; smallest column of each row, None if `col` holds columns
     val : (nnz,) scalar
     source : (nnz,) index or None; of the CSR pattern, kept for REFRESH
-    block_threads : threads a block of the product
+    block_threads : threads a block of the mult
     """
 
     default_options = {"block_threads": AUTOMATIC, "index": AUTO}
@@ -77,16 +77,16 @@ class CsrFormat(Format):
     @property
     @abstractmethod
     def nblocks(self) -> int:
-        """Blocks of the product."""
+        """Blocks of the mult."""
 
     @property
     def template_arguments(self) -> tuple[int, ...]:
-        """Template arguments of the product before block_threads and the kind of columns."""
+        """Template arguments of the mult before block_threads and the kind of columns."""
         return ()
 
     @property
     def row_arguments(self) -> tuple[Any, ...]:
-        """Arguments of the product before the columns: where rows begin."""
+        """Arguments of the mult before the columns: where rows begin."""
         return self.backend.index.type(self.nrows), self.rowptr
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:

@@ -71,7 +71,7 @@ class EllFormat(Format):
 
     @abstractmethod
     def row_arguments(self) -> tuple[Any, ...]:
-        """Arguments of the product kernels between nrows and col."""
+        """Arguments of the kernels of mult between nrows and col."""
 
     @abstractmethod
     def place_arguments(self) -> tuple[Any, ...]:
@@ -109,11 +109,11 @@ class EllFormat(Format):
         return [Launch(function, grid, block, (*places, self.rowptr, source, entries, stored))]
 
     def row_arrays(self) -> list[Any]:
-        """The arrays that a product reads besides col and val."""
+        """The arrays that a mult reads besides col and val."""
         return [a for a in self.row_arguments() if a is not None and a.ndim]
 
     def entries_read(self) -> int:
-        """Stored entries that a product reads."""
+        """Stored entries that a mult reads."""
         return self.nnz
 
     def stats(self) -> Stats:

@@ -1,7 +1,7 @@
 """Row patterns: columns of stencil-like matrices without an index for each entry.
 
 Where most rows look alike, as in matrices of stencils, a row needs only the number of its pattern: entry j of the row
-is in column ``row + pattern_deltas[pattern, j]``. Entries keep their order within the row, so that products are bit for
+is in column ``row + pattern_deltas[pattern, j]``. Entries keep their order within the row, so that mults are bit for
 bit those with full columns.
 """
 
@@ -100,7 +100,7 @@ class RowPatterns:
 
     @property
     def bytes_per_mult(self) -> int:
-        """Bytes of them that a product reads: all, once."""
+        """Bytes of them that a mult reads: all, once."""
         return self.nbytes
 
     def decode(self) -> np.ndarray:
