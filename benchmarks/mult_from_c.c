@@ -9,9 +9,7 @@ static char help[] = "Times MatMult() called from C, one rank. Prints one line o
 #include <petscdevice.h>
 #include <petsctime.h>
 
-enum {
-  MAX_TYPES = 8
-};
+enum { MAX_TYPES = 8 };
 
 typedef struct {
   Mat A;
@@ -125,7 +123,10 @@ int main(int argc, char **argv)
   PetscCall(MatGetType(p.A, &mat_type));
   PetscCall(VecGetType(p.x, &vec_type));
   PetscCall(MatGetBlockSize(p.A, &block_size));
-  PetscCall(PetscPrintf(PETSC_COMM_SELF, "{\"block_size\": %" PetscInt_FMT ", \"mat_type\": \"%s\", \"vec_type\": \"%s\", \"calls\": %" PetscInt_FMT ", \"host_seconds\": %.4e, \"back_to_back_seconds\": %.4e, \"error_over_bound\": %.4e}\n", block_size, mat_type, vec_type, calls, (double)host, (double)back_to_back, (double)worst));
+  PetscCall(PetscPrintf(PETSC_COMM_SELF,
+                        "{\"block_size\": %" PetscInt_FMT ", \"mat_type\": \"%s\", \"vec_type\": \"%s\", \"calls\": %" PetscInt_FMT
+                        ", \"host_seconds\": %.4e, \"back_to_back_seconds\": %.4e, \"error_over_bound\": %.4e}\n",
+                        block_size, mat_type, vec_type, calls, (double)host, (double)back_to_back, (double)worst));
   PetscCheck(worst <= 1, PETSC_COMM_SELF, PETSC_ERR_PLIB, "The product is wrong: its error is %g times the bound of rounding", (double)worst);
   PetscCall(VecDestroy(&p.expected));
   PetscCall(VecDestroy(&p.bound));

@@ -19,7 +19,7 @@ static PetscErrorCode AssembleMatrix(PetscInt n, Mat *A)
   PetscCall(MatSetUp(*A));
   PetscCall(MatGetOwnershipRange(*A, &first, &last));
   for (PetscInt row = first; row < last; row++) {
-    const PetscInt i = row % n, j = row / n;
+    const PetscInt i = row % n, j    = row / n;
     PetscInt       columns[5], count = 0;
     PetscScalar    values[5];
 

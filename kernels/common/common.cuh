@@ -4,8 +4,8 @@
 // ones are alignas(8). The compiler knows of a parameter that it is read alone, but not of arrays that a struct points to: __ldg() says so.
 #pragma once
 
-typedef SCALAR scalar_t;
-typedef INDEX index_t;
+typedef SCALAR    scalar_t;
+typedef INDEX     index_t;
 typedef long long offset_t; // positions in stored arrays: padding may pass 2^31 where the nonzeros do not
 
 // Matrix data is read once a product: loads that do not displace x from the cache.
@@ -19,7 +19,10 @@ __device__ __forceinline__ T load_once(const T *p)
 struct VectorOperand { // the row of A x
   const scalar_t *__restrict__ x;
 
-  __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t) const { sum += value * (column >= 0 ? __ldg(x + column) : scalar_t(0)); }
+  __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t) const
+  {
+    sum += value * (column >= 0 ? __ldg(x + column) : scalar_t(0));
+  }
 };
 struct DiagonalOperand { // the diagonal entry of the row; other entries may be Inf or NaN
   __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t row) const

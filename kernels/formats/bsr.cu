@@ -18,7 +18,8 @@
 // entry's registers are refilled for the next ENTRIES columns as soon as it is added, and block columns are a turn ahead of both, so that
 // 2 ENTRIES loads of a thread wait for memory at any time.
 template <int ROW_BLOCK, int COL_BLOCK, int THREAD_GROUPS, int ENTRIES, int PADDED>
-__device__ __forceinline__ scalar_t row_product(unsigned first, unsigned width, index_t ncols, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x)
+__device__ __forceinline__ scalar_t row_product(unsigned first, unsigned width, index_t ncols, const index_t *__restrict__ block_col,
+                                                const scalar_t *__restrict__ val, const scalar_t *__restrict__ x)
 {
   constexpr unsigned TURN = THREAD_GROUPS * ENTRIES;
 
@@ -60,9 +61,12 @@ __device__ __forceinline__ scalar_t row_product(unsigned first, unsigned width, 
 // segment: sizeof(offset_t). Deterministic: a fixed order of sums, no atomics.
 template <int ROW_BLOCK, int COL_BLOCK, int TILE_HEIGHT, int THREAD_GROUPS, int THREAD_ARRAYS, int ROWS_PER_ARRAY, int ENTRIES, int PADDED>
 __global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
-  bsr_spmv(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *__restrict__ segment_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  bsr_spmv(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nsegments, offset_t nrows, index_t ncols,
+           const offset_t *__restrict__ segment_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
+           const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  constexpr int NTILES = (ROW_BLOCK + TILE_HEIGHT - 1) / TILE_HEIGHT, ITEMS = THREAD_ARRAYS * ROWS_PER_ARRAY, THREADS = TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS;
+  constexpr int       NTILES = (ROW_BLOCK + TILE_HEIGHT - 1) / TILE_HEIGHT, ITEMS = THREAD_ARRAYS * ROWS_PER_ARRAY,
+                      THREADS = TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS;
   __shared__ scalar_t partial[ROWS_PER_ARRAY][THREAD_ARRAYS][THREAD_GROUPS][TILE_HEIGHT];
   const int           thread = (int)((threadIdx.z * THREAD_GROUPS + threadIdx.y) * TILE_HEIGHT + threadIdx.x);
 
@@ -77,7 +81,8 @@ __global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
       const offset_t begin = segment_offsets[segment];
       const int      width = (int)(segment_offsets[segment + 1] - begin) * COL_BLOCK, first = (int)threadIdx.y;
 
-      sum = row_product<ROW_BLOCK, COL_BLOCK, THREAD_GROUPS, ENTRIES, PADDED>(first, width, ncols, block_col + begin, val + begin * (ROW_BLOCK * COL_BLOCK) + row, x);
+      sum = row_product<ROW_BLOCK, COL_BLOCK, THREAD_GROUPS, ENTRIES, PADDED>(first, width, ncols, block_col + begin,
+                                                                              val + begin * (ROW_BLOCK * COL_BLOCK) + row, x);
     }
     (&partial[i][0][0][0])[thread] = sum;
   }
@@ -93,14 +98,17 @@ __global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
 #pragma unroll
     for (int g = 0; g < THREAD_GROUPS; g++) sum += partial[i][array][g][q % TILE_HEIGHT];
     // an empty row has nothing to add: most rows of an off-diagonal block are empty, and z is y there
-    if (row_in_block < ROW_BLOCK && row < nrows && (y != z || beta != 1 || segment_offsets[segment] != segment_offsets[segment + 1])) store_result(row, sum, alpha, beta, y, z);
+    if (row_in_block < ROW_BLOCK && row < nrows && (y != z || beta != 1 || segment_offsets[segment] != segment_offsets[segment + 1]))
+      store_result(row, sum, alpha, beta, y, z);
   }
 }
 
 // Balanced BSR (section 5.5): the results of the pieces of each block row, segment_ptr[i] .. segment_ptr[i + 1] for block row i, are added
 // up: partial[s * row_block + r] is row r of piece s. blockDim = (ROWS, LANES): LANES threads share a row.
 template <int ROWS, int LANES>
-__global__ void __launch_bounds__((ROWS * LANES)) bsr_reduce(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__global__ void __launch_bounds__((ROWS * LANES))
+  bsr_reduce(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial, scalar_t alpha,
+             scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   __shared__ scalar_t lane_sum[LANES][ROWS];
   const offset_t      row = (offset_t)blockIdx.x * ROWS + threadIdx.x;

@@ -8,7 +8,7 @@ template <int SIZE>
 __device__ __forceinline__ void load_block(scalar_t (&v)[SIZE], const Diagonal &diagonal, unsigned lane, const scalar_t *__restrict__ val)
 {
   const scalar_t *first = val + diagonal.base * SIZE + diagonal.rank(lane) * PIECE<SIZE>;
-  const int       n = diagonal.size();
+  const int       n     = diagonal.size();
 
 #pragma unroll
   for (int k = 0; k < SIZE; k += PIECE<SIZE>) {
@@ -25,9 +25,11 @@ __device__ __forceinline__ void load_block(scalar_t (&v)[SIZE], const Diagonal &
 // asks for the next block columns meanwhile. Bytes: those of K2. blockDim = (LANES, GROUPS, SLICES)
 template <int ROW_BLOCK, int COL_BLOCK, int GROUPS, int SLICES, int BLOCKS, int PADDED>
 __global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GROUPS * SLICES))
-  bsr_spmv_interleaved(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nblock_rows, offset_t nrows, index_t ncols, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  bsr_spmv_interleaved(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nblock_rows, offset_t nrows, index_t ncols,
+                       const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
+                       const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  constexpr int SIZE = ROW_BLOCK * COL_BLOCK, ROWS = LANES * ROW_BLOCK, THREADS = LANES * GROUPS * SLICES;
+  constexpr int       SIZE = ROW_BLOCK * COL_BLOCK, ROWS = LANES * ROW_BLOCK, THREADS = LANES * GROUPS * SLICES;
   __shared__ scalar_t partial[SLICES][GROUPS][ROWS];
   const unsigned      lane      = threadIdx.x;
   const offset_t      block_row = ((offset_t)blockIdx.x * SLICES + threadIdx.z) * LANES + lane;
@@ -76,12 +78,13 @@ __global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GRO
   for (int r = 0; r < ROW_BLOCK; r++) partial[threadIdx.z][threadIdx.y][lane * ROW_BLOCK + r] = sum[r];
   __syncthreads();
   for (int q = (int)((threadIdx.z * GROUPS + threadIdx.y) * LANES + lane); q < SLICES * ROWS; q += THREADS) {
-    const offset_t row = (offset_t)blockIdx.x * (SLICES * ROWS) + q;
+    const offset_t row   = (offset_t)blockIdx.x * (SLICES * ROWS) + q;
     scalar_t       total = 0;
 
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) total += partial[q / ROWS][g][q % ROWS];
     // an empty row has nothing to add: most rows of an off-diagonal block are empty, and z is y there
-    if (row < nrows && (y != z || beta != 1 || block_offsets[row / ROW_BLOCK] != block_offsets[row / ROW_BLOCK + 1])) store_result(row, total, alpha, beta, y, z);
+    if (row < nrows && (y != z || beta != 1 || block_offsets[row / ROW_BLOCK] != block_offsets[row / ROW_BLOCK + 1]))
+      store_result(row, total, alpha, beta, y, z);
   }
 }

@@ -9,7 +9,8 @@
 #include "formats/bsr.cuh"
 
 // Whether a row before `row` in its block row has an entry in block column `wanted`; they mostly have it at the same place, `entry`.
-__device__ __forceinline__ bool is_open(index_t row, index_t entry, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t wanted)
+__device__ __forceinline__ bool is_open(index_t row, index_t entry, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr,
+                                        const index_t *__restrict__ colidx, index_t wanted)
 {
   for (index_t i = row - row % row_block; i < row; i++) {
     const index_t begin = rowptr[i], end = rowptr[i + 1];
@@ -23,7 +24,8 @@ __device__ __forceinline__ bool is_open(index_t row, index_t entry, index_t row_
 
 // Calls open(block column) for each block that a row opens, in ascending order.
 template <class Open>
-__device__ __forceinline__ void for_each_opened_block(index_t row, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, Open open)
+__device__ __forceinline__ void for_each_opened_block(index_t row, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr,
+                                                      const index_t *__restrict__ colidx, Open open)
 {
   const index_t begin = rowptr[row], end = rowptr[row + 1];
 
@@ -40,7 +42,8 @@ __device__ __forceinline__ void for_each_opened_block(index_t row, index_t row_b
 }
 
 // nopened[i] = number of blocks that row i opens; a thread a row
-__global__ void __launch_bounds__(128, 8) bsr_count_blocks(index_t nrows, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t *__restrict__ nopened)
+__global__ void __launch_bounds__(128, 8) bsr_count_blocks(index_t nrows, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr,
+                                                           const index_t *__restrict__ colidx, index_t *__restrict__ nopened)
 {
   const offset_t row   = (offset_t)blockIdx.x * blockDim.x + threadIdx.x;
   index_t        count = 0;
@@ -51,17 +54,21 @@ __global__ void __launch_bounds__(128, 8) bsr_count_blocks(index_t nrows, index_
 }
 
 // block columns in the order in which rows open them; a thread a row
-__global__ void __launch_bounds__(128, 8) bsr_fill_columns(index_t nrows, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const offset_t *__restrict__ first_block, index_t *__restrict__ block_col)
+__global__ void __launch_bounds__(128, 8)
+  bsr_fill_columns(index_t nrows, index_t row_block, index_t col_block, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                   const offset_t *__restrict__ first_block, index_t *__restrict__ block_col)
 {
   const offset_t row = (offset_t)blockIdx.x * blockDim.x + threadIdx.x;
 
   if (row >= nrows) return;
   offset_t block = first_block[row];
-  for_each_opened_block((index_t)row, row_block, col_block, rowptr, colidx, [&block, block_col](index_t block_column) { block_col[block++] = block_column; });
+  for_each_opened_block((index_t)row, row_block, col_block, rowptr, colidx,
+                        [&block, block_col](index_t block_column) { block_col[block++] = block_column; });
 }
 
 // Block columns block row by block row, `ordered`, brought into the order of slices of a warp (bsr.cuh). blockDim = (LANES, slices)
-__global__ void __launch_bounds__(128) bsr_interleave_columns(offset_t nblock_rows, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ ordered, index_t *__restrict__ block_col)
+__global__ void __launch_bounds__(128) bsr_interleave_columns(offset_t nblock_rows, const offset_t *__restrict__ block_offsets,
+                                                              const index_t *__restrict__ ordered, index_t *__restrict__ block_col)
 {
   const unsigned lane      = threadIdx.x;
   const offset_t block_row = ((offset_t)blockIdx.x * blockDim.y + threadIdx.y) * LANES + lane;

@@ -45,9 +45,9 @@ struct Tile {
   static constexpr bool INTERLEAVED = SLICE == LANES;
   static constexpr int  SIZE = ROW_BLOCK * COL_BLOCK, WARPS = FILL_THREADS / LANES;
   static constexpr int  ROWS = SLICE * ROW_BLOCK, FIT = (INTERLEAVED ? 4096 : 2048) / (FULL ? ROWS : ROWS + SLICE);
-  static constexpr int  WIDTH = INTERLEAVED ? FIT / COL_BLOCK * COL_BLOCK : FIT; // columns; whole blocks where those of several rows alternate
-  static constexpr int  PITCH = WIDTH | 1;                                       // of rows in shared memory: neighbours are in other banks
-  static constexpr int  BLOCKS = (WIDTH - 1) / COL_BLOCK + 2;                    // that a tile's columns may belong to
+  static constexpr int  WIDTH  = INTERLEAVED ? FIT / COL_BLOCK * COL_BLOCK : FIT; // columns; whole blocks where those of several rows alternate
+  static constexpr int  PITCH  = WIDTH | 1;                                       // of rows in shared memory: neighbours are in other banks
+  static constexpr int  BLOCKS = (WIDTH - 1) / COL_BLOCK + 2;                     // that a tile's columns may belong to
 
   // row r of block row i of the slice is row r * SLICE + i of these
   scalar_t entries[ROWS * PITCH];
@@ -62,7 +62,9 @@ struct Tile {
     unsigned first;
     int      width, first_diagonal;
 
-    __device__ __forceinline__ Columns(unsigned first, unsigned end) : first(first), width((int)min((unsigned)WIDTH, end - first)), first_diagonal((int)(first / COL_BLOCK)) { }
+    __device__ __forceinline__ Columns(unsigned first, unsigned end)
+      : first(first), width((int)min((unsigned)WIDTH, end - first)), first_diagonal((int)(first / COL_BLOCK))
+    { }
   };
 
   // Where the block rows of the slice begin and how long they are; returns the columns of the longest.
@@ -97,7 +99,8 @@ struct Tile {
   }
 
   // Else rows look for their blocks, whose columns are staged as well; all entries are padding at first.
-  __device__ __forceinline__ void stage_rows(const Columns &tile, offset_t slice_row, offset_t nrows, const index_t *__restrict__ block_col, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx)
+  __device__ __forceinline__ void stage_rows(const Columns &tile, offset_t slice_row, offset_t nrows, const index_t *__restrict__ block_col,
+                                             const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx)
   {
     const int thread = (int)threadIdx.x, lane = thread % LANES, warp = thread / LANES;
 
@@ -224,7 +227,10 @@ struct Tile {
 // An entry -0 becomes +0, since -0 says padding; in a sum that began with +0 they do the same.
 template <int ROW_BLOCK, int COL_BLOCK, int SLICE, int FULL>
 __global__ void __launch_bounds__(FILL_THREADS, 4)
-  bsr_fill_values(offset_t nrows, offset_t nblock_rows, index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, index_t /* SLICE, or 1 */, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const index_t *__restrict__ first, const index_t *__restrict__ source, const scalar_t *__restrict__ values, scalar_t *__restrict__ stored)
+  bsr_fill_values(offset_t nrows, offset_t nblock_rows, index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, index_t /* SLICE, or 1 */,
+                  const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const index_t *__restrict__ rowptr,
+                  const index_t *__restrict__ colidx, const index_t *__restrict__ first, const index_t *__restrict__ source,
+                  const scalar_t *__restrict__ values, scalar_t *__restrict__ stored)
 {
   using T = Tile<ROW_BLOCK, COL_BLOCK, SLICE, FULL>;
   __shared__ T   tile;
@@ -248,7 +254,9 @@ __global__ void __launch_bounds__(FILL_THREADS, 4)
 // Threads take its entries in pieces of four columns: neighbours read 4 words of a row and write neighbouring rows, so that neither side
 // wastes much of what memory moves, and no thread waits for others. blockDim = (threads a block row, block rows); gridDim.y thread blocks
 // share a block row; source[k] is where entry k has its value, null: at k.
-__global__ void __launch_bounds__(256) bsr_transpose_values(offset_t nblock_rows, index_t row_block, index_t col_block, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ source, const scalar_t *__restrict__ values, scalar_t *__restrict__ stored)
+__global__ void __launch_bounds__(256)
+  bsr_transpose_values(offset_t nblock_rows, index_t row_block, index_t col_block, const offset_t *__restrict__ block_offsets,
+                       const index_t *__restrict__ source, const scalar_t *__restrict__ values, scalar_t *__restrict__ stored)
 {
   constexpr int  BATCH = 4, PIECE = 4;
   const offset_t block_row = (offset_t)blockIdx.x * blockDim.y + threadIdx.y;
@@ -280,7 +288,8 @@ __global__ void __launch_bounds__(256) bsr_transpose_values(offset_t nblock_rows
 }
 
 // z = diagonal of A, a thread a row: 0 where the block, or the entry in it, does not exist
-__global__ void __launch_bounds__(128) bsr_diagonal(index_t nrows, index_t row_block, index_t col_block, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, scalar_t *__restrict__ z)
+__global__ void __launch_bounds__(128) bsr_diagonal(index_t nrows, index_t row_block, index_t col_block, const offset_t *__restrict__ block_offsets,
+                                                    const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, scalar_t *__restrict__ z)
 {
   const offset_t row = (offset_t)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -294,7 +303,9 @@ __global__ void __launch_bounds__(128) bsr_diagonal(index_t nrows, index_t row_b
 }
 
 // The same for K1: a warp goes through the blocks of a slice. blockDim = (LANES, slices)
-__global__ void __launch_bounds__(128, 8) bsr_diagonal_interleaved(index_t nrows, index_t row_block, index_t col_block, offset_t nblock_rows, const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, scalar_t *__restrict__ z)
+__global__ void __launch_bounds__(128, 8)
+  bsr_diagonal_interleaved(index_t nrows, index_t row_block, index_t col_block, offset_t nblock_rows, const offset_t *__restrict__ block_offsets,
+                           const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, scalar_t *__restrict__ z)
 {
   const int      lane = (int)threadIdx.x, size = row_block * col_block, piece = size % 2 ? 1 : 2;
   const offset_t block_row = ((offset_t)blockIdx.x * blockDim.y + threadIdx.y) * LANES + lane;

@@ -6,7 +6,9 @@
 // Base and offsets of every group; of slices with a group whose columns span too much, the number of entries in wide_size [nslices],
 // which is all 0 before. A null slice_offsets means that each group is a slice.
 // Threads: blockDim = (lanes of a group, groups), with at most 32 lanes a group and 32 | blockDim.x blockDim.y. Bytes an entry: sizeof(index_t) + 2.
-__global__ void __launch_bounds__(128) columns_compress(offset_t ngroups, index_t height, offset_t nslices, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col, unsigned short *__restrict__ col_offset, index_t *__restrict__ col_base, offset_t *__restrict__ wide_size)
+__global__ void __launch_bounds__(128)
+  columns_compress(offset_t ngroups, index_t height, offset_t nslices, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ col,
+                   unsigned short *__restrict__ col_offset, index_t *__restrict__ col_base, offset_t *__restrict__ wide_size)
 {
   constexpr index_t LARGEST = index_t(~0ull >> (65 - 8 * sizeof(index_t)));
   const offset_t    group   = (offset_t)blockIdx.x * blockDim.y + threadIdx.y;
@@ -36,7 +38,9 @@ __global__ void __launch_bounds__(128) columns_compress(offset_t ngroups, index_
 }
 
 // The full columns of wide slices into wide_col. A block has a slice.
-__global__ void __launch_bounds__(128) columns_copy_wide(index_t height, const offset_t *__restrict__ slice_offsets, const offset_t *__restrict__ wide_offset, const index_t *__restrict__ col, index_t *__restrict__ wide_col)
+__global__ void __launch_bounds__(128)
+  columns_copy_wide(index_t height, const offset_t *__restrict__ slice_offsets, const offset_t *__restrict__ wide_offset,
+                    const index_t *__restrict__ col, index_t *__restrict__ wide_col)
 {
   const offset_t slice = blockIdx.x, wide = wide_offset[slice];
 

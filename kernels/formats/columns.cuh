@@ -106,7 +106,9 @@ public:
     index_t        base;
   };
 
-  __device__ __forceinline__ ColumnCursor(const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, offset_t position) : offset(col_offset + position), base(col_base + (unsigned long long)position / HEIGHT) { }
+  __device__ __forceinline__ ColumnCursor(const unsigned short *__restrict__ col_offset, const index_t *__restrict__ col_base, offset_t position)
+    : offset(col_offset + position), base(col_base + (unsigned long long)position / HEIGHT)
+  { }
 
   __device__ __forceinline__ Raw load(int k) const { return {load_once(offset + k * (HEIGHT * STEP)), __ldg(base + k * STEP)}; }
 

@@ -3,7 +3,8 @@
 
 // Smallest column of each row, and the largest minus it; 0 and 0 for an empty row. THREADS_PER_ROW <= 32 threads share a row.
 template <int BLOCK_THREADS, int THREADS_PER_ROW>
-__global__ void __launch_bounds__(BLOCK_THREADS) csr_row_spans(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t *__restrict__ col_base, index_t *__restrict__ row_span)
+__global__ void __launch_bounds__(BLOCK_THREADS) csr_row_spans(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                                                               index_t *__restrict__ col_base, index_t *__restrict__ row_span)
 {
   const offset_t row = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / THREADS_PER_ROW;
   offset_t       k = 0, end = 0;
@@ -31,7 +32,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS) csr_row_spans(index_t nrows, co
 
 // stored[k] = colidx[k] - col_base[row of k]: the structure pass of 16-bit columns
 template <int BLOCK_THREADS, int THREADS_PER_ROW>
-__global__ void __launch_bounds__(BLOCK_THREADS) csr_fill_offsets(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ col_base, const index_t *__restrict__ colidx, unsigned short *__restrict__ stored)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  csr_fill_offsets(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ col_base, const index_t *__restrict__ colidx,
+                   unsigned short *__restrict__ stored)
 {
   const offset_t row = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / THREADS_PER_ROW;
 

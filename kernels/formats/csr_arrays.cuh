@@ -21,7 +21,8 @@ struct StoredColumn<1> {
 // used, the rest in one predicated batch. A warp reads the lines of its rows in pieces, one after another: they must stay in the
 // first-level cache meanwhile, so there is no load_once() here.
 template <int SHORT_INDEX, class Operand>
-__device__ __forceinline__ scalar_t partial_sum(index_t left, int stride, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, index_t base, const scalar_t *__restrict__ val, index_t row, const Operand operand)
+__device__ __forceinline__ scalar_t partial_sum(index_t left, int stride, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col,
+                                                index_t base, const scalar_t *__restrict__ val, index_t row, const Operand operand)
 {
   constexpr int BATCH = 4;
   scalar_t      sum   = 0;
@@ -57,10 +58,13 @@ __device__ __forceinline__ scalar_t partial_sum(index_t left, int stride, const 
 // k (index_t or 2, + sizeof(scalar_t)) + 2 sizeof(scalar_t) + sizeof(index_t), + sizeof(index_t) with SHORT_INDEX. Deterministic: a
 // fixed tree of sums, no atomics.
 template <int THREADS_PER_ROW, int BLOCK_THREADS, int SHORT_INDEX, class Operand>
-__device__ __forceinline__ void product(index_t nrows, const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__device__ __forceinline__ void product(index_t nrows, const index_t *__restrict__ rowptr,
+                                        const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base,
+                                        const scalar_t *__restrict__ val, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y,
+                                        scalar_t *z)
 {
-  const offset_t row  = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / THREADS_PER_ROW;
-  const int      lane = threadIdx.x % THREADS_PER_ROW;
+  const offset_t row   = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / THREADS_PER_ROW;
+  const int      lane  = threadIdx.x % THREADS_PER_ROW;
   index_t        begin = 0, end = 0, base = 0;
 
   if (row < nrows) {
@@ -68,7 +72,9 @@ __device__ __forceinline__ void product(index_t nrows, const index_t *__restrict
     end   = rowptr[row + 1];
     if constexpr (SHORT_INDEX) base = col_base[row];
   }
-  const scalar_t sum = group_sum(partial_sum<SHORT_INDEX>(end - begin - lane, THREADS_PER_ROW, col + begin + lane, base, val + begin + lane, (index_t)row, operand), THREADS_PER_ROW);
+  const scalar_t sum = group_sum(partial_sum<SHORT_INDEX>(end - begin - lane, THREADS_PER_ROW, col + begin + lane, base, val + begin + lane,
+                                                          (index_t)row, operand),
+                                 THREADS_PER_ROW);
 
   // an empty row has nothing to add: most rows of an off-diagonal block are empty, and z is y there
   if (lane == 0 && row < nrows && (begin != end || y != z || beta != 1)) store_result(row, sum, alpha, beta, y, z);

@@ -14,9 +14,12 @@ __device__ constexpr int number_of_ranges(int block_threads)
 // The team of this thread has one row. Bytes: as for product() in csr_arrays.cuh, and sizeof(index_t) a row for row_perm. Deterministic: a
 // fixed tree of sums within a warp, then warp by warp; no atomics.
 template <int BLOCK_THREADS, int SHORT_INDEX, class Operand>
-__device__ __forceinline__ void adaptive_product(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__device__ __forceinline__ void adaptive_product(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm,
+                                                 const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col,
+                                                 const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, const Operand operand,
+                                                 scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  constexpr int RANGES = number_of_ranges(BLOCK_THREADS);
+  constexpr int       RANGES = number_of_ranges(BLOCK_THREADS);
   __shared__ scalar_t warp_sums[BLOCK_THREADS / WARP];
   int                 range = 0;
 
@@ -34,7 +37,8 @@ __device__ __forceinline__ void adaptive_product(const index_t *__restrict__ mar
     end   = rowptr[row + 1];
     if constexpr (SHORT_INDEX) base = col_base[row];
   }
-  scalar_t sum = group_sum(partial_sum<SHORT_INDEX>(end - begin - lane, team, col + begin + lane, base, val + begin + lane, (index_t)row, operand), team < WARP ? team : WARP);
+  scalar_t sum = group_sum(partial_sum<SHORT_INDEX>(end - begin - lane, team, col + begin + lane, base, val + begin + lane, (index_t)row, operand),
+                           team < WARP ? team : WARP);
 
   if (team > WARP) { // the same for all threads of the block
     if (threadIdx.x % WARP == 0) warp_sums[threadIdx.x / WARP] = sum;
@@ -49,7 +53,9 @@ __device__ __forceinline__ void adaptive_product(const index_t *__restrict__ mar
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int BLOCK_THREADS, int SHORT_INDEX>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  csradaptive_spmv(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  csradaptive_spmv(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr,
+                   const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base,
+                   const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, VectorOperand{x}, alpha, beta, y, z);
 }
@@ -57,7 +63,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // z[row] = A[row, row]
 template <int BLOCK_THREADS, int SHORT_INDEX>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  csradaptive_diagonal(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, scalar_t *z)
+  csradaptive_diagonal(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr,
+                       const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base,
+                       const scalar_t *__restrict__ val, scalar_t *z)
 {
   adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, DiagonalOperand{}, 1, 0, nullptr, z);
 }

@@ -16,7 +16,8 @@ struct JaggedDiagonals { // columns of decreasing length; all threads of a warp 
 // Sum of the first `count` entries of the row at `position`. Four entries are loaded before the first is used, the rest in one
 // predicated batch: a row of seven takes two waits for memory, not four. The order of additions is fixed.
 template <class Place, class Operand>
-__device__ __forceinline__ scalar_t row_sum(index_t count, offset_t position, const Place place, const index_t *__restrict__ col, const scalar_t *__restrict__ val, offset_t row, const Operand operand)
+__device__ __forceinline__ scalar_t row_sum(index_t count, offset_t position, const Place place, const index_t *__restrict__ col,
+                                            const scalar_t *__restrict__ val, offset_t row, const Operand operand)
 {
   constexpr int BATCH = 4;
   scalar_t      sum   = 0;
@@ -59,7 +60,10 @@ __device__ __forceinline__ scalar_t row_sum(index_t count, offset_t position, co
 // Copies entries k .. k_end of the pattern, read at source[k] or at k if source is null, to places begin, begin + step, ... of the row at
 // `position`, and fills the row with padding up to its `width`.
 template <class Place, class Entry>
-__device__ __forceinline__ void fill_row(index_t begin, index_t step, index_t width, offset_t position, const Place place, offset_t k, offset_t k_end, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill_row(index_t begin, index_t step, index_t width, offset_t position, const Place place, offset_t k, offset_t k_end,
+                                         const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored,
+                                         Entry padding)
 {
-  for (offset_t j = begin; j < width; j += step) stored[place((index_t)j) + position] = k + j < k_end ? entries[source ? source[k + j] : k + j] : padding;
+  for (offset_t j = begin; j < width; j += step)
+    stored[place((index_t)j) + position] = k + j < k_end ? entries[source ? source[k + j] : k + j] : padding;
 }

@@ -12,7 +12,8 @@
 // width (sizeof(index_t) + sizeof(scalar_t)) + 2 sizeof(scalar_t) bytes a row.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  ellpack_spmv(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  ellpack_spmv(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ col, const scalar_t *__restrict__ val,
+               const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 
@@ -31,7 +32,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 // One position of the rectangle in each of ROWS lanes, THREADS_PER_ROW threads to a row: what they read of a row lies in few cache lines.
 template <int ROWS, int THREADS_PER_ROW, class Entry>
-__device__ __forceinline__ void fill(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr,
+                                     const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   const offset_t row = (offset_t)blockIdx.x * ROWS + threadIdx.x;
   offset_t       k = 0, k_end = 0;
@@ -47,7 +49,8 @@ __device__ __forceinline__ void fill(index_t nrows, offset_t height, index_t wid
 // structure pass: columns into the rectangle
 template <int ROWS, int THREADS_PER_ROW>
 __global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
-  ellpack_fill_columns(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+  ellpack_fill_columns(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source,
+                       const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, index_t>(nrows, height, width, rowptr, source, entries, stored, -1);
 }
@@ -55,7 +58,8 @@ __global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
 // value pass: the refresh after a change of values
 template <int ROWS, int THREADS_PER_ROW>
 __global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
-  ellpack_fill_values(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+  ellpack_fill_values(index_t nrows, offset_t height, index_t width, const index_t *__restrict__ rowptr, const index_t *__restrict__ source,
+                      const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, scalar_t>(nrows, height, width, rowptr, source, entries, stored, 0);
 }

@@ -11,7 +11,8 @@
 // longest: k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(index_t) + 2 sizeof(scalar_t) bytes a row of k entries, if all rows of a warp have k.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  ellpackr_spmv(index_t nrows, offset_t height, const index_t *__restrict__ rowmax, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  ellpackr_spmv(index_t nrows, offset_t height, const index_t *__restrict__ rowmax, const index_t *__restrict__ col, const scalar_t *__restrict__ val,
+                const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 
@@ -23,8 +24,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 // z[row] = A[row, row]
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  ellpackr_diagonal(index_t nrows, offset_t height, const index_t *__restrict__ rowmax, const index_t *__restrict__ col, const scalar_t *__restrict__ val, scalar_t *z)
+__global__ void __launch_bounds__(BLOCK_THREADS) ellpackr_diagonal(index_t nrows, offset_t height, const index_t *__restrict__ rowmax,
+                                                                   const index_t *__restrict__ col, const scalar_t *__restrict__ val, scalar_t *z)
 {
   const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 

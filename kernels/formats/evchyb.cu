@@ -45,9 +45,15 @@ struct SliceRows {
   const index_t *__restrict__ segment_row;  // [nsegments] row of each segment: slice nell + i is segment i
   const RowSegments *__restrict__ segments; // [nsegments] where the row of each segment has its first one, and how many
 
-  __device__ __forceinline__ index_t row_of_lane(offset_t slice, int lane) const { return row_perm ? __ldg(row_perm + slice * HEIGHT + lane) : index_t(slice * HEIGHT + lane); }
+  __device__ __forceinline__ index_t row_of_lane(offset_t slice, int lane) const
+  {
+    return row_perm ? __ldg(row_perm + slice * HEIGHT + lane) : index_t(slice * HEIGHT + lane);
+  }
 
-  __device__ __forceinline__ RowSegments segments_of_row(offset_t segment) const { return {__ldg(&segments[segment].first), __ldg(&segments[segment].count)}; }
+  __device__ __forceinline__ RowSegments segments_of_row(offset_t segment) const
+  {
+    return {__ldg(&segments[segment].first), __ldg(&segments[segment].count)};
+  }
 };
 
 struct EvcHyb {
@@ -62,7 +68,8 @@ struct EvcHyb {
 
 // Sum over `count` groups from `group` on, in this order. BATCH are loaded before the first is used, the rest in one predicated batch.
 template <int BATCH, int INDEX_MODE, class Operand>
-__device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, HEIGHT> &columns, const scalar_t *__restrict__ val, offset_t group, int count, int lane, index_t row, const Operand operand)
+__device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, HEIGHT> &columns, const scalar_t *__restrict__ val, offset_t group,
+                                                int count, int lane, index_t row, const Operand operand)
 {
   typedef typename ColumnReader<INDEX_MODE, HEIGHT>::Raw Raw;
   scalar_t                                               sum = 0;
@@ -124,7 +131,7 @@ __device__ __forceinline__ void product(const EvcHyb &A, const Operand operand, 
   __shared__ scalar_t shared[WARPS][HEIGHT];
   const bool          is_long = blockIdx.x < A.nlong_blocks;
   const int           lane = threadIdx.x, warp = threadIdx.y;
-  const Task          task = load_task(A.tasks + (offset_t)blockIdx.x * WARPS + warp);
+  const Task          task     = load_task(A.tasks + (offset_t)blockIdx.x * WARPS + warp);
   const int           log_team = task.shape & 15, team = 1 << log_team, share = warp & (team - 1), width = task.shape >> 5;
   index_t             row = 0;
 
@@ -133,7 +140,8 @@ __device__ __forceinline__ void product(const EvcHyb &A, const Operand operand, 
   }
   const ColumnReader<INDEX_MODE, HEIGHT> columns(A.columns, task.slice < 0 ? 0 : task.slice, task.begin);
   const int                              count = (width + team - 1) >> log_team, first = share * count; // a warp's groups are neighbours
-  scalar_t                               sum = partial_sum<BATCH, INDEX_MODE>(columns, A.val, task.begin / HEIGHT + first, width - first < count ? width - first : count, lane, row, operand);
+  scalar_t sum = partial_sum<BATCH, INDEX_MODE>(columns, A.val, task.begin / HEIGHT + first, width - first < count ? width - first : count, lane, row,
+                                                operand);
 
   if (is_long) {
     sum = group_sum(sum);
@@ -167,8 +175,7 @@ __global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH)
 
 // z[row] = A[row, row]
 template <int WARPS, int BATCH, int INDEX_MODE>
-__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
-  evchyb_diagonal(const EvcHyb A, scalar_t *z)
+__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH)) evchyb_diagonal(const EvcHyb A, scalar_t *z)
 {
   product<WARPS, BATCH, INDEX_MODE>(A, DiagonalOperand{}, 1, 0, nullptr, z);
 }
@@ -177,7 +184,9 @@ __global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH)
 // source is null. Threads: blockDim = (32, warps that share a slice, slices of the block). Writes are coalesced; reads are in the vCSR
 // part, and in the ELL part what the lanes read of their rows lies in few cache lines.
 template <class Entry>
-__device__ __forceinline__ void fill(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows &rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows &rows,
+                                     const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries,
+                                     Entry *__restrict__ stored, Entry padding)
 {
   const offset_t slice = (offset_t)blockIdx.x * blockDim.z + threadIdx.z;
 
@@ -198,19 +207,22 @@ __device__ __forceinline__ void fill(offset_t nslices, const offset_t *__restric
     k_end  = rowptr[row + 1];
     k_step = blockDim.y * HEIGHT;
   }
-  for (offset_t p = begin + threadIdx.y * HEIGHT + threadIdx.x; p < end; p += blockDim.y * HEIGHT, k += k_step) stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
+  for (offset_t p = begin + threadIdx.y * HEIGHT + threadIdx.x; p < end; p += blockDim.y * HEIGHT, k += k_step)
+    stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
 }
 
 // structure pass: columns into the slices
 __global__ void __launch_bounds__(128)
-  evchyb_fill_columns(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+  evchyb_fill_columns(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows rows, const index_t *__restrict__ rowptr,
+                      const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
   fill<index_t>(nslices, slice_offsets, rows, rowptr, source, entries, stored, -1);
 }
 
 // value pass: the refresh after a change of values
 __global__ void __launch_bounds__(128)
-  evchyb_fill_values(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+  evchyb_fill_values(offset_t nslices, const offset_t *__restrict__ slice_offsets, const SliceRows rows, const index_t *__restrict__ rowptr,
+                     const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
   fill<scalar_t>(nslices, slice_offsets, rows, rowptr, source, entries, stored, 0);
 }

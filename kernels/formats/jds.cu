@@ -12,7 +12,9 @@
 #include "formats/ell.cuh"
 
 template <int BLOCK_THREADS, class Operand>
-__device__ __forceinline__ void product(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+__device__ __forceinline__ void product(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count,
+                                        const index_t *__restrict__ perm, const index_t *__restrict__ col, const scalar_t *__restrict__ val,
+                                        const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   const offset_t position = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 
@@ -28,7 +30,9 @@ __device__ __forceinline__ void product(index_t nrows, const offset_t *__restric
 // + 2 sizeof(index_t) + 2 sizeof(scalar_t); rows of a warp have nearly the same length. Writes are scattered by perm.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  jds_spmv(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+  jds_spmv(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm,
+           const index_t *__restrict__ col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta,
+           const scalar_t *y, scalar_t *z)
 {
   product<BLOCK_THREADS>(nrows, jd_ptr, nz_count, perm, col, val, VectorOperand{x}, alpha, beta, y, z);
 }
@@ -36,7 +40,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // z[row] = A[row, row]
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  jds_diagonal(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ col, const scalar_t *__restrict__ val, scalar_t *z)
+  jds_diagonal(index_t nrows, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm,
+               const index_t *__restrict__ col, const scalar_t *__restrict__ val, scalar_t *z)
 {
   product<BLOCK_THREADS>(nrows, jd_ptr, nz_count, perm, col, val, DiagonalOperand{}, 1, 0, nullptr, z);
 }
@@ -44,7 +49,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // One sorted position in each of ROWS lanes, THREADS_PER_ROW threads to a row: what they read of a row lies in few cache lines. A jagged
 // diagonal reaches to the end of the alignment group in which its rows end, so the first row of a group tells how many reach it.
 template <int ROWS, int THREADS_PER_ROW, class Entry>
-__device__ __forceinline__ void fill(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count,
+                                     const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source,
+                                     const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   const offset_t position = (offset_t)blockIdx.x * ROWS + threadIdx.x;
   const offset_t group    = position - position % alignment;
@@ -63,7 +70,9 @@ __device__ __forceinline__ void fill(index_t nrows, index_t alignment, const off
 // structure pass: columns into the jagged diagonals
 template <int ROWS, int THREADS_PER_ROW>
 __global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
-  jds_fill_columns(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+  jds_fill_columns(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count,
+                   const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source,
+                   const index_t *__restrict__ entries, index_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, index_t>(nrows, alignment, jd_ptr, nz_count, perm, rowptr, source, entries, stored, -1);
 }
@@ -71,7 +80,9 @@ __global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
 // value pass: the refresh after a change of values
 template <int ROWS, int THREADS_PER_ROW>
 __global__ void __launch_bounds__((ROWS * THREADS_PER_ROW))
-  jds_fill_values(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count, const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+  jds_fill_values(index_t nrows, index_t alignment, const offset_t *__restrict__ jd_ptr, const index_t *__restrict__ nz_count,
+                  const index_t *__restrict__ perm, const index_t *__restrict__ rowptr, const index_t *__restrict__ source,
+                  const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
 {
   fill<ROWS, THREADS_PER_ROW, scalar_t>(nrows, alignment, jd_ptr, nz_count, perm, rowptr, source, entries, stored, 0);
 }

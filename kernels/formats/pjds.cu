@@ -13,8 +13,8 @@ struct Pjds {
   // [nslices + 1]: slice s occupies stored entries slice_offsets[s] .. slice_offsets[s + 1], column by column: entry j of its lane i at
   // slice_offsets[s] + j * SLICE_HEIGHT + i
   const offset_t *__restrict__ slice_offsets;
-  StoredColumns columns;  // of the stored entries, -1 in padding: x is not read there, so Inf and NaN in x stay where they belong
-  RowPatterns   patterns; // or, with INDEX_PATTERN, these, in the sorted order
+  StoredColumns columns;                // of the stored entries, -1 in padding: x is not read there, so Inf and NaN in x stay where they belong
+  RowPatterns   patterns;               // or, with INDEX_PATTERN, these, in the sorted order
   const scalar_t *__restrict__ val;     // [nstored] value of each entry, 0 in padding
   const index_t *__restrict__ row_perm; // [nrows] row_perm[sorted position] = row; null if rows keep their order
 };
@@ -86,14 +86,18 @@ __device__ __forceinline__ void product(const Pjds &A, const Operand operand, sc
     const int      count = (width - (int)threadIdx.y + THREADS_PER_ROW - 1) / THREADS_PER_ROW;
     const offset_t first = begin + threadIdx.y * SLICE_HEIGHT + threadIdx.x;
 
-    if constexpr (INDEX_MODE == INDEX_PATTERN) sum = partial_sum<STRIDE, BATCH>(count, PatternCursor<THREADS_PER_ROW>(A.patterns, position, threadIdx.y, row), A.val + first, row, operand);
+    if constexpr (INDEX_MODE == INDEX_PATTERN)
+      sum = partial_sum<STRIDE, BATCH>(count, PatternCursor<THREADS_PER_ROW>(A.patterns, position, threadIdx.y, row), A.val + first, row, operand);
     else {
       const offset_t wide = INDEX_MODE == INDEX_MIXED ? __ldg(A.columns.wide_offset + slice) : begin;
 
       if (INDEX_MODE == INDEX_FULL || (INDEX_MODE == INDEX_MIXED && wide >= 0))
-        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_FULL, SLICE_HEIGHT, THREADS_PER_ROW>(A.columns.col, wide - begin + first), A.val + first, row, operand);
+        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_FULL, SLICE_HEIGHT, THREADS_PER_ROW>(A.columns.col, wide - begin + first),
+                                         A.val + first, row, operand);
       else
-        sum = partial_sum<STRIDE, BATCH>(count, ColumnCursor<INDEX_SHORT, SLICE_HEIGHT, THREADS_PER_ROW>(A.columns.col_offset, A.columns.col_base, first), A.val + first, row, operand);
+        sum = partial_sum<STRIDE, BATCH>(count,
+                                         ColumnCursor<INDEX_SHORT, SLICE_HEIGHT, THREADS_PER_ROW>(A.columns.col_offset, A.columns.col_base, first),
+                                         A.val + first, row, operand);
     }
   }
   if constexpr (THREADS_PER_ROW > 1) {
@@ -112,7 +116,8 @@ __device__ __forceinline__ void product(const Pjds &A, const Operand operand, sc
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK), resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK),
+                                  resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
   pjds_spmv(const Pjds A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, VectorOperand{x}, alpha, beta, y, z);
@@ -120,8 +125,8 @@ __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_B
 
 // z[row] = A[row, row]
 template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
-__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK), resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
-  pjds_diagonal(const Pjds A, scalar_t *z)
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK),
+                                  resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)) pjds_diagonal(const Pjds A, scalar_t *z)
 {
   product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, DiagonalOperand{}, 1, 0, nullptr, z);
 }
@@ -129,7 +134,8 @@ __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_B
 // structure pass: slice_sizes [nslices], the entries of each slice padded to its longest row; sums [3], all 0 before: entries of all
 // slices, rows with an entry, entries of the longest row. Threads: blockDim = (lanes of a slice, slices), with at most 32 lanes a slice
 // and 32 | blockDim.x blockDim.y; blocks take slices in turn, so that few meet at the sums.
-__global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t height, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, offset_t *sums, offset_t *__restrict__ slice_sizes)
+__global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t                          height, const index_t *__restrict__ rowptr,
+                                                        const index_t *__restrict__ row_perm, offset_t *sums, offset_t *__restrict__ slice_sizes)
 {
   const offset_t nslices = ((offset_t)nrows + height - 1) / height;
   offset_t       nstored = 0, longest = 0, nonempty = 0;
@@ -168,7 +174,9 @@ __global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t h
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if
 // source is null. THREADS_PER_ROW threads share a row: lanes write coalesced, and what they read of a short row lies in few cache lines.
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Entry>
-__device__ __forceinline__ void fill_from_short_rows(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill_from_short_rows(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr,
+                                                     const index_t *__restrict__ row_perm, const index_t *__restrict__ source,
+                                                     const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
   const offset_t position = slice * SLICE_HEIGHT + threadIdx.x;
@@ -181,14 +189,17 @@ __device__ __forceinline__ void fill_from_short_rows(index_t nrows, const offset
     k     = rowptr[row] + threadIdx.y;
     k_end = rowptr[row + 1];
   }
-  for (offset_t p = slice_offsets[slice] + threadIdx.y * SLICE_HEIGHT + threadIdx.x; p < slice_offsets[slice + 1]; p += SLICE_HEIGHT * THREADS_PER_ROW, k += THREADS_PER_ROW)
+  for (offset_t p = slice_offsets[slice] + threadIdx.y * SLICE_HEIGHT + threadIdx.x; p < slice_offsets[slice + 1];
+       p += SLICE_HEIGHT * THREADS_PER_ROW, k += THREADS_PER_ROW)
     stored[p] = k < k_end ? entries[source ? source[k] : k] : padding;
 }
 
 // As fill_from_short_rows(), for long ones and with a block for each slice: a warp reads neighbouring entries of a row, and shared memory
 // turns a tile of them.
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, class Entry>
-__device__ __forceinline__ void fill_from_long_rows(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill_from_long_rows(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr,
+                                                    const index_t *__restrict__ row_perm, const index_t *__restrict__ source,
+                                                    const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
 {
   constexpr int      TILE = 32, ROWS = SLICE_HEIGHT * THREADS_PER_ROW / TILE; // entries of a tile, and rows that are read at once
   __shared__ Entry   tile[TILE][SLICE_HEIGHT + 1];
@@ -229,18 +240,23 @@ __device__ __forceinline__ void fill_from_long_rows(index_t nrows, const offset_
 
 // two threads a row are enough for short ones
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Entry>
-__device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries, Entry *__restrict__ stored, Entry padding)
+__device__ __forceinline__ void fill(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr,
+                                     const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const Entry *__restrict__ entries,
+                                     Entry *__restrict__ stored, Entry padding)
 {
   if constexpr (THREADS_PER_ROW > 2) {
     static_assert(SLICES_PER_BLOCK == 1, "the threads of a block wait for each other");
     fill_from_long_rows<SLICE_HEIGHT, THREADS_PER_ROW>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, padding);
-  } else fill_from_short_rows<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, padding);
+  } else
+    fill_from_short_rows<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, padding);
 }
 
 // structure pass: columns into the slices
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
 __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
-  pjds_fill_columns(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const index_t *__restrict__ entries, index_t *__restrict__ stored)
+  pjds_fill_columns(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr,
+                    const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const index_t *__restrict__ entries,
+                    index_t *__restrict__ stored)
 {
   fill<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK, index_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, -1);
 }
@@ -248,7 +264,9 @@ __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_B
 // value pass: the refresh after a change of values
 template <int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
 __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
-  pjds_fill_values(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const scalar_t *__restrict__ entries, scalar_t *__restrict__ stored)
+  pjds_fill_values(index_t nrows, const offset_t *__restrict__ slice_offsets, const index_t *__restrict__ rowptr,
+                   const index_t *__restrict__ row_perm, const index_t *__restrict__ source, const scalar_t *__restrict__ entries,
+                   scalar_t *__restrict__ stored)
 {
   fill<SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK, scalar_t>(nrows, slice_offsets, rowptr, row_perm, source, entries, stored, 0);
 }

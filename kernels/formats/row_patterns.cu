@@ -38,7 +38,8 @@ __device__ __forceinline__ void enter(row_key_t key, offset_t row, row_key_t *ke
 // The keys of all rows, and for each key a row that has it, into a table of SLOTS that is all 0 before. Ends early, with *npatterns
 // beyond LIMIT, when there are too many. Each block remembers what it has seen, so that equal rows do not meet at the shared table.
 // Threads: a row each, block after block of rows. Bytes a row of k entries: (k + 1) sizeof(index_t).
-__global__ void __launch_bounds__(256) row_patterns_collect(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, row_key_t *keys, offset_t *rows, int *npatterns)
+__global__ void __launch_bounds__(256) row_patterns_collect(index_t    nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                                                            row_key_t *keys, offset_t *rows, int *npatterns)
 {
   __shared__ row_key_t seen[SLOTS];
   __shared__ int       nseen;
@@ -46,7 +47,8 @@ __global__ void __launch_bounds__(256) row_patterns_collect(index_t nrows, const
   for (int slot = threadIdx.x; slot < SLOTS; slot += blockDim.x) seen[slot] = 0;
   if (threadIdx.x == 0) nseen = 0;
   __syncthreads();
-  for (offset_t row = (offset_t)blockIdx.x * blockDim.x + threadIdx.x; row < nrows && *(volatile int *)&nseen <= LIMIT; row += (offset_t)gridDim.x * blockDim.x) {
+  for (offset_t row = (offset_t)blockIdx.x * blockDim.x + threadIdx.x; row < nrows && *(volatile int *)&nseen <= LIMIT;
+       row += (offset_t)gridDim.x * blockDim.x) {
     const row_key_t key  = row_key(row, rowptr, colidx);
     int             slot = (int)(key % SLOTS);
     row_key_t       found;
@@ -64,24 +66,30 @@ __global__ void __launch_bounds__(256) row_patterns_collect(index_t nrows, const
 }
 
 // The table of deltas, from one row for each pattern. Threads: a block for a pattern.
-__global__ void __launch_bounds__(256) row_patterns_table(index_t pattern_stride, const offset_t *__restrict__ rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t *__restrict__ pattern_deltas)
+__global__ void __launch_bounds__(256)
+  row_patterns_table(index_t pattern_stride, const offset_t *__restrict__ rows, const index_t *__restrict__ rowptr,
+                     const index_t *__restrict__ colidx, index_t *__restrict__ pattern_deltas)
 {
   const offset_t row = rows[blockIdx.x], begin = rowptr[row], length = rowptr[row + 1] - begin;
 
-  for (offset_t j = threadIdx.x; j < pattern_stride; j += blockDim.x) pattern_deltas[blockIdx.x * (offset_t)pattern_stride + j] = j < length ? index_t(colidx[begin + j] - row) : NO_ENTRY;
+  for (offset_t j = threadIdx.x; j < pattern_stride; j += blockDim.x)
+    pattern_deltas[blockIdx.x * (offset_t)pattern_stride + j] = j < length ? index_t(colidx[begin + j] - row) : NO_ENTRY;
 }
 
 // The pattern of each row, found by its key (`keys` [npatterns] ascend) and compared entry by entry; *mismatch is set if a row differs
 // from the pattern of its key. Threads: a row each, in the order of row_perm.
-__global__ void __launch_bounds__(256) row_patterns_assign(index_t nrows, index_t npatterns, index_t pattern_stride, const row_key_t *__restrict__ keys, const index_t *__restrict__ pattern_deltas, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const index_t *__restrict__ row_perm, unsigned char *__restrict__ row_pattern, int *mismatch)
+__global__ void __launch_bounds__(256)
+  row_patterns_assign(index_t nrows, index_t npatterns, index_t pattern_stride, const row_key_t *__restrict__ keys,
+                      const index_t *__restrict__ pattern_deltas, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                      const index_t *__restrict__ row_perm, unsigned char *__restrict__ row_pattern, int *mismatch)
 {
   const offset_t position = (offset_t)blockIdx.x * blockDim.x + threadIdx.x;
 
   if (position >= nrows) return;
-  const offset_t  row = row_perm ? row_perm[position] : position;
-  const row_key_t key = row_key(row, rowptr, colidx);
+  const offset_t  row   = row_perm ? row_perm[position] : position;
+  const row_key_t key   = row_key(row, rowptr, colidx);
   const offset_t  begin = rowptr[row], length = rowptr[row + 1] - begin;
-  const index_t   id    = partition_point(index_t(1), npatterns, [&](index_t p) { return __ldg(keys + p) <= key; }) - 1;
+  const index_t   id     = partition_point(index_t(1), npatterns, [&](index_t p) { return __ldg(keys + p) <= key; }) - 1;
   const index_t  *deltas = pattern_deltas + id * pattern_stride;
   bool            same   = length <= pattern_stride && (length == pattern_stride || __ldg(deltas + length) == NO_ENTRY);
 

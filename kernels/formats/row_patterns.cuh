@@ -17,7 +17,9 @@ class PatternCursor {
 public:
   typedef index_t Raw;
 
-  __device__ __forceinline__ PatternCursor(const RowPatterns &patterns, offset_t position, int first, index_t row) : deltas(patterns.pattern_deltas + __ldg(patterns.row_pattern + position) * patterns.pattern_stride + first), row(row) { }
+  __device__ __forceinline__ PatternCursor(const RowPatterns &patterns, offset_t position, int first, index_t row)
+    : deltas(patterns.pattern_deltas + __ldg(patterns.row_pattern + position) * patterns.pattern_stride + first), row(row)
+  { }
 
   __device__ __forceinline__ Raw load(int k) const { return __ldg(deltas + k * STEP); }
 

@@ -4,7 +4,8 @@
 // Sets found[0] unless the row pointer runs from 0 to nnz, found[1] if it decreases, found[2] if a column is not in the matrix, and found[3]
 // to the length of the longest row; they are zeros at first.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, count_t *__restrict__ found)
+__global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr,
+                                                           const index_t *__restrict__ colidx, count_t *__restrict__ found)
 {
   constexpr int       NWARPS = BLOCK_THREADS / WARP;
   __shared__ offset_t longest_of_warps[NWARPS];
@@ -38,7 +39,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_
 
 // gathered[k] = values[source[k]], or values[k] if source is null: values in the order of a pattern. A thread copies VALUES_PER_THREAD.
 template <int BLOCK_THREADS, int VALUES_PER_THREAD>
-__global__ void __launch_bounds__(BLOCK_THREADS) csr_gather_values(index_t nnz, const index_t *__restrict__ source, const scalar_t *__restrict__ values, scalar_t *__restrict__ gathered)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  csr_gather_values(index_t nnz, const index_t *__restrict__ source, const scalar_t *__restrict__ values, scalar_t *__restrict__ gathered)
 {
   const offset_t first = (offset_t)blockIdx.x * BLOCK_THREADS * VALUES_PER_THREAD + threadIdx.x;
   scalar_t       v[VALUES_PER_THREAD];

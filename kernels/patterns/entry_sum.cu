@@ -5,14 +5,19 @@ struct Sources {
   index_t second, third; // numbers of the first entries of b and c: the arrays are numbered one after another
   const scalar_t *__restrict__ a, *__restrict__ b, *__restrict__ c;
 
-  __device__ __forceinline__ scalar_t operator[](index_t entry) const { return entry < second ? __ldg(a + entry) : entry < third ? __ldg(b + (entry - second)) : __ldg(c + (entry - third)); }
+  __device__ __forceinline__ scalar_t operator[](index_t entry) const
+  {
+    return entry < second ? __ldg(a + entry) : entry < third ? __ldg(b + (entry - second)) : __ldg(c + (entry - third));
+  }
 };
 
 // target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources, in this order; with SINGLE each target has the
 // one entry index[t], and `begins` is not read. A thread does BATCH targets, BLOCK_THREADS apart. Bytes a target of k entries:
 // k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless SINGLE.
 template <int BLOCK_THREADS, int SINGLE>
-__global__ void __launch_bounds__(BLOCK_THREADS) entry_sum(index_t ntargets, const index_t *__restrict__ begins, const index_t *__restrict__ index, index_t second, index_t third, const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, scalar_t *__restrict__ target)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  entry_sum(index_t ntargets, const index_t *__restrict__ begins, const index_t *__restrict__ index, index_t second, index_t third,
+            const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, scalar_t *__restrict__ target)
 {
   constexpr int  BATCH   = 4;
   const Sources  sources = {second, third, a, b, c};

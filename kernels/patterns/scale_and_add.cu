@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) scale_values(index_t nnz, scala
 // values[e] *= factors[row of e]; the rows of the entries of tile t are in [tile_rows[t], tile_rows[t + 1]]. Bytes an entry: 2 sizeof(scalar_t),
 // and 2 index_t and a scalar_t for each row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) scale_rows(index_t nnz, const index_t *__restrict__ tile_rows, const index_t *__restrict__ rowptr, const scalar_t *__restrict__ factors, scalar_t *values)
+__global__ void __launch_bounds__(BLOCK_THREADS) scale_rows(index_t nnz, const index_t *__restrict__ tile_rows, const index_t *__restrict__ rowptr,
+                                                            const scalar_t *__restrict__ factors, scalar_t *values)
 {
   const offset_t first = first_entry<BLOCK_THREADS>();
   const index_t  low = __ldg(tile_rows + blockIdx.x), high = __ldg(tile_rows + blockIdx.x + 1);
@@ -38,12 +39,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS) scale_rows(index_t nnz, const i
   for (int k = 0; k < BATCH; k++) value[k] = first + k * BLOCK_THREADS < nnz ? values[first + k * BLOCK_THREADS] : scalar_t(0);
 #pragma unroll
   for (int k = 0; k < BATCH; k++)
-    if (first + k * BLOCK_THREADS < nnz) values[first + k * BLOCK_THREADS] = value[k] * __ldg(factors + segment_of(rowptr, low, high, first + k * BLOCK_THREADS));
+    if (first + k * BLOCK_THREADS < nnz)
+      values[first + k * BLOCK_THREADS] = value[k] * __ldg(factors + segment_of(rowptr, low, high, first + k * BLOCK_THREADS));
 }
 
 // values[e] *= factors[column of e]. Bytes an entry: 3 sizeof(scalar_t) + sizeof(index_t).
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) scale_columns(index_t nnz, const index_t *__restrict__ colidx, const scalar_t *__restrict__ factors, scalar_t *values)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  scale_columns(index_t nnz, const index_t *__restrict__ colidx, const scalar_t *__restrict__ factors, scalar_t *values)
 {
   const offset_t first = first_entry<BLOCK_THREADS>();
   scalar_t       value[BATCH], factor[BATCH];
@@ -62,7 +65,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) scale_columns(index_t nnz, cons
 
 // values[index[e]] += alpha x[e], no two entries in the same place; index null: values[e]. Bytes an entry: 3 sizeof(scalar_t), + sizeof(index_t).
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) add_values(index_t nnz, const index_t *__restrict__ index, scalar_t alpha, const scalar_t *__restrict__ x, scalar_t *values)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  add_values(index_t nnz, const index_t *__restrict__ index, scalar_t alpha, const scalar_t *__restrict__ x, scalar_t *values)
 {
   const offset_t first = first_entry<BLOCK_THREADS>();
   offset_t       place[BATCH];
@@ -86,7 +90,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS) add_values(index_t nnz, const i
 // there is no such place, or the columns of a row do not ascend: two entries might then have the same place.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  locate_entries(index_t nnz, const index_t *__restrict__ tile_rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const index_t *__restrict__ columns, const index_t *__restrict__ target_rowptr, const index_t *__restrict__ target_colidx, index_t *index, index_t *missing)
+  locate_entries(index_t nnz, const index_t *__restrict__ tile_rows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                 const index_t *__restrict__ columns, const index_t *__restrict__ target_rowptr, const index_t *__restrict__ target_colidx,
+                 index_t *index, index_t *missing)
 {
   const offset_t first     = first_entry<BLOCK_THREADS>();
   const index_t  first_row = __ldg(tile_rows + blockIdx.x), last_row = __ldg(tile_rows + blockIdx.x + 1);
@@ -96,7 +102,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
     if (e >= nnz) return;
     const index_t row = segment_of(rowptr, first_row, last_row, e), own = __ldg(colidx + e), column = columns ? __ldg(columns + own) : own;
-    const index_t end = __ldg(target_rowptr + row + 1), place = partition_point(__ldg(target_rowptr + row), end, [&](index_t p) { return __ldg(target_colidx + p) < column; });
+    const index_t end   = __ldg(target_rowptr + row + 1),
+                  place = partition_point(__ldg(target_rowptr + row), end, [&](index_t p) { return __ldg(target_colidx + p) < column; });
 
     index[e] = place;
     if (place == end || __ldg(target_colidx + place) != column || (e > __ldg(rowptr + row) && __ldg(colidx + e - 1) >= own)) *missing = 1;

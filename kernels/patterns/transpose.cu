@@ -30,7 +30,8 @@ __device__ __forceinline__ long long add_one(long long *counter)
 
 // Adds the entries of each column to counts [ncols]; slots[k] = how many entries of its column were counted before entry k.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) transpose_count(index_t nnz, const index_t *__restrict__ colidx, index_t *__restrict__ counts, index_t *__restrict__ slots)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  transpose_count(index_t nnz, const index_t *__restrict__ colidx, index_t *__restrict__ counts, index_t *__restrict__ slots)
 {
   const offset_t first = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
   index_t        column[BATCH], slot[BATCH];
@@ -88,7 +89,8 @@ __device__ __forceinline__ offset_t segment_by_warp(const index_t *__restrict__ 
 }
 
 // The segments that the first and the last position of a block lie in, into found [2]. All threads of the block call it.
-__device__ __forceinline__ void segments_of_block(const index_t *__restrict__ begins, offset_t nsegments, offset_t first, offset_t last, offset_t *found)
+__device__ __forceinline__ void segments_of_block(const index_t *__restrict__ begins, offset_t nsegments, offset_t first, offset_t last,
+                                                  offset_t *found)
 {
   const int warp = threadIdx.x / WARP;
 
@@ -102,7 +104,9 @@ __device__ __forceinline__ void segments_of_block(const index_t *__restrict__ be
 
 // Brings each entry to its column, which begins at begins[column], by the slots of transpose_count.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) transpose_scatter(index_t nnz, index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, const index_t *__restrict__ begins, const index_t *__restrict__ slots, Entry *__restrict__ entries)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  transpose_scatter(index_t nnz, index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                    const index_t *__restrict__ begins, const index_t *__restrict__ slots, Entry *__restrict__ entries)
 {
   __shared__ offset_t rows[2];
   const offset_t      first_of_block = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS), first = first_of_block + threadIdx.x;
@@ -125,7 +129,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) transpose_scatter(index_t nnz, 
 
 // What becomes of an entry of the transpose at its final place
 struct Transpose {
-  const index_t *__restrict__ given;         // source of the matrix that is transposed, may be null
+  const index_t *__restrict__ given; // source of the matrix that is transposed, may be null
   index_t *__restrict__ colidx, *__restrict__ source;
 
   __device__ __forceinline__ void put(offset_t place, Entry entry) const
@@ -146,7 +150,9 @@ __device__ __forceinline__ offset_t piece_from(offset_t position, offset_t begin
 // its window, and that may end after it, into shared memory; a thread has ITEMS entries. Runs of RUN entries are sorted by counting smaller ones, then runs are merged pair after pair: an
 // entry's place is its place in its own run and that in the other, found by binary search.
 template <int BLOCK_THREADS, int ITEMS, int PIECE>
-__global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose_sort(index_t nnz, index_t ncols, const index_t *__restrict__ begins, Entry *__restrict__ entries, const index_t *__restrict__ given, index_t *__restrict__ colidx, index_t *__restrict__ source, Control *__restrict__ control)
+__global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS)
+  transpose_sort(index_t nnz, index_t ncols, const index_t *__restrict__ begins, Entry *__restrict__ entries, const index_t *__restrict__ given,
+                 index_t *__restrict__ colidx, index_t *__restrict__ source, Control *__restrict__ control)
 {
   constexpr int       CAPACITY = BLOCK_THREADS * ITEMS, WINDOW = CAPACITY - PIECE + 1, RUN = 32;
   __shared__ index_t  numbers[CAPACITY];
@@ -156,7 +162,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose
   const offset_t      window_begin = (offset_t)blockIdx.x * WINDOW, window_end = min(window_begin + WINDOW, (offset_t)nnz);
   Entry               entry[ITEMS];
   int                 place[ITEMS], begin[ITEMS], end[ITEMS]; // of the entry, and of its piece, in `numbers`; end is 0 without an entry
-  unsigned            in_long_column = 0; // a bit for each item
+  unsigned            in_long_column = 0;                     // a bit for each item
 
   if (threadIdx.x == 0) longest_piece = 0;
   segments_of_block(begins, ncols, window_begin, min(window_end, (offset_t)nnz - 1), columns);
@@ -180,12 +186,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose
     const offset_t position = base + i * BLOCK_THREADS + threadIdx.x;
 
     if (position >= bounds[1]) continue;
-    const offset_t column = segment_of(begins, columns[0], columns[1], position), column_begin = __ldg(begins + column), column_end = __ldg(begins + column + 1);
+    const offset_t column = segment_of(begins, columns[0], columns[1], position), column_begin = __ldg(begins + column),
+                   column_end  = __ldg(begins + column + 1);
     const offset_t piece_begin = column_begin + (position - column_begin) / PIECE * PIECE;
 
-    place[i] = (int)(position - base);
-    begin[i] = (int)(piece_begin - base);
-    end[i]   = (int)(min(piece_begin + PIECE, column_end) - base);
+    place[i]          = (int)(position - base);
+    begin[i]          = (int)(piece_begin - base);
+    end[i]            = (int)(min(piece_begin + PIECE, column_end) - base);
     numbers[place[i]] = entry[i].number;
     if (place[i] == begin[i] && end[i] - begin[i] > RUN) atomicMax(&longest_piece, end[i] - begin[i]);
     if (column_end - column_begin <= PIECE) continue;
@@ -211,7 +218,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose
     for (int i = 0; i < ITEMS; i++) {
       if (end[i] - begin[i] <= width) continue;
       const int in_piece = place[i] - begin[i], in_run = in_piece & (width - 1), other = begin[i] + ((in_piece - in_run) ^ width);
-      const int first    = min(other, end[i]);
+      const int first = min(other, end[i]);
 
       place[i] = begin[i] + (in_piece & -2 * width) + in_run - first;
       place[i] += partition_point(first, min(other + width, end[i]), [&](int p) { return numbers[p] < entry[i].number; });
@@ -228,11 +235,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS) transpose
 // Merges pairs of pieces of `width` entries, a power of two, in order each, of columns longer than that: to the transpose if a column is in
 // order then, else to `merged`. A thread does BATCH entries, one after another.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) transpose_merge(index_t nnz, index_t ncols, const index_t *__restrict__ begins, offset_t width, const Entry *__restrict__ entries, Entry *__restrict__ merged, const index_t *__restrict__ given, index_t *__restrict__ colidx, index_t *__restrict__ source)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  transpose_merge(index_t nnz, index_t ncols, const index_t *__restrict__ begins, offset_t width, const Entry *__restrict__ entries,
+                  Entry *__restrict__ merged, const index_t *__restrict__ given, index_t *__restrict__ colidx, index_t *__restrict__ source)
 {
   __shared__ offset_t columns[2];
   const Transpose     transpose      = {given, colidx, source};
-  const offset_t      first_of_block = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS), end_of_block = min(first_of_block + BATCH * BLOCK_THREADS, (offset_t)nnz);
+  const offset_t      first_of_block = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS),
+                      end_of_block   = min(first_of_block + BATCH * BLOCK_THREADS, (offset_t)nnz);
 
   segments_of_block(begins, ncols, first_of_block, end_of_block - 1, columns);
   for (offset_t position = first_of_block + threadIdx.x; position < end_of_block; position += BLOCK_THREADS) {

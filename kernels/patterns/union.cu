@@ -161,12 +161,17 @@ struct Writer {
 // lengths[i + 1] = entries of row i in each part, more[i + 1] = how many terms they have beyond one each; word 0 of these arrays becomes 0.
 // several[k] = 1 if a row of part k has more. A thread a row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS) union_count(const Sum given, const PartCounts part0, const PartCounts part1, index_t *__restrict__ several)
+__global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS)
+  union_count(const Sum given, const PartCounts part0, const PartCounts part1, index_t *__restrict__ several)
 {
   const Sum      sum     = given.copy();
   const offset_t row     = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
-  Counter        counter = {sum.low, sum.high, {0, 0}, {0, 0}, false};
-  Piece          piece;
+  Counter        counter = {
+    sum.low, sum.high, {0, 0},
+      {0, 0},
+      false
+  };
+  Piece piece;
 
   if (row >= sum.nrows) return;
   const int npieces = nonempty_pieces(sum, row, piece);
@@ -192,7 +197,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS) union_count(const
 // The entries and terms of both parts. occurs[place] = 1 for the columns of part 1. TEAM threads a row: most rows are those of one summand
 // alone; others are merged by one.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS, FILL_BLOCKS) union_fill(const Sum given, const Part part0, const Part part1, index_t *__restrict__ occurs)
+__global__ void __launch_bounds__(BLOCK_THREADS, FILL_BLOCKS)
+  union_fill(const Sum given, const Part part0, const Part part1, index_t *__restrict__ occurs)
 {
   const Sum      sum  = given.copy();
   const offset_t row  = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
@@ -200,13 +206,17 @@ __global__ void __launch_bounds__(BLOCK_THREADS, FILL_BLOCKS) union_fill(const S
   Piece          piece;
 
   if (row >= sum.nrows) return;
-  const index_t entry0 = __ldg(part0.rowptr + row), entry1 = __ldg(part1.rowptr + row), end0 = __ldg(part0.rowptr + row + 1), end1 = __ldg(part1.rowptr + row + 1);
+  const index_t entry0 = __ldg(part0.rowptr + row), entry1 = __ldg(part1.rowptr + row), end0 = __ldg(part0.rowptr + row + 1),
+                end1    = __ldg(part1.rowptr + row + 1);
   const index_t before0 = part0.more ? __ldg(part0.more + row) : 0, before1 = part1.more ? __ldg(part1.more + row) : 0;
   const int     npieces = nonempty_pieces(sum, row, piece);
 
   if (npieces > 1) {
     if (lane == 0) {
-      Writer writer = {{{part0, entry0, entry0 + before0}, {part1, entry1, entry1 + before1}}, sum.low, sum.high, occurs, false};
+      Writer writer = {
+        {{part0, entry0, entry0 + before0}, {part1, entry1, entry1 + before1}},
+        sum.low, sum.high, occurs, false
+      };
 
       merge_row(sum, row, writer);
     }

@@ -4,7 +4,10 @@
 // terms[i] = sum over the entries k of row i of A of the length of row k of B. Adds to `control` what it says of A, B and terms. LANES <=
 // 32 neighbouring threads share a row; blocks take rows in turns, so that few threads meet at the counters.
 template <int BLOCK_THREADS, int LANES>
-__global__ void __launch_bounds__(BLOCK_THREADS, 6) spgemm_count_terms(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t right_nrows, const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_colidx, offset_t *__restrict__ terms, Control *__restrict__ control)
+__global__ void __launch_bounds__(BLOCK_THREADS, 6)
+  spgemm_count_terms(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t right_nrows,
+                     const index_t *__restrict__ right_rowptr, const index_t *__restrict__ right_colidx, offset_t *__restrict__ terms,
+                     Control *__restrict__ control)
 {
   constexpr int   NWARPS = BLOCK_THREADS / WARP, ROWS = BLOCK_THREADS / LANES;
   __shared__ Seen parts[NWARPS];
@@ -47,7 +50,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 6) spgemm_count_terms(index_t n
 // rowptr [nrows + 1] of rows of `lengths`, in one pass (scan.cuh): a block adds up ITEMS times 32 rows a warp. Adds to `control` the
 // number of entries, and the rows by length; a zero for each tile follows it.
 template <int ITEMS>
-__global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nrows, const offset_t *__restrict__ lengths, const offset_t *__restrict__ terms, const index_t *__restrict__ A_rowptr, int largest, int nbins, index_t *__restrict__ rowptr, Control *control)
+__global__ void __launch_bounds__(SCAN_THREADS, 4)
+  spgemm_row_pointer(index_t nrows, const offset_t *__restrict__ lengths, const offset_t *__restrict__ terms, const index_t *__restrict__ A_rowptr,
+                     int largest, int nbins, index_t *__restrict__ rowptr, Control *control)
 {
   constexpr int        TILE = SCAN_THREADS * ITEMS;
   __shared__ Census    census[SCAN_WARPS][BINS];
@@ -71,7 +76,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4) spgemm_row_pointer(index_t nr
     count_rows<1>(census[warp], valid, bin_of(length, largest, nbins), valid ? terms[row] : 0, entries);
     if (length > largest) atomicAdd(&control->parts[bin_of(entries, LONGEST_FACTOR, BINS)], (count_t)((length + largest - 1) / largest));
     sums[i] = so_far + sum_up_to_lane(sums[i]);
-    so_far = __shfl_sync(FULL_WARP, sums[i], WARP - 1);
+    so_far  = __shfl_sync(FULL_WARP, sums[i], WARP - 1);
   }
   longest = group_max(longest);
   if (lane == 0) atomicMax(&control->longest, longest);

@@ -4,7 +4,7 @@
 
 constexpr int BINS = 16; // at most
 
-struct Census {    // of the rows of a bin
+struct Census { // of the rows of a bin
   count_t rows;
   count_t work;    // sum of words or terms
   count_t entries; // sum of the lengths of A's rows

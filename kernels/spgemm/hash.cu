@@ -7,7 +7,9 @@ constexpr int THREADS = 256;
 // words of row i: words[rowptr[i]] .. words[word_end[i]], ascending, as B's columns are; `control` is told if they are not. Bytes: 4 read
 // and at most 8 written an entry. The entries of STEPS steps are loaded before the first is looked at: long rows are few, and all wait for them.
 template <int TEAM>
-__global__ void __launch_bounds__(THREADS, 5) spgemm_hash_words(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ columns, Word *__restrict__ words, index_t *__restrict__ word_end, Control *control)
+__global__ void __launch_bounds__(THREADS, 5)
+  spgemm_hash_words(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ columns, Word *__restrict__ words,
+                    index_t *__restrict__ word_end, Control *control)
 {
   constexpr int      STEPS = 4;
   constexpr unsigned LANES = TEAM == WARP ? FULL_WARP : (1u << (TEAM % WARP)) - 1;
@@ -56,7 +58,8 @@ __global__ void __launch_bounds__(THREADS, 5) spgemm_hash_words(index_t nrows, c
 
       if (first) {
         if (goes_on)
-          for (index_t i = seen; left - i > TEAM && (unsigned)(__ldg(row_columns + i + TEAM) >> 5) == word; i++) bits |= 1u << (__ldg(row_columns + i + TEAM) & 31);
+          for (index_t i = seen; left - i > TEAM && (unsigned)(__ldg(row_columns + i + TEAM) >> 5) == word; i++)
+            bits |= 1u << (__ldg(row_columns + i + TEAM) & 31);
         to[__popc(votes & ((1u << lane) - 1))] = {bits, word};
       }
       to += __popc(votes);
@@ -71,7 +74,10 @@ __global__ void __launch_bounds__(THREADS, 5) spgemm_hash_words(index_t nrows, c
 // terms[row] and work[row] = entries and words of B that meet the entries of A's row; adds to `control` what it says of A, B, terms and
 // words, rows binned by `largest` and `nbins`. Blocks take rows in turns, so that few threads meet at the counters.
 template <int TEAM>
-__global__ void __launch_bounds__(THREADS, 5) spgemm_hash_count_words(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, int largest, int nbins, offset_t *__restrict__ terms, offset_t *__restrict__ work, Control *control)
+__global__ void __launch_bounds__(THREADS, 5)
+  spgemm_hash_count_words(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
+                          const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, int largest, int nbins,
+                          offset_t *__restrict__ terms, offset_t *__restrict__ work, Control *control)
 {
   constexpr int     ROWS = THREADS / TEAM, NWARPS = THREADS / WARP;
   __shared__ Census census[NWARPS][BINS];
@@ -95,8 +101,8 @@ __global__ void __launch_bounds__(THREADS, 5) spgemm_hash_count_words(index_t nr
       count += length;
       longest = max(longest, length);
     }
-    count = group_sum(count, TEAM);
-    words = group_sum(words, TEAM);
+    count             = group_sum(count, TEAM);
+    words             = group_sum(words, TEAM);
     const bool counts = valid && lane == 0; // for the row
 
     if (counts) {
@@ -113,7 +119,9 @@ __global__ void __launch_bounds__(THREADS, 5) spgemm_hash_count_words(index_t nr
 // sorted = all rows, bin after bin: by their number of words, as in `sizes`, or (LENGTHS) by their length in C. Those of a warp stay
 // together and in order; which warp comes first is left open, nothing depends on it.
 template <int LENGTHS>
-__global__ void __launch_bounds__(THREADS) spgemm_hash_sort_rows(index_t nrows, const offset_t *__restrict__ sizes, const index_t *__restrict__ C_rowptr, int largest, int nbins, Control *control, index_t *__restrict__ sorted)
+__global__ void __launch_bounds__(THREADS)
+  spgemm_hash_sort_rows(index_t nrows, const offset_t *__restrict__ sizes, const index_t *__restrict__ C_rowptr, int largest, int nbins,
+                        Control *control, index_t *__restrict__ sorted)
 {
   __shared__ int      counts[BINS];
   __shared__ count_t  begins[BINS];
@@ -129,7 +137,7 @@ __global__ void __launch_bounds__(THREADS) spgemm_hash_sort_rows(index_t nrows, 
   __syncthreads();
   for (unsigned rest = __ballot_sync(FULL_WARP, valid); rest;) {
     const int      leader = __ffs(rest) - 1, this_bin = __shfl_sync(FULL_WARP, bin, leader);
-    const unsigned votes = __ballot_sync(FULL_WARP, bin == this_bin);
+    const unsigned votes  = __ballot_sync(FULL_WARP, bin == this_bin);
     int            before = lane == leader ? atomicAdd(&counts[this_bin], __popc(votes)) : 0;
 
     before = __shfl_sync(FULL_WARP, before, leader);
@@ -149,7 +157,9 @@ __global__ void __launch_bounds__(THREADS) spgemm_hash_sort_rows(index_t nrows, 
 
 // The parts of `largest` entries of the rows of C with more entries than that: row and number of each, longer rows of A first. Which of
 // rows alike comes first is left open, nothing depends on it.
-__global__ void __launch_bounds__(THREADS) spgemm_hash_list_parts(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ C_rowptr, int largest, Control *control, index_t *__restrict__ rows, index_t *__restrict__ parts)
+__global__ void __launch_bounds__(THREADS)
+  spgemm_hash_list_parts(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ C_rowptr, int largest, Control *control,
+                         index_t *__restrict__ rows, index_t *__restrict__ parts)
 {
   const offset_t row = (offset_t)blockIdx.x * THREADS + threadIdx.x;
 

@@ -32,8 +32,7 @@ __device__ __forceinline__ void set_value(Factor &factor, const scalar_t *value)
 struct WholeRows {
   template <class T>
   __device__ __forceinline__ void narrow(T &) const
-  {
-  }
+  { }
 };
 
 template <int TEAM>
@@ -42,7 +41,8 @@ constexpr int BATCH = TEAM > 8 ? TEAM : 8;
 // Stages the first BATCH of the `left` entries of a row of A, at `columns` and `values`; returns how many. Those that meet no entry of B
 // are left out. Ends with all threads of the warp seeing what is staged.
 template <int TEAM, class T, class Range>
-__device__ __forceinline__ int stage(T *staged, index_t left, const index_t *__restrict__ columns, const scalar_t *__restrict__ values, const index_t *__restrict__ B_begin, const index_t *__restrict__ B_end, const Range range)
+__device__ __forceinline__ int stage(T *staged, index_t left, const index_t *__restrict__ columns, const scalar_t *__restrict__ values,
+                                     const index_t *__restrict__ B_begin, const index_t *__restrict__ B_end, const Range range)
 {
   constexpr int      ROUNDS = BATCH<TEAM> / TEAM;
   constexpr unsigned LANES  = TEAM == WARP ? FULL_WARP : (1u << (TEAM % WARP)) - 1;
@@ -79,10 +79,11 @@ __device__ __forceinline__ int stage(T *staged, index_t left, const index_t *__r
 template <int TEAM, int GROUP, int ONE_STEP, class T>
 struct Cursor {
   const T *staged;
-  int      count, next; // entries staged; the one to be taken next
+  int      count, next;   // entries staged; the one to be taken next
   index_t  position, end; // of this thread in B; of the part of B's row
 
-  __device__ __forceinline__ Cursor(const T *staged, int count) : staged(staged), count(count), next(threadIdx.x % TEAM / GROUP), position(0), end(0) { }
+  __device__ __forceinline__ Cursor(const T *staged, int count) : staged(staged), count(count), next(threadIdx.x % TEAM / GROUP), position(0), end(0)
+  { }
 
   // whether there is another step for this group
   __device__ __forceinline__ bool more() const { return next < count || (!ONE_STEP && position - (int)(threadIdx.x % GROUP) + GROUP < end); }

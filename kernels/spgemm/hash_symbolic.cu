@@ -42,7 +42,8 @@ __device__ __forceinline__ void unite(Word *table, Word entry)
 
 // The words of a row of C into a table. All threads of the warp call it.
 template <int TEAM, int GROUP, int SLOTS>
-__device__ __forceinline__ void fill_table(Word *table, Part *parts, index_t left, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words)
+__device__ __forceinline__ void fill_table(Word *table, Part *parts, index_t left, const index_t *__restrict__ A_columns,
+                                           const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words)
 {
 #pragma unroll 8
   for (int i = threadIdx.x % TEAM; i < SLOTS; i += TEAM) table[i] = {0, NO_WORD};
@@ -63,7 +64,8 @@ struct TeamRow {
   index_t row = 0, left = 0; // left: entries of A's row
   bool    valid;
 
-  __device__ __forceinline__ TeamRow(offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ &A_columns)
+  __device__ __forceinline__ TeamRow(offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                                     const index_t *__restrict__ &A_columns)
   {
     const offset_t i = block * (THREADS / TEAM) + threadIdx.x / TEAM;
 
@@ -80,7 +82,10 @@ struct TeamRow {
 
 // lengths[row] = columns of C's row
 template <int GROUP, int TEAM, int SLOTS>
-__device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+__device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows,
+                                              const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
+                                              const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                                              const Word *__restrict__ words, offset_t *__restrict__ lengths)
 {
   const int                                 team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
   Word *const                               table = memory.tables[team];
@@ -95,7 +100,10 @@ __device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, of
 }
 
 template <int TEAM, int GROUP, int SLOTS>
-__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>) spgemm_hash_table_lengths(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>)
+  spgemm_hash_table_lengths(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                            const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                            const Word *__restrict__ words, offset_t *__restrict__ lengths)
 {
   __shared__ Tables<TEAM, SLOTS, 0> memory;
 
@@ -125,7 +133,10 @@ __device__ __forceinline__ int compact(Word *table)
 // The columns of C's row. Where a word's columns begin is the number of columns in lower words, counted: there are few words. They go
 // through shared memory, a window of them at a time, so that a team writes neighbours.
 template <int GROUP, int TEAM, int SLOTS>
-__device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+__device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows,
+                                              const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
+                                              const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                                              const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
   constexpr int                             WINDOW = Tables<TEAM, SLOTS, 1>::WINDOW, OWN = SLOTS / TEAM < 4 ? SLOTS / TEAM : 4;
   const int                                 team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
@@ -174,7 +185,10 @@ __device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, of
 }
 
 template <int TEAM, int GROUP, int SLOTS>
-__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLOTS>) spgemm_hash_table_columns(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+__global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLOTS>)
+  spgemm_hash_table_columns(index_t nrows, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                            const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                            const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
   __shared__ Tables<TEAM, SLOTS, 1> memory;
 
@@ -195,7 +209,8 @@ union AnyTables {
 
 // Calls `work` with the tables of the size that this block makes, the number of the block among those of this size, and its rows.
 template <int COLUMNS, class Work>
-__device__ __forceinline__ void for_size_of_block(AnyTables<COLUMNS> &memory, index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows, const Work work)
+__device__ __forceinline__ void for_size_of_block(AnyTables<COLUMNS> &memory, index_t n512, index_t n256, index_t n128, index_t n64, index_t n32,
+                                                  const index_t *__restrict__ rows, const Work work)
 {
   offset_t   block = blockIdx.x;
   const auto is_of = [&](index_t nrows, int rows_a_block) {
@@ -215,19 +230,30 @@ __device__ __forceinline__ void for_size_of_block(AnyTables<COLUMNS> &memory, in
 }
 
 template <int GROUP>
-__global__ void __launch_bounds__(128) spgemm_hash_tables_lengths(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+__global__ void __launch_bounds__(128)
+  spgemm_hash_tables_lengths(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows,
+                             const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                             const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
 {
   __shared__ AnyTables<0> memory;
 
-  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) { table_lengths<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths); });
+  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) {
+    table_lengths<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths);
+  });
 }
 
 template <int GROUP>
-__global__ void __launch_bounds__(128, 8) spgemm_hash_tables_columns(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+__global__ void __launch_bounds__(128, 8)
+  spgemm_hash_tables_columns(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows,
+                             const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                             const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr,
+                             index_t *__restrict__ C_columns)
 {
   __shared__ AnyTables<1> memory;
 
-  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) { table_columns<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns); });
+  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) {
+    table_columns<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns);
+  });
 }
 
 // Bitmaps: a warp or a block of TEAM threads a row. The bitmap has WORDS words; a matrix with more columns is gone through in ranges.
@@ -257,7 +283,10 @@ struct WordRange {
 // COLUMNS 0: lengths[row] = columns of C's row; COLUMNS 1: its columns. The warps of a team take the entries of A's row 32 at a time.
 // For counting and writing each warp has a share of the bitmap.
 template <int TEAM, int GROUP, int WORDS, int RANGES, int COLUMNS>
-__device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+__device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                                           const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                                           const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths,
+                                           const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
   constexpr int       THREADS = BITMAP_THREADS<TEAM>, TEAMS = THREADS / TEAM, WARPS = TEAM / WARP;
   __shared__ unsigned bitmaps[TEAMS][WORDS];
@@ -308,7 +337,7 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
     }
     if constexpr (COLUMNS) {
       for (int base = begin; base < end; base += WARP) {
-        unsigned  bits = base + lane < end ? bitmap[base + lane] : 0;
+        unsigned  bits      = base + lane < end ? bitmap[base + lane] : 0;
         const int mine_here = __popc(bits);
 
         if (!__any_sync(FULL_WARP, bits != 0)) continue;
@@ -325,13 +354,19 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
 }
 
 template <int TEAM, int GROUP, int WORDS, int RANGES>
-__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>) spgemm_hash_bitmap_lengths(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths, unsigned *)
+__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>)
+  spgemm_hash_bitmap_lengths(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                             const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                             const Word *__restrict__ words, offset_t *__restrict__ lengths, unsigned *)
 {
   bitmap_row<TEAM, GROUP, WORDS, RANGES, 0>(nrows, nwords, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths, nullptr, nullptr);
 }
 
 template <int TEAM, int GROUP, int WORDS, int RANGES>
-__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>) spgemm_hash_bitmap_columns(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns, unsigned *)
+__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>)
+  spgemm_hash_bitmap_columns(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                             const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                             const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns, unsigned *)
 {
   bitmap_row<TEAM, GROUP, WORDS, RANGES, 1>(nrows, nwords, rows, A_rowptr, A_columns, B_rowptr, word_end, words, nullptr, C_rowptr, C_columns);
 }

@@ -17,7 +17,10 @@ struct Result {
 // Blocks of a multiprocessor that run at once: 40 registers for each thread, more with 64-bit indices, and where shared memory leaves room
 // for fewer threads.
 template <int CAPACITY, int SPLIT>
-constexpr int BLOCKS_AT_ONCE = SPLIT ? 10 : CAPACITY >= 250 ? 8 : sizeof(index_t) == 8 ? 9 : 12;
+constexpr int BLOCKS_AT_ONCE = SPLIT                  ? 10
+                               : CAPACITY >= 250      ? 8
+                               : sizeof(index_t) == 8 ? 9
+                                                      : 12;
 
 // What these registers hold of a thread, one of a team of GROUPS groups: the entries of B of STEPS steps, which are loaded before the first
 // is looked up, and the columns that LEVELS steps of each search compare with. With more, registers are spilled.
@@ -87,7 +90,9 @@ __device__ __forceinline__ scalar_t *sum_of(scalar_t *sums, unsigned at)
 
 // Adds the terms of the staged entries of A's row.
 template <int TEAM, int GROUP, int ONE_STEP, int STEPS, int CAPACITY, int LEVELS>
-__device__ __forceinline__ void add_terms(const Factor *factors, int count, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values, const index_t *columns, const Pivots<CAPACITY, LEVELS> &pivots, scalar_t *sums, unsigned first)
+__device__ __forceinline__ void add_terms(const Factor *factors, int                            count, const index_t *__restrict__ B_columns,
+                                          const scalar_t *__restrict__ B_values, const index_t *columns, const Pivots<CAPACITY, LEVELS> &pivots,
+                                          scalar_t *sums, unsigned first)
 {
   const int                             group = threadIdx.x % TEAM / GROUP;
   Cursor<TEAM, GROUP, ONE_STEP, Factor> cursor(factors, count);
@@ -145,22 +150,25 @@ struct Units {
 // What takes the time are accesses to shared memory, two and more where lanes meet in a bank: the teams of a warp, which often want the
 // same place of their rows, have them in different banks.
 template <int GROUP, int ONE_STEP, int TEAM, int CAPACITY, int SPLIT>
-__device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const Operand &A, const Operand &B, const Result &C)
+__device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memory, offset_t block, offset_t nunits,
+                                              const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const Operand &A,
+                                              const Operand &B, const Result &C)
 {
-  constexpr int       SHARE = GROUP < TEAM ? GROUP : TEAM; // threads for a row of B
-  using Hold                = Held<TEAM / SHARE, ONE_STEP, CAPACITY, SPLIT>;
-  constexpr int       TEAMS = Units<TEAM, CAPACITY, SPLIT>::TEAMS, STRIDE = Units<TEAM, CAPACITY, SPLIT>::STRIDE, UNITS = Units<TEAM, CAPACITY, SPLIT>::UNITS;
-  index_t *const      shared_columns = memory.columns;
-  scalar_t *const     shared_sums    = memory.sums;
-  const int           team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
-  index_t *const      columns = shared_columns + (SPLIT ? 0 : team * STRIDE);
-  scalar_t *const     sums    = shared_sums + team * STRIDE;
-  Factor *const       factors = memory.factors[team];
-  const offset_t      unit    = block * UNITS + (SPLIT ? 0 : team);
-  index_t             left = 0, length = 0; // entries of A's row; entries of C in this unit
-  const index_t      *A_columns = A.columns, *C_columns = C.columns;
-  const scalar_t     *A_values = A.values;
-  scalar_t           *C_values = C.values;
+  constexpr int SHARE   = GROUP < TEAM ? GROUP : TEAM; // threads for a row of B
+  using Hold            = Held<TEAM / SHARE, ONE_STEP, CAPACITY, SPLIT>;
+  constexpr int   TEAMS = Units<TEAM, CAPACITY, SPLIT>::TEAMS, STRIDE = Units<TEAM, CAPACITY, SPLIT>::STRIDE,
+                  UNITS          = Units<TEAM, CAPACITY, SPLIT>::UNITS;
+  index_t *const  shared_columns = memory.columns;
+  scalar_t *const shared_sums    = memory.sums;
+  const int       team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+  index_t *const  columns = shared_columns + (SPLIT ? 0 : team * STRIDE);
+  scalar_t *const sums    = shared_sums + team * STRIDE;
+  Factor *const   factors = memory.factors[team];
+  const offset_t  unit    = block * UNITS + (SPLIT ? 0 : team);
+  index_t         left = 0, length = 0; // entries of A's row; entries of C in this unit
+  const index_t  *A_columns = A.columns, *C_columns = C.columns;
+  const scalar_t *A_values = A.values;
+  scalar_t       *C_values = C.values;
 
   if (unit < nunits) {
     const index_t row     = rows_of_units ? __ldg(rows_of_units + unit) : (index_t)unit;
@@ -204,7 +212,8 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
 
       count = stage<TEAM>(factors, left, A_columns, A_values, B.rowptr, B.rowptr + 1, range);
     } else count = stage<TEAM>(factors, left, A_columns, A_values, B.rowptr, B.rowptr + 1, WholeRows{});
-    add_terms<TEAM, SHARE, ONE_STEP, Hold::STEPS>(factors, count, B.columns, B.values, shared_columns, pivots, SPLIT ? sums : shared_sums, SPLIT ? 0 : team * STRIDE * sizeof(index_t));
+    add_terms<TEAM, SHARE, ONE_STEP, Hold::STEPS>(factors, count, B.columns, B.values, shared_columns, pivots, SPLIT ? sums : shared_sums,
+                                                  SPLIT ? 0 : team * STRIDE * sizeof(index_t));
   }
   if constexpr (SPLIT) {
     __syncthreads();
@@ -224,7 +233,9 @@ __device__ __forceinline__ void compute_units(Units<TEAM, CAPACITY, SPLIT> &memo
 }
 
 template <int TEAM, int GROUP, int ONE_STEP, int CAPACITY, int SPLIT>
-__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>) spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const Operand A, const Operand B, const Result C, scalar_t *)
+__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>)
+  spgemm_hash_values(offset_t nunits, const index_t *__restrict__ rows_of_units, const index_t *__restrict__ parts_of_units, const Operand A,
+                     const Operand B, const Result C, scalar_t *)
 {
   __shared__ Units<TEAM, CAPACITY, SPLIT> memory;
 
@@ -234,7 +245,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE<CAPACITY, SPLIT>) spge
 // Rows of all lengths in one launch, for products too small to fill the device with rows of one bin: `rows` has n500 rows of at most 500
 // entries, then n250 of at most 250, and so on. SHARED: each of those above 63 entries is shared by the warps of a block.
 template <int GROUP, int SHARED>
-__global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset_t n500, offset_t n250, offset_t n125, offset_t n63, offset_t n32, offset_t n16, const index_t *__restrict__ rows, const Operand A, const Operand B, const Result C)
+__global__ void __launch_bounds__(THREADS, 8)
+  spgemm_hash_values_together(offset_t n500, offset_t n250, offset_t n125, offset_t n63, offset_t n32, offset_t n16, const index_t *__restrict__ rows,
+                              const Operand A, const Operand B, const Result C)
 {
   __shared__ union {
     Units<32, 500, SHARED> to500;
@@ -244,7 +257,7 @@ __global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset
     Units<8, 32, 0>        to32;
     Units<4, 16, 0>        to16;
   } memory;
-  offset_t   block = blockIdx.x; // among those of one length
+  offset_t   block    = blockIdx.x; // among those of one length
   const auto computes = [&](auto &units, offset_t nrows) {
     const offset_t blocks = (nrows + units.UNITS - 1) / units.UNITS;
     const bool     mine   = block < blocks;
@@ -257,5 +270,6 @@ __global__ void __launch_bounds__(THREADS, 8) spgemm_hash_values_together(offset
     return mine;
   };
 
-  computes(memory.to500, n500) || computes(memory.to250, n250) || computes(memory.to125, n125) || computes(memory.to63, n63) || computes(memory.to32, n32) || computes(memory.to16, n16);
+  computes(memory.to500, n500) || computes(memory.to250, n250) || computes(memory.to125, n125) || computes(memory.to63, n63) ||
+    computes(memory.to32, n32) || computes(memory.to16, n16);
 }

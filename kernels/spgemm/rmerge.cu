@@ -99,7 +99,8 @@ constexpr int STEPS = WIDTH < 4 ? WIDTH : 4;
 
 // Merges columns; stores them if STORE, else counts them. Bytes: each merged row of the right factor once, from cache where rows of the left one share it.
 template <int WIDTH, bool STORE>
-__device__ __forceinline__ void merge_columns(const Factors &f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, offset_t *__restrict__ lengths)
+__device__ __forceinline__ void merge_columns(const Factors &f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns,
+                                              offset_t *__restrict__ lengths)
 {
   const offset_t  i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
   const int       lane = threadIdx.x % WIDTH;
@@ -137,7 +138,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_lengths(const Factors f,
 
 // The columns of row i from out_columns[starts[i]] on
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns(const Factors f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  rmerge_columns(const Factors f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns)
 {
   merge_columns<WIDTH, true>(f, starts, out_columns, nullptr);
 }
@@ -165,7 +167,8 @@ __device__ __forceinline__ scalar_t group_sums(scalar_t (&sums)[STEPS<WIDTH>], i
 
 // The columns and sums of row i from out_columns[starts[i]] and out_values[starts[i]] on
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(const Factors f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, scalar_t *__restrict__ out_values)
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  rmerge_columns_values(const Factors f, const index_t *__restrict__ starts, index_t *__restrict__ out_columns, scalar_t *__restrict__ out_values)
 {
   const offset_t i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
   const int      lane = threadIdx.x % WIDTH;
@@ -180,7 +183,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(const Fac
 
 #pragma unroll
     for (int step = 0; step < STEPS<WIDTH>; step++) {
-      smallest = smallest_column<WIDTH>(right.front);
+      smallest   = smallest_column<WIDTH>(right.front);
       sums[step] = right.take(f, smallest);
       if (lane == step) mine = smallest;
     }
@@ -197,7 +200,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) rmerge_columns_values(const Fac
 // The sums of row i, whose columns are known: those at known_columns[starts[i]] .. known_columns[ends[i]] take the place of minima, so
 // that no step waits for the one before. The rest is as above.
 template <int WIDTH>
-__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(const Factors f, const index_t *__restrict__ starts, const index_t *__restrict__ ends, const index_t *__restrict__ known_columns, scalar_t *__restrict__ out_values)
+__global__ void __launch_bounds__(BLOCK_THREADS) rmerge_values(const Factors f, const index_t *__restrict__ starts, const index_t *__restrict__ ends,
+                                                               const index_t *__restrict__ known_columns, scalar_t *__restrict__ out_values)
 {
   const offset_t i    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / WIDTH;
   const int      lane = threadIdx.x % WIDTH;

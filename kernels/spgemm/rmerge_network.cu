@@ -17,9 +17,10 @@ struct MergedRows {
   bool    falls; // whether one of its columns is not above the one before it
 
   // row i of A, of `nrows`; empty if there is none
-  __device__ __forceinline__ MergedRows(offset_t i, index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns)
+  __device__ __forceinline__ MergedRows(offset_t i, index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
+                                        const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns)
   {
-    const int lane = threadIdx.x % WIDTH;
+    const int lane  = threadIdx.x % WIDTH;
     index_t   begin = 0, length = 0;
 
     if (i < nrows) {
@@ -80,7 +81,10 @@ struct MergedRows {
 
 // lengths[i] = columns of row i of C; terms[i] = products that it sums; control->falls is set where a row of B that A meets is not sorted
 template <int WIDTH, int LENGTH>
-__global__ void __launch_bounds__(THREADS) rmerge_network_lengths(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, offset_t *__restrict__ lengths, offset_t *__restrict__ terms, Control *__restrict__ control)
+__global__ void __launch_bounds__(THREADS)
+  rmerge_network_lengths(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
+                         const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, offset_t *__restrict__ lengths,
+                         offset_t *__restrict__ terms, Control *__restrict__ control)
 {
   const offset_t                  i = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH;
   const MergedRows<WIDTH, LENGTH> merged(i, nrows, A_rowptr, A_columns, B_rowptr, B_columns);
@@ -95,12 +99,15 @@ __global__ void __launch_bounds__(THREADS) rmerge_network_lengths(index_t nrows,
 
 // The columns of all rows. Those of the rows of a warp are neighbours: they go through shared memory and are written together.
 template <int WIDTH, int LENGTH>
-__global__ void __launch_bounds__(THREADS) rmerge_network_columns(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+__global__ void __launch_bounds__(THREADS)
+  rmerge_network_columns(index_t nrows, const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
+                         const index_t *__restrict__ B_rowptr, const index_t *__restrict__ B_columns, const index_t *__restrict__ C_rowptr,
+                         index_t *__restrict__ C_columns)
 {
   __shared__ index_t              columns_of_warps[THREADS / WARP][WARP * LENGTH];
   const int                       lane   = threadIdx.x % WARP;
   index_t *const                  staged = columns_of_warps[threadIdx.x / WARP];
-  const offset_t                  i      = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH, first = i - lane / WIDTH;
+  const offset_t                  i = ((offset_t)blockIdx.x * THREADS + threadIdx.x) / WIDTH, first = i - lane / WIDTH;
   const MergedRows<WIDTH, LENGTH> merged(i, nrows, A_rowptr, A_columns, B_rowptr, B_columns);
   const int                       upto  = sum_up_to_lane(merged.count); // columns of the lanes up to this one
   int                             place = upto - merged.count;

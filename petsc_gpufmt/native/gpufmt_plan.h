@@ -9,7 +9,18 @@ enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
    of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word */
-enum { GPUFMT_SLOT_X, GPUFMT_SLOT_Y, GPUFMT_SLOT_Z, GPUFMT_SLOT_VALUES, GPUFMT_SLOT_A_VALUES, GPUFMT_SLOT_B_VALUES, GPUFMT_SLOT_C_VALUES, GPUFMT_SLOT_RESULT, GPUFMT_SLOT_ALPHA, GPUFMT_NUM_SLOTS };
+enum {
+  GPUFMT_SLOT_X,
+  GPUFMT_SLOT_Y,
+  GPUFMT_SLOT_Z,
+  GPUFMT_SLOT_VALUES,
+  GPUFMT_SLOT_A_VALUES,
+  GPUFMT_SLOT_B_VALUES,
+  GPUFMT_SLOT_C_VALUES,
+  GPUFMT_SLOT_RESULT,
+  GPUFMT_SLOT_ALPHA,
+  GPUFMT_NUM_SLOTS
+};
 
 /* z = A x, z = y + A x, values into the format, z = diagonal of A */
 enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_NUM_PLANS };
@@ -55,10 +66,10 @@ typedef struct {
   const char *format;
   const char *options; /* "name=value;..." of the options that were set; "format.name=value;" for those of another format */
   int32_t     transposed;
-  int64_t     nrows, ncols, nnz; /* of the CSR block, not of its transpose */
-  const void *rowptr, *colidx;   /* host CSR pattern: [nrows + 1], [nnz] */
+  int64_t     nrows, ncols, nnz;    /* of the CSR block, not of its transpose */
+  const void *rowptr, *colidx;      /* host CSR pattern: [nrows + 1], [nnz] */
   int64_t     row_block, col_block; /* block sizes that the application has set, 1: none */
-  int64_t     mults;             /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
+  int64_t     mults;                /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
 } GpufmtStoreRequest;
 
 /* the head of every answer; the library fills in an error before it asks, because a callback may fail before its first line */
@@ -94,11 +105,11 @@ typedef struct {
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    numeric; /* values of the operands into those of the result */
-  int64_t       nrows, ncols, nnz; /* of the result */
-  const void   *rowptr;            /* host: [nrows + 1] */
-  const void   *colidx;            /* on the backend: [nnz], sorted in each row */
-  int64_t       terms;             /* products of two numbers that the numeric phase sums */
+  GpufmtPlan    numeric;                  /* values of the operands into those of the result */
+  int64_t       nrows, ncols, nnz;        /* of the result */
+  const void   *rowptr;                   /* host: [nrows + 1] */
+  const void   *colidx;                   /* on the backend: [nnz], sorted in each row */
+  int64_t       terms;                    /* products of two numbers that the numeric phase sums */
   int64_t       bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
   char          summary[256];
   char          detail[4096];
@@ -109,8 +120,8 @@ typedef struct {
 typedef struct {
   GpufmtPlace place;
   int64_t     ntargets, nterms;
-  const void *begins; /* host: [ntargets + 1]; NULL: target t is entry index[t] */
-  const void *index;  /* host: [nterms] */
+  const void *begins;   /* host: [ntargets + 1]; NULL: target t is entry index[t] */
+  const void *index;    /* host: [nterms] */
   int64_t     sizes[3]; /* entries of the arrays */
 } GpufmtEntrySumRequest;
 
@@ -154,15 +165,15 @@ typedef struct {
 typedef struct {
   GpufmtPlace   place;
   int32_t       scale_and_add; /* GPUFMT_SCALE, ... */
-  GpufmtOperand target; /* whose values change */
-  GpufmtOperand added;  /* for GPUFMT_ADD_SUBSET */
-  const void   *columns; /* host: [added.ncols] the number of each of its columns in `target`, -1: none; NULL: the same */
+  GpufmtOperand target;        /* whose values change */
+  GpufmtOperand added;         /* for GPUFMT_ADD_SUBSET */
+  const void   *columns;       /* host: [added.ncols] the number of each of its columns in `target`, -1: none; NULL: the same */
 } GpufmtScaleAndAddRequest;
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    scale_and_add;  /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
-  int32_t       applies; /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
+  GpufmtPlan    scale_and_add; /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
+  int32_t       applies;       /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
 } GpufmtScaleAndAddAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */

@@ -41,7 +41,8 @@ static PetscErrorCode CheckVersion(void)
 
   PetscFunctionBegin;
   PetscCall(PetscGetVersionNumber(&major, &minor, &subminor, NULL));
-  PetscCheck(major == PETSC_VERSION_MAJOR && minor == PETSC_VERSION_MINOR, PETSC_COMM_SELF, PETSC_ERR_SUP, "petsc_gpufmt was built for PETSc %d.%d, and this is PETSc %" PetscInt_FMT ".%" PetscInt_FMT ": reinstall petsc_gpufmt with this PETSc",
+  PetscCheck(major == PETSC_VERSION_MAJOR && minor == PETSC_VERSION_MINOR, PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "petsc_gpufmt was built for PETSc %d.%d, and this is PETSc %" PetscInt_FMT ".%" PetscInt_FMT ": reinstall petsc_gpufmt with this PETSc",
              PETSC_VERSION_MAJOR, PETSC_VERSION_MINOR, major, minor);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -54,7 +55,9 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   if (registered) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(CheckVersion());
   registered = PETSC_TRUE;
-  GpufmtMatrixSetUp((GpufmtProductOps){.seq = MatProductSetFromOptions_SeqAIJGpufmt, .mpi = MatProductSetFromOptions_MPIAIJGpufmt, .anytype = MatProductSetFromOptions_Gpufmt});
+  GpufmtMatrixSetUp((GpufmtProductOps){.seq     = MatProductSetFromOptions_SeqAIJGpufmt,
+                                       .mpi     = MatProductSetFromOptions_MPIAIJGpufmt,
+                                       .anytype = MatProductSetFromOptions_Gpufmt});
 #define GPUFMT_FORMAT(name) \
   PetscCall(MatRegister("seqaij" #name, MatCreate_Seq_##name)); \
   PetscCall(MatRegister("mpiaij" #name, MatCreate_MPI_##name)); \

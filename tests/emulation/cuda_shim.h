@@ -34,9 +34,9 @@ int lane_in_warp();
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-#define __restrict__ __restrict
-#define __shared__       static // blocks run one after another
-#define __syncthreads()  wait_for_block(__LINE__)
+#define __restrict__    __restrict
+#define __shared__      static // blocks run one after another
+#define __syncthreads() wait_for_block(__LINE__)
 
 // Memory
 

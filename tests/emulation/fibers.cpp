@@ -35,7 +35,7 @@ struct Fiber {
   WarpResult         result;
 };
 
-std::vector<std::unique_ptr<Fiber>> fibers;  // kept from block to block, and from launch to launch
+std::vector<std::unique_ptr<Fiber>> fibers; // kept from block to block, and from launch to launch
 std::vector<Fiber *>                idle;
 std::vector<Fiber *>                waiting; // of each thread of the block: the fiber on which it waits, null if it does not
 jmp_buf                             scheduler;
@@ -173,11 +173,14 @@ void run_warp(unsigned warp_begin)
     const Fiber *other = waiting[warp_begin + __builtin_ctz(lanes)];
 
     if (other->wait == Wait::BLOCK)
-      fail("threads of warp %u of %s wait at the warp operation in line %d, another of the same mask at the barrier in line %d", warp_begin / WARP, block_name(), stuck->line, other->line);
+      fail("threads of warp %u of %s wait at the warp operation in line %d, another of the same mask at the barrier in line %d", warp_begin / WARP,
+           block_name(), stuck->line, other->line);
     else if (other->line != stuck->line)
-      fail("threads of warp %u of %s wait at different warp operations, in lines %d and %d", warp_begin / WARP, block_name(), stuck->line, other->line);
+      fail("threads of warp %u of %s wait at different warp operations, in lines %d and %d", warp_begin / WARP, block_name(), stuck->line,
+           other->line);
     else if (other->mask != stuck->mask)
-      fail("threads of warp %u of %s wait at the warp operation in line %d with different masks, %08x and %08x", warp_begin / WARP, block_name(), stuck->line, stuck->mask, other->mask);
+      fail("threads of warp %u of %s wait at the warp operation in line %d with different masks, %08x and %08x", warp_begin / WARP, block_name(),
+           stuck->line, stuck->mask, other->mask);
   }
 }
 
@@ -210,7 +213,8 @@ bool block_ended()
     line = fiber->line;
     nwaiting++;
   }
-  if (nwaiting && nwaiting < nthreads) fail("%u of %u threads of %s wait at the barrier in line %d, the others have ended", nwaiting, nthreads, block_name(), line);
+  if (nwaiting && nwaiting < nthreads)
+    fail("%u of %u threads of %s wait at the barrier in line %d, the others have ended", nwaiting, nthreads, block_name(), line);
   return !nwaiting || message[0];
 }
 
@@ -242,7 +246,8 @@ WarpResult exchange_in_warp(unsigned mask, unsigned long long word, int source_l
   self->mask        = mask;
   self->word        = word;
   self->source_lane = source_lane;
-  if (!(mask >> lane_in_warp() & 1)) fail("thread %u of %s is not in its own mask %08x at the warp operation in line %d", self->thread, block_name(), mask, line);
+  if (!(mask >> lane_in_warp() & 1))
+    fail("thread %u of %s is not in its own mask %08x at the warp operation in line %d", self->thread, block_name(), mask, line);
   park(Wait::WARP, line);
   return self->result;
 }

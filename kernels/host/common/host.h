@@ -11,7 +11,8 @@ typedef PetscScalar scalar_t;
 typedef PetscInt    index_t;
 typedef long long   offset_t; /* positions in stored arrays: padding may pass 2^31 where the nonzeros do not */
 
-#define HOST_KERNEL(name) __attribute__((visibility("default"))) void gpufmt_host_##name(const uint32_t grid[3], const uint32_t block[3], void **params)
+#define HOST_KERNEL(name) \
+  __attribute__((visibility("default"))) void gpufmt_host_##name(const uint32_t grid[3], const uint32_t block[3], void **params)
 #define PARAM(type, i) (*(type *)params[i])
 
 /* One binary for all x86-64 machines: the loader picks the version for the processor. Wider vectors than those of AVX2 do not pay:

@@ -10,7 +10,9 @@ static inline int is_finite(scalar_t x)
 }
 
 /* sum[r] = row r of the blocks begin .. end times x, for `height` rows of blocks of `row_block` rows; val begins at the first of them */
-static inline __attribute__((always_inline)) void rows_product(int height, index_t row_block, index_t col_block, index_t ncols, offset_t begin, offset_t end, const index_t *block_col, const scalar_t *val, const scalar_t *x, scalar_t *sum)
+static inline __attribute__((always_inline)) void rows_product(int height, index_t row_block, index_t col_block, index_t ncols, offset_t begin,
+                                                               offset_t end, const index_t *block_col, const scalar_t *val, const scalar_t *x,
+                                                               scalar_t *sum)
 {
   for (int r = 0; r < height; r++) sum[r] = 0;
   for (offset_t b = begin; b < end; b++) {
@@ -28,7 +30,9 @@ static inline __attribute__((always_inline)) void rows_product(int height, index
   }
 }
 
-static inline __attribute__((always_inline)) void product(index_t row_block, index_t col_block, offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *offsets, const index_t *block_col, const scalar_t *val, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+static inline __attribute__((always_inline)) void product(index_t row_block, index_t col_block, offset_t nsegments, offset_t nrows, index_t ncols,
+                                                          const offset_t *offsets, const index_t *block_col, const scalar_t *val, const scalar_t *x,
+                                                          scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   for (offset_t s = 0; s < nsegments; s++) {
     if (y == z && beta == 1 && offsets[s] == offsets[s + 1]) continue; /* nothing to add; most block rows of an off-diagonal block are empty */
@@ -46,7 +50,9 @@ static inline __attribute__((always_inline)) void product(index_t row_block, ind
 #define PRODUCT(row_block, col_block) product(row_block, col_block, nsegments, nrows, ncols, offsets, block_col, val, x, alpha, beta, y, z)
 
 /* block sizes that the compiler knows are kept in registers */
-VECTOR_CLONES static void spmv(index_t row_block, index_t col_block, offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *offsets, const index_t *block_col, const scalar_t *val, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+VECTOR_CLONES static void spmv(index_t row_block, index_t col_block, offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *offsets,
+                               const index_t *block_col, const scalar_t *val, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y,
+                               scalar_t *z)
 {
   switch (row_block == col_block ? row_block : 0) {
   case 1: PRODUCT(1, 1); break;
@@ -64,8 +70,9 @@ VECTOR_CLONES static void spmv(index_t row_block, index_t col_block, offset_t ns
 /* z = alpha A x + beta y */
 HOST_KERNEL(bsr_spmv)
 {
-  spmv(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(offset_t, 2), PARAM(offset_t, 3), PARAM(index_t, 4), PARAM(const offset_t *, 5), PARAM(const index_t *, 6), PARAM(const scalar_t *, 7), PARAM(const scalar_t *, 8), PARAM(scalar_t, 9), PARAM(scalar_t, 10), PARAM(const scalar_t *, 11),
-       PARAM(scalar_t *, 12));
+  spmv(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(offset_t, 2), PARAM(offset_t, 3), PARAM(index_t, 4), PARAM(const offset_t *, 5),
+       PARAM(const index_t *, 6), PARAM(const scalar_t *, 7), PARAM(const scalar_t *, 8), PARAM(scalar_t, 9), PARAM(scalar_t, 10),
+       PARAM(const scalar_t *, 11), PARAM(scalar_t *, 12));
 }
 
 /* balanced BSR: the results of the pieces of each block row added up */
@@ -91,11 +98,12 @@ HOST_KERNEL(bsr_spmv_interleaved)
   const index_t   row_block = PARAM(index_t, 0), col_block = PARAM(index_t, 1), ncols = PARAM(index_t, 4);
   const offset_t  nblock_rows = PARAM(offset_t, 2), nrows = PARAM(offset_t, 3), *offsets = PARAM(const offset_t *, 5);
   const index_t  *block_col = PARAM(const index_t *, 6);
-  const scalar_t *val = PARAM(const scalar_t *, 7), *x = PARAM(const scalar_t *, 8), alpha = PARAM(scalar_t, 9), beta = PARAM(scalar_t, 10), *y = PARAM(const scalar_t *, 11);
-  scalar_t       *z = PARAM(scalar_t *, 12);
+  const scalar_t *val = PARAM(const scalar_t *, 7), *x = PARAM(const scalar_t *, 8), alpha = PARAM(scalar_t, 9), beta = PARAM(scalar_t, 10),
+                 *y = PARAM(const scalar_t *, 11);
+  scalar_t *z       = PARAM(scalar_t *, 12);
 
   for (offset_t first = 0; first < nblock_rows; first += LANES) {
-    struct block block = first_block(LANES, first, nblock_rows, offsets);
+    struct block block  = first_block(LANES, first, nblock_rows, offsets);
     const int    height = nrows - first * row_block < LANES * row_block ? (int)(nrows - first * row_block) : (int)(LANES * row_block);
     scalar_t     sum[LANES * BLOCK_ROWS] = {0};
 

@@ -3,7 +3,7 @@
 #include "common/host.h"
 #include <string.h>
 
-#define LANES 32
+#define LANES      32
 #define BLOCK_ROWS 5 /* of a block of kernel K1, at most */
 
 /* an entry of a block that is none of the matrix: -0, in its last part if it is complex */
@@ -45,7 +45,9 @@ static inline void begin_diagonal(struct block *block)
 
 static inline struct block first_block(int slice, offset_t first_row, offset_t nblock_rows, const offset_t *offsets)
 {
-  struct block block = {.base = offsets[first_row], .height = nblock_rows - first_row < slice ? (int)(nblock_rows - first_row) : slice, .offsets = offsets + first_row};
+  struct block block = {.base    = offsets[first_row],
+                        .height  = nblock_rows - first_row < slice ? (int)(nblock_rows - first_row) : slice,
+                        .offsets = offsets + first_row};
 
   begin_diagonal(&block);
   return block;

@@ -5,7 +5,8 @@
 
 /* Structure pass: the blocks that each row opens (it has an entry in them, no earlier row of its block row has), counted in `nopened` or
    written to block_col from first_block[row] on. */
-static void open_blocks(index_t nrows, index_t row_block, index_t col_block, const index_t *rowptr, const index_t *colidx, index_t *nopened, const offset_t *first_block, index_t *block_col)
+static void open_blocks(index_t nrows, index_t row_block, index_t col_block, const index_t *rowptr, const index_t *colidx, index_t *nopened,
+                        const offset_t *first_block, index_t *block_col)
 {
   for (offset_t first_row = 0; first_row < nrows; first_row += row_block) {
     const offset_t last_row = nrows - first_row < row_block ? nrows : first_row + row_block;
@@ -35,12 +36,14 @@ static void open_blocks(index_t nrows, index_t row_block, index_t col_block, con
 
 HOST_KERNEL(bsr_count_blocks)
 {
-  open_blocks(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), PARAM(index_t *, 5), NULL, NULL);
+  open_blocks(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), PARAM(index_t *, 5),
+              NULL, NULL);
 }
 
 HOST_KERNEL(bsr_fill_columns)
 {
-  open_blocks(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), NULL, PARAM(const offset_t *, 5), PARAM(index_t *, 6));
+  open_blocks(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), NULL,
+              PARAM(const offset_t *, 5), PARAM(index_t *, 6));
 }
 
 HOST_KERNEL(bsr_interleave_columns)
@@ -50,18 +53,20 @@ HOST_KERNEL(bsr_interleave_columns)
   index_t       *block_col = PARAM(index_t *, 3);
 
   for (offset_t first = 0; first < nblock_rows; first += LANES)
-    for (struct block block = first_block(LANES, first, nblock_rows, block_offsets); block.n > 0; next_block(&block)) block_col[block.base + block.rank] = ordered[block.offsets[block.lane] + block.j];
+    for (struct block block = first_block(LANES, first, nblock_rows, block_offsets); block.n > 0; next_block(&block))
+      block_col[block.base + block.rank] = ordered[block.offsets[block.lane] + block.j];
 }
 
 /* the refresh: block by block as they are stored; padding gets -0, an entry is never that, since its sum begins with +0 */
 HOST_KERNEL(bsr_fill_values)
 {
-  const offset_t  nrows = PARAM(offset_t, 0), nblock_rows = PARAM(offset_t, 1), *block_offsets = PARAM(const offset_t *, 5);
-  const index_t   row_block = PARAM(index_t, 2), col_block = PARAM(index_t, 3), slice = PARAM(index_t, 4);
-  const index_t  *block_col = PARAM(const index_t *, 6), *rowptr = PARAM(const index_t *, 7), *colidx = PARAM(const index_t *, 8), *first = PARAM(const index_t *, 9), *source = PARAM(const index_t *, 10);
+  const offset_t nrows = PARAM(offset_t, 0), nblock_rows = PARAM(offset_t, 1), *block_offsets = PARAM(const offset_t *, 5);
+  const index_t  row_block = PARAM(index_t, 2), col_block = PARAM(index_t, 3), slice = PARAM(index_t, 4);
+  const index_t *block_col = PARAM(const index_t *, 6), *rowptr = PARAM(const index_t *, 7), *colidx = PARAM(const index_t *, 8),
+                *first = PARAM(const index_t *, 9), *source = PARAM(const index_t *, 10);
   const scalar_t *values = PARAM(const scalar_t *, 11);
   scalar_t       *stored = PARAM(scalar_t *, 12);
-  const offset_t  size = (offset_t)row_block * col_block;
+  const offset_t  size   = (offset_t)row_block * col_block;
 
   for (offset_t first_row = 0; first_row < nblock_rows; first_row += slice)
     for (struct block block = first_block(slice, first_row, nblock_rows, block_offsets); block.n > 0; next_block(&block))
@@ -71,7 +76,8 @@ HOST_KERNEL(bsr_fill_values)
         if (!rowptr) {
           const offset_t from = block.offsets[block.lane] * size + (r * blocks_of_lane(&block, block.lane) + block.j) * col_block;
 
-          for (index_t c = 0; c < col_block; c++) stored[place_of_entry(&block, size, (offset_t)c * row_block + r)] = 0 + values[source ? source[from + c] : from + c];
+          for (index_t c = 0; c < col_block; c++)
+            stored[place_of_entry(&block, size, (offset_t)c * row_block + r)] = 0 + values[source ? source[from + c] : from + c];
           continue;
         }
         const index_t block_column = block_col[block.base + block.rank];
@@ -124,7 +130,7 @@ HOST_KERNEL(bsr_diagonal)
   scalar_t       *z             = PARAM(scalar_t *, 6);
 
   for (index_t row = 0; row < nrows; row++) {
-    const offset_t end = block_offsets[row / row_block + 1];
+    const offset_t end    = block_offsets[row / row_block + 1];
     const index_t  wanted = row / col_block;
     offset_t       block;
 

@@ -48,8 +48,8 @@ HOST_KERNEL(columns_copy_wide)
 {
   const index_t   height        = PARAM(index_t, 0);
   const offset_t *slice_offsets = PARAM(const offset_t *, 1), *wide_offset = PARAM(const offset_t *, 2);
-  const index_t  *col           = PARAM(const index_t *, 3);
-  index_t        *wide_col      = PARAM(index_t *, 4);
+  const index_t  *col      = PARAM(const index_t *, 3);
+  index_t        *wide_col = PARAM(index_t *, 4);
 
   for (offset_t slice = 0; slice < (offset_t)grid[0]; slice++) {
     const offset_t begin = slice_offsets ? slice_offsets[slice] : slice * height;

@@ -5,8 +5,8 @@
 #define FOR_ROWS(Column, base, TERM, FINISH) \
   for (offset_t row = 0; row < A->nrows; row++) { \
     const offset_t begin = A->rowptr[row], end = A->rowptr[row + 1]; \
-    const Column  *col   = A->col; \
-    scalar_t       sum   = 0; \
+    const Column  *col = A->col; \
+    scalar_t       sum = 0; \
     for (offset_t k = begin; k < end; k++) { \
       const index_t c = (base) + (index_t)col[k]; \
       TERM; \
@@ -36,8 +36,8 @@ void csr_diagonal(const CsrRows *A, scalar_t *z)
 /* smallest column of each row, and the largest minus it; 0 and 0 for an empty row */
 HOST_KERNEL(csr_row_spans)
 {
-  const index_t  nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
-  index_t       *col_base = PARAM(index_t *, 3), *row_span = PARAM(index_t *, 4);
+  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
+  index_t      *col_base = PARAM(index_t *, 3), *row_span = PARAM(index_t *, 4);
 
   for (offset_t row = 0; row < nrows; row++) {
     index_t first = rowptr[row] < rowptr[row + 1] ? colidx[rowptr[row]] : 0, last = first;
@@ -54,8 +54,9 @@ HOST_KERNEL(csr_row_spans)
 /* stored[k] = colidx[k] - col_base[row of k]: the structure pass of 16-bit columns */
 HOST_KERNEL(csr_fill_offsets)
 {
-  const index_t  nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *col_base = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3);
-  uint16_t      *stored = PARAM(uint16_t *, 4);
+  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *col_base = PARAM(const index_t *, 2),
+                *colidx = PARAM(const index_t *, 3);
+  uint16_t     *stored  = PARAM(uint16_t *, 4);
 
   for (offset_t row = 0; row < nrows; row++)
     for (offset_t k = rowptr[row]; k < rowptr[row + 1]; k++) stored[k] = (uint16_t)(colidx[k] - col_base[row]);

@@ -18,7 +18,8 @@ static inline CsrRows csr_rows(index_t nrows, void **params, int i)
 }
 
 /* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
-__attribute__((visibility("hidden"))) void csr_product(const CsrRows *A, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z);
+__attribute__((visibility("hidden"))) void csr_product(const CsrRows *A, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y,
+                                                       scalar_t *z);
 
 /* z[row] = A[row, row] */
 __attribute__((visibility("hidden"))) void csr_diagonal(const CsrRows *A, scalar_t *z);

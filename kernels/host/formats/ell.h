@@ -28,8 +28,8 @@ static inline index_t longest_row(const EllMatrix *A, offset_t first, int rows)
 VECTOR_CLONES static void ell_product(const EllMatrix *A, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   for (offset_t first = 0; first < A->nrows; first += PANEL) {
-    const int     rows    = A->nrows - first < PANEL ? (int)(A->nrows - first) : PANEL;
-    const index_t longest = longest_row(A, first, rows);
+    const int     rows       = A->nrows - first < PANEL ? (int)(A->nrows - first) : PANEL;
+    const index_t longest    = longest_row(A, first, rows);
     scalar_t      sum[PANEL] = {0};
     int           active     = rows;
 
@@ -57,10 +57,12 @@ VECTOR_CLONES static void ell_product(const EllMatrix *A, const scalar_t *x, sca
 #define ELL_FILL(Entry, A, positions, group, rowptr, source, entries, stored, padding) \
   for (offset_t first = 0; first < (positions); first += (group)) \
     for (offset_t position = first; position < first + (group) && position < (positions); position++) { \
-      const index_t width = (A)->lengths ? (A)->lengths[first] : (A)->width; \
-      const int     real  = position < (A)->nrows; \
-      const offset_t row = real && (A)->perm ? (A)->perm[position] : position, begin = real ? (rowptr)[row] : 0, count = real ? (rowptr)[row + 1] - begin : 0; \
+      const index_t  width = (A)->lengths ? (A)->lengths[first] : (A)->width; \
+      const int      real  = position < (A)->nrows; \
+      const offset_t row = real && (A)->perm ? (A)->perm[position] : position, begin = real ? (rowptr)[row] : 0, \
+                     count = real ? (rowptr)[row + 1] - begin : 0; \
       for (index_t j = 0; j < width; j++) { \
-        (stored)[((A)->jd_ptr ? (A)->jd_ptr[j] : j * (A)->height) + position] = j < count ? (entries)[(source) ? (source)[begin + j] : begin + j] : (padding); \
+        (stored)[((A)->jd_ptr ? (A)->jd_ptr[j] : j * (A)->height) + position] = j < count ? (entries)[(source) ? (source)[begin + j] : begin + j] \
+                                                                                          : (padding); \
       } \
     }

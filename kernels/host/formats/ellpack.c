@@ -6,7 +6,11 @@
 /* z = alpha A x + beta y */
 HOST_KERNEL(ellpack_spmv)
 {
-  const EllMatrix A = {.nrows = PARAM(index_t, 0), .height = PARAM(offset_t, 1), .width = PARAM(index_t, 2), .col = PARAM(const index_t *, 3), .val = PARAM(const scalar_t *, 4)};
+  const EllMatrix A = {.nrows  = PARAM(index_t, 0),
+                       .height = PARAM(offset_t, 1),
+                       .width  = PARAM(index_t, 2),
+                       .col    = PARAM(const index_t *, 3),
+                       .val    = PARAM(const scalar_t *, 4)};
 
   ell_product(&A, PARAM(const scalar_t *, 5), PARAM(scalar_t, 6), PARAM(scalar_t, 7), PARAM(const scalar_t *, 8), PARAM(scalar_t *, 9));
 }
@@ -14,7 +18,11 @@ HOST_KERNEL(ellpack_spmv)
 /* z[row] = A[row, row] */
 HOST_KERNEL(ellpack_diagonal)
 {
-  const EllMatrix A = {.nrows = PARAM(index_t, 0), .height = PARAM(offset_t, 1), .width = PARAM(index_t, 2), .col = PARAM(const index_t *, 3), .val = PARAM(const scalar_t *, 4)};
+  const EllMatrix A = {.nrows  = PARAM(index_t, 0),
+                       .height = PARAM(offset_t, 1),
+                       .width  = PARAM(index_t, 2),
+                       .col    = PARAM(const index_t *, 3),
+                       .val    = PARAM(const scalar_t *, 4)};
 
   ell_product(&A, NULL, 1, 0, NULL, PARAM(scalar_t *, 5));
 }

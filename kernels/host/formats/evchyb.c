@@ -20,24 +20,25 @@ typedef struct {
 
 typedef struct {
   alignas(8) index_t nlong_blocks;
-  const Task        *tasks;
-  SliceRows          rows;
-  StoredColumns      columns;
-  const scalar_t    *val;
-  scalar_t          *partials;
-  int32_t           *tickets;
+  const Task     *tasks;
+  SliceRows       rows;
+  StoredColumns   columns;
+  const scalar_t *val;
+  scalar_t       *partials;
+  int32_t        *tickets;
 } EvcHyb;
 
 /* tasks of a launch: block[1] is the number of warps in a block */
 #define NTASKS ((offset_t)grid[0] * block[1])
 
 /* one column of a group; the sums are separate variables because compilers keep those in registers, and an array not always */
-#define ADD_COLUMN(TERM) (s0 += TERM(0), s1 += TERM(1), s2 += TERM(2), s3 += TERM(3), s4 += TERM(4), s5 += TERM(5), s6 += TERM(6), s7 += TERM(7))
+#define ADD_COLUMN(TERM)    (s0 += TERM(0), s1 += TERM(1), s2 += TERM(2), s3 += TERM(3), s4 += TERM(4), s5 += TERM(5), s6 += TERM(6), s7 += TERM(7))
 #define ENTRY(i)            (val[p + i] * x[full[p + i]])
 #define ENTRY_OR_PADDING(i) (val[p + i] * (full[p + i] >= 0 ? x[full[p + i]] : 0))
 
 /* sum[i] = lane `lane` + i of a slice times x; `full` and `columns` as for stored_column() */
-static inline __attribute__((always_inline)) void lane_products(const StoredColumns *columns, const index_t *full, offset_t begin, offset_t end, int height, int lane, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void lane_products(const StoredColumns *columns, const index_t *full, offset_t begin, offset_t end,
+                                                                int height, int lane, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
 {
   scalar_t       s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
   const offset_t last   = end - height + lane;
@@ -76,15 +77,16 @@ static inline int last_of_row(const EvcHyb *A, offset_t segment, scalar_t *sum)
 }
 
 /* z = alpha A x + beta y */
-VECTOR_CLONES static void product(const EvcHyb *A, int height, offset_t ntasks, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+VECTOR_CLONES static void product(const EvcHyb *A, int height, offset_t ntasks, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y,
+                                  scalar_t *z)
 {
   for (offset_t t = 0; t < ntasks; t++) {
-    const Task     task = A->tasks[t];
+    const Task     task  = A->tasks[t];
     const offset_t begin = task.begin, end = begin + (offset_t)(task.shape >> 5) * height;
-    const int      team  = 1 << (task.shape & 15);
+    const int      team = 1 << (task.shape & 15);
     scalar_t       sum[GROUP], row_sum = 0;
 
-    if (task.slice < 0 || t % team) continue; /* one warp does the work of its team */
+    if (task.slice < 0 || t % team) continue;          /* one warp does the work of its team */
     if (y == z && beta == 1 && begin == end) continue; /* nothing to add; most slices of an off-diagonal block are empty */
     const index_t *full = full_columns(&A->columns, task.slice, begin);
 
@@ -104,7 +106,8 @@ VECTOR_CLONES static void product(const EvcHyb *A, int height, offset_t ntasks, 
 /* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
 HOST_KERNEL(evchyb_spmv)
 {
-  product(&PARAM(const EvcHyb, 0), (int)block[0], NTASKS, PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4), PARAM(scalar_t *, 5));
+  product(&PARAM(const EvcHyb, 0), (int)block[0], NTASKS, PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3),
+          PARAM(const scalar_t *, 4), PARAM(scalar_t *, 5));
 }
 
 /* row of entry p of a slice */
@@ -143,19 +146,21 @@ HOST_KERNEL(evchyb_diagonal)
 }
 
 #define DEFINE_FILL(Entry, padding) \
-  const int          height  = (int)block[0]; \
-  const offset_t     nslices = PARAM(offset_t, 0), *slice_offsets = PARAM(const offset_t *, 1); \
-  const SliceRows   *rows    = &PARAM(const SliceRows, 2); \
-  const index_t     *rowptr = PARAM(const index_t *, 3), *source = PARAM(const index_t *, 4); \
-  const Entry       *entries = PARAM(const Entry *, 5); \
-  Entry             *stored  = PARAM(Entry *, 6); \
+  const int        height  = (int)block[0]; \
+  const offset_t   nslices = PARAM(offset_t, 0), *slice_offsets = PARAM(const offset_t *, 1); \
+  const SliceRows *rows   = &PARAM(const SliceRows, 2); \
+  const index_t   *rowptr = PARAM(const index_t *, 3), *source = PARAM(const index_t *, 4); \
+  const Entry     *entries = PARAM(const Entry *, 5); \
+  Entry           *stored  = PARAM(Entry *, 6); \
   for (offset_t slice = 0; slice < nslices; slice++) { \
     const int      is_long = slice >= rows->nell; \
-    const offset_t before  = is_long ? slice_offsets[slice] - slice_offsets[rows->nell + rows->segments[slice - rows->nell].first] : 0; /* in earlier segments of the row */ \
+    const offset_t before  = is_long ? slice_offsets[slice] - slice_offsets[rows->nell + rows->segments[slice - rows->nell].first] \
+                                     : 0; /* in earlier segments of the row */ \
     for (int lane = 0; lane < height; lane++) { \
       const offset_t row = row_of(rows, height, slice, lane), end = rowptr[row + 1]; \
       offset_t       k = rowptr[row] + before + (is_long ? lane : 0); \
-      for (offset_t p = slice_offsets[slice] + lane; p < slice_offsets[slice + 1]; p += height, k += is_long ? height : 1) stored[p] = k < end ? entries[source ? source[k] : k] : (padding); \
+      for (offset_t p = slice_offsets[slice] + lane; p < slice_offsets[slice + 1]; p += height, k += is_long ? height : 1) \
+        stored[p] = k < end ? entries[source ? source[k] : k] : (padding); \
     } \
   }
 

@@ -4,7 +4,12 @@
 /* z = alpha A x + beta y */
 HOST_KERNEL(jds_spmv)
 {
-  const EllMatrix A = {.nrows = PARAM(index_t, 0), .jd_ptr = PARAM(const offset_t *, 1), .lengths = PARAM(const index_t *, 2), .perm = PARAM(const index_t *, 3), .col = PARAM(const index_t *, 4), .val = PARAM(const scalar_t *, 5)};
+  const EllMatrix A = {.nrows   = PARAM(index_t, 0),
+                       .jd_ptr  = PARAM(const offset_t *, 1),
+                       .lengths = PARAM(const index_t *, 2),
+                       .perm    = PARAM(const index_t *, 3),
+                       .col     = PARAM(const index_t *, 4),
+                       .val     = PARAM(const scalar_t *, 5)};
 
   ell_product(&A, PARAM(const scalar_t *, 6), PARAM(scalar_t, 7), PARAM(scalar_t, 8), PARAM(const scalar_t *, 9), PARAM(scalar_t *, 10));
 }
@@ -12,14 +17,22 @@ HOST_KERNEL(jds_spmv)
 /* z[row] = A[row, row] */
 HOST_KERNEL(jds_diagonal)
 {
-  const EllMatrix A = {.nrows = PARAM(index_t, 0), .jd_ptr = PARAM(const offset_t *, 1), .lengths = PARAM(const index_t *, 2), .perm = PARAM(const index_t *, 3), .col = PARAM(const index_t *, 4), .val = PARAM(const scalar_t *, 5)};
+  const EllMatrix A = {.nrows   = PARAM(index_t, 0),
+                       .jd_ptr  = PARAM(const offset_t *, 1),
+                       .lengths = PARAM(const index_t *, 2),
+                       .perm    = PARAM(const index_t *, 3),
+                       .col     = PARAM(const index_t *, 4),
+                       .val     = PARAM(const scalar_t *, 5)};
 
   ell_product(&A, NULL, 1, 0, NULL, PARAM(scalar_t *, 6));
 }
 
 /* a jagged diagonal reaches to the end of the alignment group in which its rows end */
 #define DEFINE_FILL(Entry, padding) \
-  const EllMatrix A         = {.nrows = PARAM(index_t, 0), .jd_ptr = PARAM(const offset_t *, 2), .lengths = PARAM(const index_t *, 3), .perm = PARAM(const index_t *, 4)}; \
+  const EllMatrix A         = {.nrows   = PARAM(index_t, 0), \
+                               .jd_ptr  = PARAM(const offset_t *, 2), \
+                               .lengths = PARAM(const index_t *, 3), \
+                               .perm    = PARAM(const index_t *, 4)}; \
   const offset_t  alignment = PARAM(index_t, 1), positions = (A.nrows + alignment - 1) / alignment * alignment; \
   const index_t  *rowptr = PARAM(const index_t *, 5), *source = PARAM(const index_t *, 6); \
   const Entry    *entries = PARAM(const Entry *, 7); \

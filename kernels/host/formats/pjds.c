@@ -19,7 +19,9 @@ static inline offset_t row_at(const Pjds *A, offset_t position)
 }
 
 /* one column of a group; the sums are separate variables because compilers keep those in registers, and an array not always */
-#define ADD_COLUMN(TERM, COLUMN) (s0 += TERM(COLUMN, 0), s1 += TERM(COLUMN, 1), s2 += TERM(COLUMN, 2), s3 += TERM(COLUMN, 3), s4 += TERM(COLUMN, 4), s5 += TERM(COLUMN, 5), s6 += TERM(COLUMN, 6), s7 += TERM(COLUMN, 7))
+#define ADD_COLUMN(TERM, COLUMN) \
+  (s0 += TERM(COLUMN, 0), s1 += TERM(COLUMN, 1), s2 += TERM(COLUMN, 2), s3 += TERM(COLUMN, 3), s4 += TERM(COLUMN, 4), s5 += TERM(COLUMN, 5), \
+   s6 += TERM(COLUMN, 6), s7 += TERM(COLUMN, 7))
 #define ENTRY(COLUMN, i)            (val[p + i] * x[COLUMN(i)])
 #define ENTRY_OR_PADDING(COLUMN, i) (val[p + i] * (COLUMN(i) >= 0 ? x[COLUMN(i)] : 0))
 #define FULL_COLUMN(i)              (col[p + i])
@@ -30,7 +32,8 @@ static inline offset_t row_at(const Pjds *A, offset_t position)
 #define KEEP_SUMS                   (sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3, sum[4] = s4, sum[5] = s5, sum[6] = s6, sum[7] = s7)
 
 /* sum[i] = row i of one group times x; entry `begin` is the group's first, entry `last` the first of the slice's last column */
-static inline __attribute__((always_inline)) void full_product(offset_t begin, offset_t last, int height, const index_t *col, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void full_product(offset_t begin, offset_t last, int height, const index_t *col, const scalar_t *val,
+                                                               const scalar_t *x, scalar_t sum[GROUP])
 {
   scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
   int      padded = 0;
@@ -45,7 +48,8 @@ static inline __attribute__((always_inline)) void full_product(offset_t begin, o
 }
 
 /* as full_product(), in a slice of short columns */
-static inline __attribute__((always_inline)) void short_product(offset_t begin, offset_t last, int height, const uint16_t *col_offset, const index_t *col_base, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void short_product(offset_t begin, offset_t last, int height, const uint16_t *col_offset,
+                                                                const index_t *col_base, const scalar_t *val, const scalar_t *x, scalar_t sum[GROUP])
 {
   scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
   int      padded = 0;
@@ -63,7 +67,8 @@ static inline __attribute__((always_inline)) void short_product(offset_t begin, 
 }
 
 /* as full_product(), for neighbouring rows of one pattern: x_row is x at the first of them */
-static inline __attribute__((always_inline)) void pattern_product(offset_t begin, offset_t last, int height, const index_t *deltas, const scalar_t *val, const scalar_t *x_row, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void pattern_product(offset_t begin, offset_t last, int height, const index_t *deltas,
+                                                                  const scalar_t *val, const scalar_t *x_row, scalar_t sum[GROUP])
 {
   scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
 
@@ -76,7 +81,8 @@ static inline __attribute__((always_inline)) void pattern_product(offset_t begin
 }
 
 /* as full_product(), for rows of any patterns: x_row[i] is x at row i */
-static inline __attribute__((always_inline)) void patterns_product(offset_t begin, offset_t last, int height, const index_t *const deltas[GROUP], const scalar_t *val, const scalar_t *const x_row[GROUP], scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void patterns_product(offset_t begin, offset_t last, int height, const index_t *const deltas[GROUP],
+                                                                   const scalar_t *val, const scalar_t *const x_row[GROUP], scalar_t sum[GROUP])
 {
   scalar_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
 
@@ -85,7 +91,8 @@ static inline __attribute__((always_inline)) void patterns_product(offset_t begi
 }
 
 /* sum[i] = row i of a group times x: the `rows` rows from `position` on, lanes from `begin` on */
-static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *A, int height, offset_t position, int rows, offset_t begin, offset_t last, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *A, int height, offset_t position, int rows, offset_t begin,
+                                                                    offset_t last, const scalar_t *x, scalar_t sum[GROUP])
 {
   const index_t  *deltas[GROUP];
   const scalar_t *x_row[GROUP];
@@ -103,7 +110,8 @@ static inline __attribute__((always_inline)) void group_by_patterns(const Pjds *
 }
 
 /* sum[i] = row i of the group of `rows` rows from `position` on, times x */
-static inline __attribute__((always_inline)) void group_product(const Pjds *A, int height, offset_t slice, offset_t position, int rows, const scalar_t *x, scalar_t sum[GROUP])
+static inline __attribute__((always_inline)) void group_product(const Pjds *A, int height, offset_t slice, offset_t position, int rows,
+                                                                const scalar_t *x, scalar_t sum[GROUP])
 {
   const offset_t slice_begin = A->slice_offsets[slice], end = A->slice_offsets[slice + 1], lane = position - slice * height;
   const offset_t begin = slice_begin + lane, last = end - height + lane;
@@ -123,7 +131,8 @@ VECTOR_CLONES static void product(const Pjds *A, int height, const scalar_t *x, 
   for (offset_t slice = 0, position = 0; position < A->nrows; slice++) {
     const offset_t next = position + height;
 
-    if (y == z && beta == 1 && A->slice_offsets[slice] == A->slice_offsets[slice + 1]) { /* nothing to add; most slices of an off-diagonal block are empty */
+    if (y == z && beta == 1 &&
+        A->slice_offsets[slice] == A->slice_offsets[slice + 1]) { /* nothing to add; most slices of an off-diagonal block are empty */
       position = next;
       continue;
     }
@@ -140,7 +149,8 @@ VECTOR_CLONES static void product(const Pjds *A, int height, const scalar_t *x, 
 /* z = alpha A x + beta y */
 HOST_KERNEL(pjds_spmv)
 {
-  product(&PARAM(const Pjds, 0), (int)block[0], PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4), PARAM(scalar_t *, 5));
+  product(&PARAM(const Pjds, 0), (int)block[0], PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4),
+          PARAM(scalar_t *, 5));
 }
 
 /* A[row, row] of the row at `position` */
@@ -184,8 +194,8 @@ static inline void row_range(offset_t position, index_t nrows, const index_t *ro
 /* structure pass: sizes of slices padded to their longest row; sums: entries of all, rows with an entry, entries of the longest row */
 HOST_KERNEL(pjds_slice_sizes)
 {
-  const index_t  nrows = PARAM(index_t, 0), height = PARAM(index_t, 1), *rowptr = PARAM(const index_t *, 2), *row_perm = PARAM(const index_t *, 3);
-  offset_t      *sums = PARAM(offset_t *, 4), *slice_sizes = PARAM(offset_t *, 5);
+  const index_t nrows = PARAM(index_t, 0), height = PARAM(index_t, 1), *rowptr = PARAM(const index_t *, 2), *row_perm = PARAM(const index_t *, 3);
+  offset_t     *sums = PARAM(offset_t *, 4), *slice_sizes = PARAM(offset_t *, 5);
 
   for (offset_t first = 0; first < nrows; first += height) {
     offset_t width = 0, begin, end;
@@ -202,16 +212,17 @@ HOST_KERNEL(pjds_slice_sizes)
 }
 
 #define DEFINE_FILL(Entry, padding) \
-  const int        height = (int)block[0]; \
-  const index_t    nrows = PARAM(index_t, 0), *row_perm = PARAM(const index_t *, 3), *source = PARAM(const index_t *, 4); \
-  const offset_t  *slice_offsets = PARAM(const offset_t *, 1); \
-  const Entry     *entries       = PARAM(const Entry *, 5); \
-  Entry           *stored        = PARAM(Entry *, 6); \
+  const int       height = (int)block[0]; \
+  const index_t   nrows = PARAM(index_t, 0), *row_perm = PARAM(const index_t *, 3), *source = PARAM(const index_t *, 4); \
+  const offset_t *slice_offsets = PARAM(const offset_t *, 1); \
+  const Entry    *entries       = PARAM(const Entry *, 5); \
+  Entry          *stored        = PARAM(Entry *, 6); \
   for (offset_t first = 0, slice = 0; first < nrows; first += height, slice++) \
     for (int lane = 0; lane < height; lane++) { \
       offset_t k, end; \
       row_range(first + lane, nrows, PARAM(const index_t *, 2), row_perm, &k, &end); \
-      for (offset_t p = slice_offsets[slice] + lane; p < slice_offsets[slice + 1]; p += height, k++) stored[p] = k < end ? entries[source ? source[k] : k] : (padding); \
+      for (offset_t p = slice_offsets[slice] + lane; p < slice_offsets[slice + 1]; p += height, k++) \
+        stored[p] = k < end ? entries[source ? source[k] : k] : (padding); \
     }
 
 /* structure pass: columns into the slices, -1 in padding */

@@ -20,10 +20,10 @@ static inline uint64_t row_key(offset_t row, const index_t *rowptr, const index_
 /* the keys of all rows, and for each key a row that has it; ends with *npatterns beyond LIMIT if there are too many */
 HOST_KERNEL(row_patterns_collect)
 {
-  const index_t  nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
-  uint64_t      *keys      = PARAM(uint64_t *, 3);
-  offset_t      *rows      = PARAM(offset_t *, 4);
-  int           *npatterns = PARAM(int *, 5);
+  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
+  uint64_t     *keys      = PARAM(uint64_t *, 3);
+  offset_t     *rows      = PARAM(offset_t *, 4);
+  int          *npatterns = PARAM(int *, 5);
 
   for (offset_t row = 0; row < nrows && *npatterns <= LIMIT; row++) {
     const uint64_t key  = row_key(row, rowptr, colidx);

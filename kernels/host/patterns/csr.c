@@ -3,10 +3,11 @@
 
 HOST_KERNEL(csr_check)
 {
-  const index_t   nrows = PARAM(index_t, 0), ncols = PARAM(index_t, 1), nnz = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 3), *colidx = PARAM(const index_t *, 4);
+  const index_t   nrows = PARAM(index_t, 0), ncols = PARAM(index_t, 1), nnz = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 3),
+                  *colidx   = PARAM(const index_t *, 4);
   offset_t *const found     = PARAM(offset_t *, 5);
   int             decreases = 0, outside = 0;
-  offset_t        longest   = 0;
+  offset_t        longest = 0;
 
   for (offset_t row = 0; row < nrows; row++) {
     const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];

@@ -15,9 +15,9 @@ static inline scalar_t entry_of(const Sources *sources, index_t entry)
 /* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t] */
 HOST_KERNEL(entry_sum)
 {
-  const index_t  ntargets = PARAM(index_t, 0), *begins = PARAM(const index_t *, 1), *index = PARAM(const index_t *, 2);
-  const Sources  sources = {PARAM(index_t, 3), PARAM(index_t, 4), PARAM(const scalar_t *, 5), PARAM(const scalar_t *, 6), PARAM(const scalar_t *, 7)};
-  scalar_t      *target  = PARAM(scalar_t *, 8);
+  const index_t ntargets = PARAM(index_t, 0), *begins = PARAM(const index_t *, 1), *index = PARAM(const index_t *, 2);
+  const Sources sources = {PARAM(index_t, 3), PARAM(index_t, 4), PARAM(const scalar_t *, 5), PARAM(const scalar_t *, 6), PARAM(const scalar_t *, 7)};
+  scalar_t     *target  = PARAM(scalar_t *, 8);
 
   for (offset_t t = 0; t < ntargets; t++) {
     scalar_t sum = 0;

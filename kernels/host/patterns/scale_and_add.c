@@ -35,9 +35,9 @@ HOST_KERNEL(scale_columns)
 /* values[index[e]] += alpha x[e]; index null: values[e] */
 HOST_KERNEL(add_values)
 {
-  const index_t   nnz = PARAM(index_t, 0), *index = PARAM(const index_t *, 1);
-  const scalar_t  alpha = PARAM(scalar_t, 2), *x = PARAM(const scalar_t *, 3);
-  scalar_t       *values = PARAM(scalar_t *, 4);
+  const index_t  nnz = PARAM(index_t, 0), *index = PARAM(const index_t *, 1);
+  const scalar_t alpha = PARAM(scalar_t, 2), *x = PARAM(const scalar_t *, 3);
+  scalar_t      *values = PARAM(scalar_t *, 4);
 
   for (offset_t e = 0; e < nnz; e++) values[index ? index[e] : e] += alpha * x[e];
 }
@@ -45,7 +45,8 @@ HOST_KERNEL(add_values)
 /* index[e] = the place of entry e in another matrix, whose rows are sorted; *missing = 1 if there is none, or rows here do not ascend */
 HOST_KERNEL(locate_entries)
 {
-  const index_t  nnz = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3), *columns = PARAM(const index_t *, 4);
+  const index_t  nnz = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3),
+                 *columns      = PARAM(const index_t *, 4);
   const index_t *target_rowptr = PARAM(const index_t *, 5), *target_colidx = PARAM(const index_t *, 6);
   index_t       *index = PARAM(index_t *, 7), *missing = PARAM(index_t *, 8);
 

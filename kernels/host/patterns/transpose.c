@@ -32,7 +32,7 @@ HOST_KERNEL(transpose_row_pointer)
 /* Brings each entry to its column, which begins at begins[column] */
 HOST_KERNEL(transpose_scatter)
 {
-  const index_t nrows = PARAM(index_t, 1), *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3);
+  const index_t  nrows = PARAM(index_t, 1), *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3);
   const index_t *begins = PARAM(const index_t *, 4), *slots = PARAM(const index_t *, 5);
   Entry         *entries = PARAM(Entry *, 6);
 
@@ -43,7 +43,7 @@ HOST_KERNEL(transpose_scatter)
 /* The arrays of the transpose from its entries; `given` may be null */
 HOST_KERNEL(transpose_sort)
 {
-  const index_t nnz     = PARAM(index_t, 0), *given = PARAM(const index_t *, 4);
+  const index_t nnz = PARAM(index_t, 0), *given = PARAM(const index_t *, 4);
   const Entry  *entries = PARAM(const Entry *, 3);
   index_t      *colidx = PARAM(index_t *, 5), *source = PARAM(index_t *, 6);
 

@@ -2,7 +2,7 @@
 #include "common/host.h"
 
 typedef struct {
-  const index_t     *rowptr, *colidx, *places;
+  const index_t *rowptr, *colidx, *places;
   alignas(8) index_t first_row, first_entry; /* numbers of its first row and entry among those of all */
 } Summand;
 
@@ -119,7 +119,10 @@ HOST_KERNEL(union_fill)
 {
   const Sum *sum        = &PARAM(const Sum, 0);
   index_t   *occurs     = PARAM(index_t *, 3);
-  PartWriter writers[2] = {{&PARAM(const Part, 1), 0, 0}, {&PARAM(const Part, 2), 0, 0}};
+  PartWriter writers[2] = {
+    {&PARAM(const Part, 1), 0, 0},
+    {&PARAM(const Part, 2), 0, 0}
+  };
 
   for (offset_t row = 0; row < sum->nrows; row++) merge_row(sum, row, writers, occurs);
   for (int k = 0; k < 2; k++)

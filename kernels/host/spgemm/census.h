@@ -2,9 +2,7 @@
 #pragma once
 #include "common/host.h"
 
-enum {
-  BINS = 16
-};
+enum { BINS = 16 };
 
 typedef struct {
   uint64_t rows, work, entries;

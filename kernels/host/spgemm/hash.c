@@ -9,9 +9,9 @@ typedef struct {
 
 HOST_KERNEL(spgemm_hash_words)
 {
-  const index_t  nrows   = PARAM(index_t, 0);
-  const index_t *rowptr  = PARAM(const index_t *, 1), *columns = PARAM(const index_t *, 2);
-  Word          *words   = PARAM(Word *, 3);
+  const index_t  nrows  = PARAM(index_t, 0);
+  const index_t *rowptr = PARAM(const index_t *, 1), *columns = PARAM(const index_t *, 2);
+  Word          *words    = PARAM(Word *, 3);
   index_t       *word_end = PARAM(index_t *, 4);
   Control *const control  = PARAM(Control *, 5);
 
@@ -32,7 +32,8 @@ HOST_KERNEL(spgemm_hash_words)
 /* the terms of rows; a core does not sort rows by words */
 HOST_KERNEL(spgemm_hash_count_words)
 {
-  gpufmt_count_terms(PARAM(index_t, 0), PARAM(const index_t *, 1), PARAM(const index_t *, 2), PARAM(const index_t *, 3), PARAM(offset_t *, 7), PARAM(Control *, 9));
+  gpufmt_count_terms(PARAM(index_t, 0), PARAM(const index_t *, 1), PARAM(const index_t *, 2), PARAM(const index_t *, 3), PARAM(offset_t *, 7),
+                     PARAM(Control *, 9));
 }
 
 static int compare_words(const void *a, const void *b)
@@ -55,7 +56,15 @@ static Operands operands(void **params, int scratch)
   const index_t nwords = PARAM(index_t, 1);
   uint32_t     *bitmap = PARAM(uint32_t *, scratch);
 
-  return (Operands){PARAM(index_t, 0), PARAM(const index_t *, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), PARAM(const index_t *, 5), PARAM(const index_t *, 6), PARAM(const Word *, 7), bitmap, bitmap + nwords};
+  return (Operands){PARAM(index_t, 0),
+                    PARAM(const index_t *, 2),
+                    PARAM(const index_t *, 3),
+                    PARAM(const index_t *, 4),
+                    PARAM(const index_t *, 5),
+                    PARAM(const index_t *, 6),
+                    PARAM(const Word *, 7),
+                    bitmap,
+                    bitmap + nwords};
 }
 
 /* the words of a row of C; returns how many there are */
@@ -99,7 +108,7 @@ HOST_KERNEL(spgemm_hash_bitmap_columns)
 
   for (index_t i = 0; i < o.nrows; i++) {
     const index_t row = o.rows ? o.rows[i] : i, nfound = unite_words(&o, row);
-    index_t      *to  = PARAM(index_t *, 9) + C_rowptr[row];
+    index_t      *to = PARAM(index_t *, 9) + C_rowptr[row];
 
     qsort(o.found, (size_t)nfound, sizeof(*o.found), compare_words);
     for (index_t f = 0; f < nfound; f++) {
@@ -121,11 +130,11 @@ typedef struct {
 
 HOST_KERNEL(spgemm_hash_values)
 {
-  const offset_t  nrows = PARAM(offset_t, 0);
-  const index_t  *rows = PARAM(const index_t *, 1);
-  const Operand   A = PARAM(const Operand, 3), B = PARAM(const Operand, 4);
-  const Result    C = PARAM(const Result, 5);
-  scalar_t       *sums = PARAM(scalar_t *, 6);
+  const offset_t nrows = PARAM(offset_t, 0);
+  const index_t *rows  = PARAM(const index_t *, 1);
+  const Operand  A = PARAM(const Operand, 3), B = PARAM(const Operand, 4);
+  const Result   C    = PARAM(const Result, 5);
+  scalar_t      *sums = PARAM(scalar_t *, 6);
 
   for (offset_t i = 0; i < nrows; i++) {
     const index_t row = rows ? rows[i] : (index_t)i;

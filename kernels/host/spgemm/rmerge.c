@@ -3,16 +3,14 @@
 #include "common/search.h"
 #include "spgemm/census.h"
 
-enum {
-  LARGEST_WIDTH = 32
-};
+enum { LARGEST_WIDTH = 32 };
 
 typedef struct {
   alignas(8) index_t count;
-  const index_t     *begin, *end, *columns;
-  const scalar_t    *weights;
-  const index_t     *right_rowptr, *right_columns;
-  const scalar_t    *right_values;
+  const index_t  *begin, *end, *columns;
+  const scalar_t *weights;
+  const index_t  *right_rowptr, *right_columns;
+  const scalar_t *right_values;
   alignas(8) index_t col_begin, col_end, ncols;
 } Factors;
 
@@ -116,7 +114,11 @@ static Factors factors_of_network(void **params)
 {
   const index_t *rowptr = PARAM(const index_t *, 1);
 
-  return (Factors){.begin = rowptr, .end = rowptr + 1, .columns = PARAM(const index_t *, 2), .right_rowptr = PARAM(const index_t *, 3), .right_columns = PARAM(const index_t *, 4)};
+  return (Factors){.begin         = rowptr,
+                   .end           = rowptr + 1,
+                   .columns       = PARAM(const index_t *, 2),
+                   .right_rowptr  = PARAM(const index_t *, 3),
+                   .right_columns = PARAM(const index_t *, 4)};
 }
 
 HOST_KERNEL(rmerge_network_lengths)

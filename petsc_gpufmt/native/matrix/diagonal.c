@@ -4,7 +4,7 @@
 
 PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 {
-  Mat_Gpufmt   *gpufmt = (Mat_Gpufmt *)A->spptr;
+  Mat_Gpufmt    *gpufmt = (Mat_Gpufmt *)A->spptr;
   GpufmtStore   *store;
   GpufmtManaged *managed;
   void          *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
@@ -15,7 +15,8 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 
   PetscFunctionBegin;
 #if PetscDefined(HAVE_CUDA)
-  if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable()) PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
+  if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable())
+    PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
 #endif
   if (on_device && !GpufmtLeaseHolds(&gpufmt->stores[GPUFMT_BACKEND_CUDA][0].lease)) { /* such as the graph in GAMG, which is never multiplied */
     PetscCall(GpufmtManagedOf(A, &managed));
@@ -29,7 +30,7 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
   PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(VecGetArrayWriteAndMemType(v, &array, &memtype));
   slots[GPUFMT_SLOT_Z] = array;
-  ierr                 = GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_DIAGONAL], GPUFMT_BACKEND_CUDA, slots, stream); /* a failure leaves the vector usable */
+  ierr = GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_DIAGONAL], GPUFMT_BACKEND_CUDA, slots, stream); /* a failure leaves the vector usable */
   PetscCall(VecRestoreArrayWriteAndMemType(v, &array));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

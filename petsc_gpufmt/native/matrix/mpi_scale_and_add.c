@@ -37,9 +37,9 @@ static PetscErrorCode BlockPlans(Mat Y, Mat X, Mat y[2], Mat x[2], const GpufmtS
 static PetscErrorCode AddSubset(Mat Y, PetscScalar a, Mat X, PetscBool *added)
 {
   const GpufmtScaleAndAdd *scale_and_add[2] = {NULL, NULL};
-  Mat                 y[2], x[2];
-  PetscErrorCode      ierr;
-  int                 worst[2]; /* error, whether PETSc has to add */
+  Mat                      y[2], x[2];
+  PetscErrorCode           ierr;
+  int                      worst[2]; /* error, whether PETSc has to add */
 
   PetscFunctionBegin;
   ierr     = BlockPlans(Y, X, y, x, scale_and_add);
@@ -91,7 +91,7 @@ static PetscErrorCode SameEverywhere(Mat Y, Mat X, PetscBool *out)
 
 PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure structure)
 {
-  PetscBool      added = PETSC_FALSE, same = PETSC_FALSE;
+  PetscBool added = PETSC_FALSE, same = PETSC_FALSE;
 
   PetscFunctionBegin;
   if (structure == SUBSET_NONZERO_PATTERN) PetscCall(AddSubset(Y, a, X, &added));

@@ -69,7 +69,8 @@ static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[], const PetscScalar values[], InsertMode mode)
+static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[],
+                                                const PetscScalar values[], InsertMode mode)
 {
   PetscFunctionBegin;
   PetscCall(BlocksLeaveManaged(A));
@@ -114,7 +115,7 @@ static PetscErrorCode MatCreateSubMatrices_MPIAIJGpufmt(Mat A, PetscInt n, const
 
 static PetscErrorCode MatView_MPIAIJGpufmt(Mat A, PetscViewer viewer)
 {
-  Mat            blocks[2];
+  Mat blocks[2];
 
   PetscFunctionBegin;
   PetscCall((*gpufmt_mpi_parent->view)(A, viewer));
@@ -154,7 +155,7 @@ static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
 PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
-  Mat_Gpufmt        *gpufmt;
+  Mat_Gpufmt         *gpufmt;
   PetscBool           done;
   Mat                 B;
 

@@ -14,7 +14,9 @@ static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
   PetscFunctionBegin;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
   PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "The %sproduct of a matrix of type %s with a vector failed on another rank, which says why", transposed ? "transposed " : "", ((PetscObject)A)->type_name);
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst,
+             "The %sproduct of a matrix of type %s with a vector failed on another rank, which says why", transposed ? "transposed " : "",
+             ((PetscObject)A)->type_name);
   ((Mat_Gpufmt *)A->spptr)->agreed[transposed] = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -23,7 +25,7 @@ static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   PetscErrorCode ierr, failure = PETSC_SUCCESS;
-  Mat_Gpufmt   *blocks[2];
+  Mat_Gpufmt    *blocks[2];
   Mat            diag, offdiag;
 
   PetscFunctionBegin;

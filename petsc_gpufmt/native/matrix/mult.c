@@ -51,7 +51,7 @@ static PetscErrorCode OperandRestore(Operand *o, int slot, PetscBool read_write,
 /* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
 static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
 {
-  Mat_Gpufmt *gpufmt   = (Mat_Gpufmt *)A->spptr;
+  Mat_Gpufmt  *gpufmt  = (Mat_Gpufmt *)A->spptr;
   int          backend = GPUFMT_BACKEND_HOST;
   GpufmtStore *store;
   void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
@@ -83,7 +83,8 @@ static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operan
     if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
     else PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
   }
-  if (slots[GPUFMT_SLOT_Z] != ops[GPUFMT_SLOT_Z].array) PetscCall(GpufmtDeviceDownload(ops[GPUFMT_SLOT_Z].array, slots[GPUFMT_SLOT_Z], (size_t)ops[GPUFMT_SLOT_Z].size * sizeof(PetscScalar), stream));
+  if (slots[GPUFMT_SLOT_Z] != ops[GPUFMT_SLOT_Z].array)
+    PetscCall(GpufmtDeviceDownload(ops[GPUFMT_SLOT_Z].array, slots[GPUFMT_SLOT_Z], (size_t)ops[GPUFMT_SLOT_Z].size * sizeof(PetscScalar), stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -117,8 +118,12 @@ static PetscErrorCode MultTry(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
   const PetscBool add = (PetscBool)(y != NULL), in_place = (PetscBool)(y == z);
   PetscBool       on_host = PETSC_TRUE;
-  Operand         ops[3]  = {{.vec = x, .size = x->map->n}, {.vec = in_place ? NULL : y, .size = z->map->n}, {.vec = z, .size = z->map->n}};
-  PetscErrorCode  ierr;
+  Operand         ops[3]  = {
+    {.vec = x,                   .size = x->map->n},
+    {.vec = in_place ? NULL : y, .size = z->map->n},
+    {.vec = z,                   .size = z->map->n}
+  };
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
 #if PetscDefined(HAVE_CUDA)
@@ -138,7 +143,7 @@ static PetscErrorCode MultTry(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
    sums, these are no numbers: an application that goes on elsewhere is not to take what is there for them. */
 static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
-  Mat_Gpufmt   *gpufmt = (Mat_Gpufmt *)A->spptr;
+  Mat_Gpufmt    *gpufmt = (Mat_Gpufmt *)A->spptr;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;

@@ -52,11 +52,12 @@ static PetscErrorCode ScaleAndAddPlan(Mat A, int kind, Mat added, const PetscInt
   GpufmtScaleAndAddAnswer  answer  = {0};
 
   PetscFunctionBegin;
-  request.scale_and_add  = kind;
-  request.columns = columns;
+  request.scale_and_add = kind;
+  request.columns       = columns;
   PetscCall(Describe(A, &request.target));
   if (added) PetscCall(Describe(added, &request.added));
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_SCALE_AND_ADD, scale_and_add->backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &scale_and_add->lease));
+  PetscCall(
+    GpufmtPlannerAsk(GPUFMT_ASK_SCALE_AND_ADD, scale_and_add->backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &scale_and_add->lease));
   scale_and_add->plan    = answer.scale_and_add;
   scale_and_add->applies = (PetscBool)answer.applies;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -65,9 +66,9 @@ static PetscErrorCode ScaleAndAddPlan(Mat A, int kind, Mat added, const PetscInt
 /* the plan of an update, kept with A while its pattern and that of `added` (or NULL) stay as they are */
 static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtScaleAndAdd **out)
 {
-  GpufmtScaleAndAdd    *scale_and_add = &((Mat_Gpufmt *)A->spptr)->scale_and_add[kind];
-  PetscObjectState pattern, added_pattern = 0;
-  PetscObjectId    added_id = 0;
+  GpufmtScaleAndAdd *scale_and_add = &((Mat_Gpufmt *)A->spptr)->scale_and_add[kind];
+  PetscObjectState   pattern, added_pattern = 0;
+  PetscObjectId      added_id = 0;
 
   PetscFunctionBegin;
   *out = scale_and_add;
@@ -76,7 +77,9 @@ static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, co
     PetscCall(PetscObjectGetId((PetscObject)added, &added_id));
     PetscCall(MatGetNonzeroState(added, &added_pattern));
   }
-  if (GpufmtLeaseHolds(&scale_and_add->lease) && scale_and_add->pattern_state == pattern && scale_and_add->added_id == added_id && scale_and_add->added_pattern_state == added_pattern) PetscFunctionReturn(PETSC_SUCCESS);
+  if (GpufmtLeaseHolds(&scale_and_add->lease) && scale_and_add->pattern_state == pattern && scale_and_add->added_id == added_id &&
+      scale_and_add->added_pattern_state == added_pattern)
+    PetscFunctionReturn(PETSC_SUCCESS);
   scale_and_add->backend             = backend;
   scale_and_add->pattern_state       = pattern;
   scale_and_add->added_id            = added_id;
@@ -122,10 +125,10 @@ static void *ScalarWord(PetscScalar alpha)
 
 PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
 {
-  void               *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  void                    *slots[GPUFMT_NUM_SLOTS] = {NULL};
   const GpufmtScaleAndAdd *scale_and_add;
-  PetscBool           ours = PETSC_FALSE;
-  int                 backend;
+  PetscBool                ours = PETSC_FALSE;
+  int                      backend;
 
   PetscFunctionBegin;
   PetscCall(Place(A, &backend, &ours));
@@ -142,16 +145,18 @@ PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
 /* multiplies each row, or each column, by its entry of `factors`, which may live on the host or on the device, and belong to a parallel vector */
 static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
 {
-  Mat_Gpufmt        *gpufmt                   = (Mat_Gpufmt *)A->spptr;
-  void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
-  const PetscInt      n                       = kind == GPUFMT_SCALE_ROWS ? A->rmap->n : A->cmap->n;
+  Mat_Gpufmt              *gpufmt                  = (Mat_Gpufmt *)A->spptr;
+  void                    *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  const PetscInt           n                       = kind == GPUFMT_SCALE_ROWS ? A->rmap->n : A->cmap->n;
   const GpufmtScaleAndAdd *scale_and_add;
-  const PetscScalar  *array;
-  PetscMemType        memtype = PETSC_MEMTYPE_HOST;
-  PetscErrorCode      ierr;
+  const PetscScalar       *array;
+  PetscMemType             memtype = PETSC_MEMTYPE_HOST;
+  PetscErrorCode           ierr;
 
   PetscFunctionBegin;
-  PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ, "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_SCALE_ROWS ? "Left" : "Right", factors->map->n, n, kind == GPUFMT_SCALE_ROWS ? "rows" : "columns");
+  PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
+             "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_SCALE_ROWS ? "Left" : "Right",
+             factors->map->n, n, kind == GPUFMT_SCALE_ROWS ? "rows" : "columns");
   PetscCall(ScaleAndAddGet(A, backend, kind, NULL, NULL, &scale_and_add));
   if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecGetArrayRead(factors, &array));
   else PetscCall(VecGetArrayReadAndMemType(factors, &array, &memtype));
@@ -173,8 +178,8 @@ static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
 
 PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat A, Vec left, Vec right)
 {
-  PetscBool      ours = PETSC_FALSE;
-  int            backend;
+  PetscBool ours = PETSC_FALSE;
+  int       backend;
 
   PetscFunctionBegin;
   PetscCall(Place(A, &backend, &ours));
@@ -192,14 +197,16 @@ PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat A, Vec left, Vec right)
 PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscInt columns[], const GpufmtScaleAndAdd **out)
 {
   const GpufmtScaleAndAdd *scale_and_add;
-  PetscBool           ours = PETSC_FALSE;
-  int                 backend;
+  PetscBool                ours = PETSC_FALSE;
+  int                      backend;
 
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(Place(Y, &backend, &ours));
   if (!ours || !GpufmtSeqData(X) || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
-  if (structure == SAME_NONZERO_PATTERN) PetscCheck(Entries(X) == Entries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG, "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", Entries(X), Entries(Y));
+  if (structure == SAME_NONZERO_PATTERN)
+    PetscCheck(Entries(X) == Entries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG,
+               "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", Entries(X), Entries(Y));
   if (structure == UNKNOWN_NONZERO_PATTERN ? Entries(X) != Entries(Y) : Entries(X) > Entries(Y)) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == SAME_NONZERO_PATTERN) PetscCall(ScaleAndAddGet(Y, backend, GPUFMT_ADD, NULL, NULL, &scale_and_add));
   else PetscCall(ScaleAndAddGet(Y, backend, GPUFMT_ADD_SUBSET, X, columns, &scale_and_add));
@@ -210,7 +217,7 @@ PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscIn
 /* PETSc counts the additions of MatSetValues() alone where it makes Y by that */
 PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure, const GpufmtScaleAndAdd *scale_and_add)
 {
-  const PetscLogDouble added                   = Entries(X), flops = structure == SUBSET_NONZERO_PATTERN ? added : 2.0 * added;
+  const PetscLogDouble added = Entries(X), flops = structure == SUBSET_NONZERO_PATTERN ? added : 2.0 * added;
   void                *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
   const PetscScalar   *array;
 

@@ -4,8 +4,11 @@
 PetscErrorCode GpufmtCheckScalars(Mat A, MatType type)
 {
   PetscFunctionBegin;
-  PetscCheck(!PetscDefined(USE_COMPLEX) && !PetscDefined(USE_REAL___FLOAT128) && !PetscDefined(USE_REAL___FP16), PetscObjectComm((PetscObject)A), PETSC_ERR_SUP,
-             "Matrix type %s needs a PETSc with real scalars in single or double precision: this one was configured otherwise; use -mat_type aij or another PETSC_ARCH", type);
+  PetscCheck(
+    !PetscDefined(USE_COMPLEX) && !PetscDefined(USE_REAL___FLOAT128) && !PetscDefined(USE_REAL___FP16), PetscObjectComm((PetscObject)A),
+    PETSC_ERR_SUP,
+    "Matrix type %s needs a PETSc with real scalars in single or double precision: this one was configured otherwise; use -mat_type aij or another PETSC_ARCH",
+    type);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -114,7 +117,7 @@ PetscErrorCode GpufmtConvertPrepare(Mat A, MatReuse reuse, Mat *B, PetscBool *do
 PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
-  Mat_Gpufmt        *gpufmt;
+  Mat_Gpufmt         *gpufmt;
   PetscBool           done;
   Mat                 B;
 
@@ -134,20 +137,20 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(Mat_GpufmtCreate(format, &gpufmt));
-  B->spptr                 = gpufmt;
-  B->ops->mult             = MatMult_SeqAIJGpufmt;
-  B->ops->multadd          = MatMultAdd_SeqAIJGpufmt;
-  B->ops->multtranspose    = MatMultTranspose_SeqAIJGpufmt;
-  B->ops->multtransposeadd = MatMultTransposeAdd_SeqAIJGpufmt;
-  B->ops->getdiagonal      = MatGetDiagonal_SeqAIJGpufmt;
-  B->ops->destroy          = MatDestroy_SeqAIJGpufmt;
-  B->ops->bindtocpu        = MatBindToCPU_SeqAIJGpufmt;
-  B->ops->setfromoptions   = MatSetFromOptions_Gpufmt;
-  B->ops->view             = MatView_SeqAIJGpufmt;
-  B->ops->scale            = MatScale_SeqAIJGpufmt;
-  B->ops->diagonalscale    = MatDiagonalScale_SeqAIJGpufmt;
-  B->ops->axpy             = MatAXPY_SeqAIJGpufmt;
-  B->ops->convert          = MatConvert_Gpufmt;
+  B->spptr                      = gpufmt;
+  B->ops->mult                  = MatMult_SeqAIJGpufmt;
+  B->ops->multadd               = MatMultAdd_SeqAIJGpufmt;
+  B->ops->multtranspose         = MatMultTranspose_SeqAIJGpufmt;
+  B->ops->multtransposeadd      = MatMultTransposeAdd_SeqAIJGpufmt;
+  B->ops->getdiagonal           = MatGetDiagonal_SeqAIJGpufmt;
+  B->ops->destroy               = MatDestroy_SeqAIJGpufmt;
+  B->ops->bindtocpu             = MatBindToCPU_SeqAIJGpufmt;
+  B->ops->setfromoptions        = MatSetFromOptions_Gpufmt;
+  B->ops->view                  = MatView_SeqAIJGpufmt;
+  B->ops->scale                 = MatScale_SeqAIJGpufmt;
+  B->ops->diagonalscale         = MatDiagonalScale_SeqAIJGpufmt;
+  B->ops->axpy                  = MatAXPY_SeqAIJGpufmt;
+  B->ops->convert               = MatConvert_Gpufmt;
   B->ops->productsetfromoptions = gpufmt_product_ops.seq;
   GpufmtManagedArraysSet(B, PETSC_TRUE);
   PetscCall(Compose(B, format, PETSC_TRUE));
@@ -174,19 +177,19 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   PetscCall(GpufmtManagedLeave(B));
   format = ((Mat_Gpufmt *)B->spptr)->format;
   PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&B->spptr));
-  B->ops->mult             = gpufmt_seq_parent->mult;
-  B->ops->multadd          = gpufmt_seq_parent->multadd;
-  B->ops->multtranspose    = gpufmt_seq_parent->multtranspose;
-  B->ops->multtransposeadd = gpufmt_seq_parent->multtransposeadd;
-  B->ops->getdiagonal      = gpufmt_seq_parent->getdiagonal;
-  B->ops->destroy          = gpufmt_seq_parent->destroy;
-  B->ops->bindtocpu        = gpufmt_seq_parent->bindtocpu;
-  B->ops->setfromoptions   = gpufmt_seq_parent->setfromoptions;
-  B->ops->view             = gpufmt_seq_parent->view;
-  B->ops->scale            = gpufmt_seq_parent->scale;
-  B->ops->diagonalscale    = gpufmt_seq_parent->diagonalscale;
-  B->ops->axpy             = gpufmt_seq_parent->axpy;
-  B->ops->convert          = gpufmt_seq_parent->convert;
+  B->ops->mult                  = gpufmt_seq_parent->mult;
+  B->ops->multadd               = gpufmt_seq_parent->multadd;
+  B->ops->multtranspose         = gpufmt_seq_parent->multtranspose;
+  B->ops->multtransposeadd      = gpufmt_seq_parent->multtransposeadd;
+  B->ops->getdiagonal           = gpufmt_seq_parent->getdiagonal;
+  B->ops->destroy               = gpufmt_seq_parent->destroy;
+  B->ops->bindtocpu             = gpufmt_seq_parent->bindtocpu;
+  B->ops->setfromoptions        = gpufmt_seq_parent->setfromoptions;
+  B->ops->view                  = gpufmt_seq_parent->view;
+  B->ops->scale                 = gpufmt_seq_parent->scale;
+  B->ops->diagonalscale         = gpufmt_seq_parent->diagonalscale;
+  B->ops->axpy                  = gpufmt_seq_parent->axpy;
+  B->ops->convert               = gpufmt_seq_parent->convert;
   B->ops->productsetfromoptions = gpufmt_seq_parent->productsetfromoptions;
   GpufmtManagedArraysSet(B, PETSC_FALSE);
   PetscCall(Compose(B, format, PETSC_FALSE));

@@ -11,7 +11,7 @@ PetscErrorCode Mat_GpufmtCreate(const GpufmtFormat *format, Mat_Gpufmt **out)
   PetscFunctionBegin;
   PetscCall(PetscNew(&gpufmt));
   gpufmt->format = format;
-  *out          = gpufmt;
+  *out           = gpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -79,8 +79,9 @@ static PetscErrorCode StorePlan(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBoo
   request.mults      = store->mults;
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_STORE, backend, GPUFMT_Plan, A, &request.place, &answer->outcome, &store->lease));
-  PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", gpufmt->format->name, backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary,
-                      request.nnz, answer->nstored, answer->bytes_held));
+  PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", gpufmt->format->name,
+                      backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary, request.nnz,
+                      answer->nstored, answer->bytes_held));
   if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", gpufmt->format->name, answer->detail));
   store->pattern_state = pattern;
   PetscFunctionReturn(PETSC_SUCCESS);

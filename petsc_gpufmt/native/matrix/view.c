@@ -17,7 +17,7 @@ static PetscErrorCode ViewLines(PetscViewer viewer, const char text[])
 /* A is the matrix that the user sees; its blocks are `diag` and, in parallel, `offdiag` */
 PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewer)
 {
-  const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
+  const GpufmtFormat *format  = ((Mat_Gpufmt *)A->spptr)->format;
   const char         *summary = NULL, *detail = NULL;
   PetscLogDouble      sums[5] = {0}; /* nonzeros, stored, bytes, blocks stored on the host, on the device */
   PetscBool           ascii;
@@ -30,8 +30,8 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
   PetscCall(PetscViewerGetFormat(viewer, &viewer_format));
   if (viewer_format != PETSC_VIEWER_ASCII_INFO && viewer_format != PETSC_VIEWER_ASCII_INFO_DETAIL) PetscFunctionReturn(PETSC_SUCCESS);
   for (int k = 0; k < 2; k++) {
-    Mat_Gpufmt *gpufmt   = blocks[k] ? (Mat_Gpufmt *)blocks[k]->spptr : NULL;
-    PetscBool    counted = PETSC_FALSE; /* further stores of a block hold the same entries again */
+    Mat_Gpufmt *gpufmt  = blocks[k] ? (Mat_Gpufmt *)blocks[k]->spptr : NULL;
+    PetscBool   counted = PETSC_FALSE; /* further stores of a block hold the same entries again */
 
     if (!gpufmt) continue; /* not assembled yet */
     for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
@@ -57,8 +57,9 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
   PetscCallMPI(MPIU_Allreduce(MPI_IN_PLACE, sums, 5, MPI_DOUBLE, MPI_SUM, PetscObjectComm((PetscObject)A)));
   if (sums[3] + sums[4] == 0) PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s, not built yet (no product so far)\n", format->name));
   else
-    PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s on %s, %s, nonzeros=%.0f, stored=%.0f, fill ratio=%.4f, %.3f MB\n", format->name, sums[4] > 0 ? (sums[3] > 0 ? "device and host" : "device") : "host", summary ? summary : "empty on rank 0", sums[0],
-                                     sums[1], sums[1] > 0 ? 1 - sums[0] / sums[1] : 0.0, sums[2] / 1e6));
+    PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s on %s, %s, nonzeros=%.0f, stored=%.0f, fill ratio=%.4f, %.3f MB\n", format->name,
+                                     sums[4] > 0 ? (sums[3] > 0 ? "device and host" : "device") : "host", summary ? summary : "empty on rank 0",
+                                     sums[0], sums[1], sums[1] > 0 ? 1 - sums[0] / sums[1] : 0.0, sums[2] / 1e6));
   if (viewer_format == PETSC_VIEWER_ASCII_INFO_DETAIL && detail) PetscCall(ViewLines(viewer, detail));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -17,9 +17,9 @@ PetscErrorCode (*gpufmt_seq_destroy)(Mat) = NULL;
 /* ---- memory ---- */
 
 #if PetscDefined(HAVE_CUDA)
-/* What must be free besides: where the driver finds nothing for a page, kernels that touch it end with an illegal address. 4 MB are too few on
+  /* What must be free besides: where the driver finds nothing for a page, kernels that touch it end with an illegal address. 4 MB are too few on
    an H200, 16 MB are enough. */
-#define SPARE_BYTES ((size_t)32 << 20)
+  #define SPARE_BYTES ((size_t)32 << 20)
 
 /* Values written on the host must be found by a copy on the device, and those written there by the host: drivers that are forwarded from
    elsewhere announce managed memory and have faults with it. */
@@ -33,8 +33,10 @@ static PetscBool Works(int device, void *stream)
   if (works) {
     *(int *)p = 12345;
     *(int *)q = 0;
-    works     = (PetscBool)(!gpufmt_driver.MemAdvise(p, sizeof(int), CUDA_ADVISE_PREFERRED_LOCATION, device) && !gpufmt_driver.MemPrefetchAsync(p, sizeof(int), device, stream) &&
-                        !gpufmt_driver.MemcpyDtoDAsync(q, p, sizeof(int), stream) && !gpufmt_driver.StreamSynchronize(stream) && *(volatile int *)q == 12345);
+    works     = (PetscBool)(!gpufmt_driver.MemAdvise(p, sizeof(int), CUDA_ADVISE_PREFERRED_LOCATION, device) &&
+                            !gpufmt_driver.MemPrefetchAsync(p, sizeof(int), device, stream) &&
+                            !gpufmt_driver.MemcpyDtoDAsync(q, p, sizeof(int), stream) && !gpufmt_driver.StreamSynchronize(stream) &&
+                            *(volatile int *)q == 12345);
     (void)gpufmt_driver.MemFree(q);
   }
   (void)gpufmt_driver.MemFree(p);
@@ -88,7 +90,8 @@ static PetscErrorCode Allocate(size_t bytes, void **array)
     GpufmtPlannerFreePool();
     CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
   }
-  PetscCheck(available >= bytes + SPARE_BYTES, PETSC_COMM_SELF, PETSC_ERR_MEM, "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
+  PetscCheck(available >= bytes + SPARE_BYTES, PETSC_COMM_SELF, PETSC_ERR_MEM,
+             "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
              bytes + SPARE_BYTES, available, total);
   CallDriver("cuMemAllocManaged", gpufmt_driver.MemAllocManaged(&p, bytes, CUDA_MEM_ATTACH_GLOBAL));
   *array = (void *)p;

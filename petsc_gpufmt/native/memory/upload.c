@@ -8,21 +8,19 @@
   #include <pthread.h>
   #include <sched.h>
 
-enum {
-  UPLOAD_THREADS = 8
-};
+enum { UPLOAD_THREADS = 8 };
 static const size_t upload_piece = (size_t)1 << 21, upload_threshold = (size_t)1 << 24;
 
 static void *upload_pinned = NULL; /* 2 pieces a thread */
 
 typedef struct {
-  pthread_t   thread;
-  void       *context, *stream;
-  char       *pinned; /* 2 pieces */
-  const char *host;
+  pthread_t     thread;
+  void         *context, *stream;
+  char         *pinned; /* 2 pieces */
+  const char   *host;
   DevicePointer dev;
-  size_t      bytes;
-  CudaResult  result;
+  size_t        bytes;
+  CudaResult    result;
 } UploadPart;
 
 static void *UploadPartRun(void *argument)
@@ -72,7 +70,12 @@ static PetscErrorCode UploadInParts(DevicePointer dev, const char *host, size_t 
   for (size_t offset = 0; offset < bytes; offset += share, started++) {
     UploadPart *part = &parts[started];
 
-    *part = (UploadPart){.context = context, .stream = stream, .pinned = (char *)upload_pinned + 2 * started * upload_piece, .host = host + offset, .dev = dev + offset, .bytes = bytes - offset < share ? bytes - offset : share};
+    *part = (UploadPart){.context = context,
+                         .stream  = stream,
+                         .pinned  = (char *)upload_pinned + 2 * started * upload_piece,
+                         .host    = host + offset,
+                         .dev     = dev + offset,
+                         .bytes   = bytes - offset < share ? bytes - offset : share};
     if (pthread_create(&part->thread, NULL, UploadPartRun, part)) { /* no more threads: do it here */
       part->thread = pthread_self();
       (void)UploadPartRun(part);

@@ -34,7 +34,7 @@ PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *u, int k, GpufmtEn
 {
   const GpufmtUnionPart       *part    = &u->parts[k];
   const GpufmtUnionPartAnswer *planned = &u->answer.parts[k];
-  GpufmtEntrySum                   *sum;
+  GpufmtEntrySum              *sum;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&sum));
@@ -107,7 +107,8 @@ static PetscErrorCode RunOnHost(GpufmtEntrySum *sum, const Mat summands[], Mat r
 PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *sum, const Mat summands[], Mat result, PetscBool internal)
 {
   PetscFunctionBegin;
-  PetscCheck(GpufmtLeaseHolds(&sum->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER, "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");
+  PetscCheck(GpufmtLeaseHolds(&sum->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");
   if (sum->backend == GPUFMT_BACKEND_CUDA) PetscCall(RunOnDevice(sum, summands, result, internal));
   else PetscCall(RunOnHost(sum, summands, result));
   PetscFunctionReturn(PETSC_SUCCESS);

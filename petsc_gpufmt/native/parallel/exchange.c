@@ -12,19 +12,17 @@ typedef struct {
   PetscInt first_row, nrows, first_entry, nentries;
 } Parcel;
 
-enum {
-  PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt)
-};
+enum { PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt) };
 
 /* what is not needed once the rows are there */
 typedef struct {
-  const PetscInt *from_rowptr;   /* of the rows on this rank that others take */
-  PetscSF         row_exchange;  /* one leaf for each row that comes */
-  Segment        *own;           /* entries of the rows of this rank, as far as they are asked for */
+  const PetscInt *from_rowptr;  /* of the rows on this rank that others take */
+  PetscSF         row_exchange; /* one leaf for each row that comes */
+  Segment        *own;          /* entries of the rows of this rank, as far as they are asked for */
   PetscMPIInt     nto, nfrom, *to, *from;
-  Parcel         *parcels;       /* for the ranks `to`, from the ranks `from` */
+  Parcel         *parcels; /* for the ranks `to`, from the ranks `from` */
   Parcel         *received;
-  Segment        *rows, *entries; /* that come, from the ranks `from` */
+  Segment        *rows, *entries;         /* that come, from the ranks `from` */
   PetscInt (*sent_sizes)[2], (*sizes)[2]; /* number and length of rows */
   PetscInt *row_begins, *entry_begins;    /* of the segments that come */
   PetscInt *rowptr;                       /* of the rows that are sent here */
@@ -64,14 +62,18 @@ static PetscErrorCode AskedRoots(PetscSF sf, PetscInt *n, const PetscInt **roots
 }
 
 /* one leaf for each entry of the segments, one segment after the other; *begins [count + 1]: the first leaf of each */
-static PetscErrorCode SetLeaves(PetscSF exchange, PetscInt count, const Segment segments[], const PetscMPIInt owners[], PetscInt nroots, PetscInt **begins)
+static PetscErrorCode SetLeaves(PetscSF exchange, PetscInt count, const Segment segments[], const PetscMPIInt owners[], PetscInt nroots,
+                                PetscInt **begins)
 {
   PetscSFNode *remote;
   PetscInt64   n = 0;
 
   PetscFunctionBegin;
   for (PetscInt k = 0; k < count; k++) n += segments[k].length;
-  PetscCheck(n <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP, "A parallel product needs rows of other ranks with %" PetscInt64_FMT " entries, PetscInt counts to %" PetscInt_FMT ": use more ranks or configure PETSc with --with-64-bit-indices", n, PETSC_INT_MAX);
+  PetscCheck(n <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "A parallel product needs rows of other ranks with %" PetscInt64_FMT " entries, PetscInt counts to %" PetscInt_FMT
+             ": use more ranks or configure PETSc with --with-64-bit-indices",
+             n, PETSC_INT_MAX);
   PetscCall(PetscMalloc1(count + 1, begins));
   PetscCall(PetscMalloc1((PetscInt)n, &remote));
   (*begins)[0] = 0;
@@ -170,7 +172,8 @@ static PetscErrorCode AskForEntries(PetscInt count, Pieces *p)
 
   PetscFunctionBegin;
   PetscCall(AskedRoots(p->row_exchange, &nasked, &asked));
-  for (PetscInt k = 0; k < nasked; k++) p->own[asked[k]] = (Segment){p->from_rowptr[asked[k]], p->from_rowptr[asked[k] + 1] - p->from_rowptr[asked[k]]};
+  for (PetscInt k = 0; k < nasked; k++)
+    p->own[asked[k]] = (Segment){p->from_rowptr[asked[k]], p->from_rowptr[asked[k] + 1] - p->from_rowptr[asked[k]]};
   PetscCall(PetscSFBcastBegin(p->row_exchange, MPIU_2INT, p->own, p->entries, MPI_REPLACE));
   PetscCall(PetscSFBcastEnd(p->row_exchange, MPIU_2INT, p->own, p->entries, MPI_REPLACE));
   PetscCall(PetscSFGetGraph(p->row_exchange, NULL, NULL, NULL, &remote));
@@ -186,7 +189,8 @@ static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, Pieces *p,
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend, Pieces *p, GpufmtRows *remote)
+static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend,
+                                Pieces *p, GpufmtRows *remote)
 {
   PetscFunctionBegin;
   PetscCall(CreateExchanges(C, p, remote));
@@ -200,7 +204,8 @@ static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const Petsc
 
 /* The given rows, of any ranks, for the product C. Collective, and so are its errors; `local` are the rows of this rank, from which the
    others take what they asked for. */
-PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend, GpufmtRows *remote)
+PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend,
+                                   GpufmtRows *remote)
 {
   Pieces         pieces = {0};
   PetscErrorCode ierr;
@@ -288,12 +293,14 @@ static PetscErrorCode ReceiveRows(const GpufmtRows *sent, Pieces *p, GpufmtRows 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, Pieces *p, GpufmtRows *received)
+static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, Pieces *p,
+                           GpufmtRows *received)
 {
   PetscFunctionBegin;
   PetscCall(CreateExchanges(C, p, received));
   PetscCall(GpufmtFailTogether(C, MakeParcels(layout, rows, sent, p)));
-  PetscCall(PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->to, p->parcels, &p->nfrom, &p->from, &p->received));
+  PetscCall(
+    PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->to, p->parcels, &p->nfrom, &p->from, &p->received));
   PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, p, received)));
   PetscCall(ReceiveRows(sent, p, received));
   PetscCall(GpufmtFailTogether(C, CreateReceived(p->row_begins[p->nfrom], p->rowptr, type, backend, p, received)));
@@ -302,7 +309,8 @@ static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], con
 
 /* Sends rows of the product C, with their numbers in ascending order, to the ranks that own them in `layout`. Collective, and so are its
    errors. */
-PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, GpufmtRows *received)
+PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend,
+                              GpufmtRows *received)
 {
   Pieces         pieces = {0};
   PetscErrorCode ierr;

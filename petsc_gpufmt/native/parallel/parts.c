@@ -71,14 +71,14 @@ PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *product, Mat A)
 PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *product, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[])
 {
   const PetscInt *own = product->local.columns, *remote = product->remote.columns;
-  PetscInt        n   = 0;
+  PetscInt        n = 0;
 
   for (int k = 0; k < product->nparts; k++) {
     if (product->type == MATPRODUCT_PtAP && k == 1) continue; /* only an operand of part 2 */
     if (product->type == MATPRODUCT_AtB && (k == 1) != to_be_sent) continue;
     summands[n++] = (GpufmtSummand){.matrix = product->parts[k], .columns = k && product->type != MATPRODUCT_AtB ? remote : own, .targets = targets};
   }
-  if (!to_be_sent && product->received.matrix) summands[n++] = (GpufmtSummand){.matrix = product->received.matrix, .columns = product->received.columns, .targets = product->received.rows};
+  if (!to_be_sent && product->received.matrix)
+    summands[n++] = (GpufmtSummand){.matrix = product->received.matrix, .columns = product->received.columns, .targets = product->received.rows};
   return n;
 }
-

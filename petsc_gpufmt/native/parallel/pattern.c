@@ -9,7 +9,8 @@ PetscErrorCode GpufmtFailTogether(Mat C, PetscErrorCode own)
   PetscFunctionBegin;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)C)));
   PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Sparse product %s: it failed on another rank, which says why", MatProductTypes[C->product->type]);
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Sparse product %s: it failed on another rank, which says why",
+             MatProductTypes[C->product->type]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -56,8 +57,10 @@ static PetscErrorCode OperandCheck(Mat C, Mat A, char letter, GpufmtParallelPatt
   if (PetscLikely(same && id == pattern->id)) PetscFunctionReturn(PETSC_SUCCESS);
   for (int k = 0; k < 2; k++) PetscCall(GpufmtProductCheckOperand(pattern->blocks, k, blocks[k], product, letter));
   PetscCall(GhostsDigest(A, &ghosts));
-  PetscCheck(ghosts == pattern->ghosts, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the columns of %c that this rank has outside its diagonal block have changed since the symbolic phase: make the product anew with MAT_INITIAL_MATRIX", product,
-             letter);
+  PetscCheck(
+    ghosts == pattern->ghosts, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+    "Sparse product %s: the columns of %c that this rank has outside its diagonal block have changed since the symbolic phase: make the product anew with MAT_INITIAL_MATRIX",
+    product, letter);
   pattern->id = id;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -90,10 +93,13 @@ static PetscErrorCode ResultCheck(Mat C, GpufmtResultPattern *pattern)
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
-  for (int k = 0; k < 2; k++) same = (PetscBool)(same && ((PetscObject)blocks[k])->id == pattern->ids[k] && blocks[k]->nonzerostate == pattern->states[k]);
+  for (int k = 0; k < 2; k++)
+    same = (PetscBool)(same && ((PetscObject)blocks[k])->id == pattern->ids[k] && blocks[k]->nonzerostate == pattern->states[k]);
   if (PetscLikely(same)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtResultPatternRecord(C, &now));
-  PetscCheck(now.rows[0] == pattern->rows[0] && now.rows[1] == pattern->rows[1], PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[C->product->type]);
+  PetscCheck(now.rows[0] == pattern->rows[0] && now.rows[1] == pattern->rows[1], PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+             "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX",
+             MatProductTypes[C->product->type]);
   *pattern = now;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -54,8 +54,7 @@ static PetscErrorCode SecondCreate(Mat C, GpufmtParallelProduct *product, MatTyp
     PetscCall(MatProductSetType(product->second, MATPRODUCT_AB));
     PetscCall(ProductSymbolic(product->second, type));
     break;
-  default:
-    product->type = given->type;
+  default: product->type = given->type;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -85,7 +84,8 @@ static PetscErrorCode MatProductNumeric_MPIAIJGpufmt(Mat C)
   PetscFunctionBegin;
   MatCheckProduct(C, 1);
   product = (GpufmtParallelProduct *)given->data;
-  PetscCheck(product, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE, "The product %s has no symbolic phase, or MatProductClear() was called since: call MatProductSymbolic()", MatProductTypes[given->type]);
+  PetscCheck(product, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE,
+             "The product %s has no symbolic phase, or MatProductClear() was called since: call MatProductSymbolic()", MatProductTypes[given->type]);
   PetscCall(GpufmtParallelPatternsCheck(C, product->operands, &product->result));
   PetscCall(SecondUpdate(C, product));
   B = product->second ? product->second : given->B;
@@ -104,8 +104,10 @@ static PetscErrorCode CheckLayouts(Mat C, MatProductType type, Mat A, Mat B)
     const PetscLayout map = k ? A->cmap : A->rmap;
 
     if (!(k ? columns_meet : rows_meet)) continue;
-    PetscCheck(map->rstart == B->rmap->rstart && map->rend == B->rmap->rend, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ, "The product %s needs %s of A and rows of B on the same ranks: this rank has [%" PetscInt_FMT ", %" PetscInt_FMT ") of A and [%" PetscInt_FMT ", %" PetscInt_FMT ") of B", MatProductTypes[C->product->type],
-               k ? "columns" : "rows", map->rstart, map->rend, B->rmap->rstart, B->rmap->rend);
+    PetscCheck(map->rstart == B->rmap->rstart && map->rend == B->rmap->rend, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
+               "The product %s needs %s of A and rows of B on the same ranks: this rank has [%" PetscInt_FMT ", %" PetscInt_FMT
+               ") of A and [%" PetscInt_FMT ", %" PetscInt_FMT ") of B",
+               MatProductTypes[C->product->type], k ? "columns" : "rows", map->rstart, map->rend, B->rmap->rstart, B->rmap->rend);
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -71,7 +71,8 @@ static PetscErrorCode NumberColumns(GpufmtUnion *u, PetscInt first, PetscInt *ng
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, GpufmtUnion *u, Pieces *pieces)
+static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, GpufmtUnion *u,
+                                      Pieces *pieces)
 {
   PetscInt nghosts = 0;
 
@@ -86,7 +87,8 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
     if (u->planned) {
       PetscCall(GpufmtUnionManaged(product->backend, u, k, &product->managed[k]));
       PetscCall(GpufmtCreateEmpty(type, u->nrows, ncols, row_block, col_block, &pieces->blocks[k]));
-    } else PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
+    } else
+      PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -128,7 +130,7 @@ static PetscErrorCode ResultAssemble(Mat C)
    arrays: PETSc's assembly takes part in reductions or not as they do, on all ranks alike. */
 static PetscErrorCode BlocksManage(Mat C, GpufmtParallelProduct *product)
 {
-  Mat            blocks[2];
+  Mat blocks[2];
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));

@@ -11,7 +11,8 @@ static PetscErrorCode CreateSized(MatType type, PetscInt nrows, PetscInt ncols, 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block, PetscInt col_block, PetscBool inodes, Mat *A)
+static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block,
+                                   PetscInt col_block, PetscBool inodes, Mat *A)
 {
   PetscInt *lengths;
 
@@ -29,7 +30,8 @@ static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols,
 }
 
 /* an assembled matrix with this pattern and zeros */
-PetscErrorCode GpufmtCreateFromPattern(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block, PetscInt col_block, Mat *A)
+PetscErrorCode GpufmtCreateFromPattern(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block,
+                                       PetscInt col_block, Mat *A)
 {
   return CreateMatrix(type, nrows, ncols, rowptr, colidx, row_block, col_block, PETSC_TRUE, A);
 }

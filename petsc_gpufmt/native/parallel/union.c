@@ -93,9 +93,9 @@ static inline void AddTerm(Output *out, int k, PetscInt entry)
 /* the entries of a front before place `last`, which all go to part k */
 static void CopyRun(Front *front, PetscInt last, int k, Output *out)
 {
-  const PetscInt  *column = front->column, *end = front->end, *places = front->places;
-  PetscInt *const  colidx = out->parts[k].colidx, *const begins = out->parts[k].begins, *const index = out->parts[k].index;
-  PetscInt         entry = front->entry, nnz = out->nnz[k], nterms = out->nterms[k];
+  const PetscInt *column = front->column, *end = front->end, *places = front->places;
+  PetscInt *const colidx = out->parts[k].colidx, *const begins = out->parts[k].begins, *const index = out->parts[k].index;
+  PetscInt entry = front->entry, nnz = out->nnz[k], nterms = out->nterms[k];
 
   for (; column < end && places[*column] < last; column++) {
     colidx[nnz] = places[*column];
@@ -133,7 +133,8 @@ static void MergeRow(PetscInt n, Front fronts[], Output *out)
   }
 }
 
-static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], const PetscInt begins[], const Share shares[], Front fronts[], Output *out, GpufmtUnion *u)
+static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], const PetscInt begins[],
+                                  const Share shares[], Front fronts[], Output *out, GpufmtUnion *u)
 {
   const PetscInt *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
   PetscInt        first[GPUFMT_MAX_SUMMANDS + 1] = {0};
@@ -178,7 +179,8 @@ static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands
 }
 
 /* the two parts, merged on the host */
-static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)
+static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[],
+                                 GpufmtUnion *u)
 {
   Output out = {.parts = u->parts, .low = u->low, .high = u->high};
 
@@ -195,7 +197,8 @@ static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsu
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *places[], GpufmtUnion *u)
+static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *places[],
+                                GpufmtUnion *u)
 {
   PetscInt64 nterms = 0;
   PetscCount ncols  = 0;
@@ -212,8 +215,10 @@ static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, Pets
     if (summands[s].targets) single = PETSC_FALSE;
     PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr, NULL));
   }
-  PetscCheck(nterms <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP, "A parallel product adds up %" PetscInt64_FMT " entries on this rank, PetscInt counts to %" PetscInt_FMT ": use more ranks or configure PETSc with --with-64-bit-indices", nterms,
-             PETSC_INT_MAX);
+  PetscCheck(nterms <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "A parallel product adds up %" PetscInt64_FMT " entries on this rank, PetscInt counts to %" PetscInt_FMT
+             ": use more ranks or configure PETSc with --with-64-bit-indices",
+             nterms, PETSC_INT_MAX);
   PetscCall(MergeColumns(nsummands, summands, u, places));
   if (ncols != u->ncols) single = PETSC_FALSE;
   while (u->low < u->ncols && u->columns[u->low] < first) u->low++;
@@ -225,7 +230,8 @@ static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, Pets
 
 /* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1.
    `planned`: the planner merges the rows, where the backend is, and not this file on the host. */
-PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], GpufmtUnion *u)
+PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands,
+                                 const GpufmtSummand summands[], GpufmtUnion *u)
 {
   PetscInt      *places[GPUFMT_MAX_SUMMANDS] = {NULL};
   PetscErrorCode ierr;

@@ -13,7 +13,11 @@ PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSumm
     const Mat A = summands[s].matrix;
 
     PetscCall(GpufmtPatternGet(A, &rowptr[s], &colidx[s]));
-    request.summands[s] = (GpufmtSummandPattern){.pattern = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = u->sizes[s], .rowptr = rowptr[s], .colidx = colidx[s]}, .places = places[s], .targets = summands[s].targets};
+    request.summands[s] = (GpufmtSummandPattern){
+      .pattern = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = u->sizes[s], .rowptr = rowptr[s], .colidx = colidx[s]},
+      .places  = places[s],
+      .targets = summands[s].targets
+    };
   }
   ierr = GpufmtPlannerAsk(GPUFMT_ASK_UNION, backend, -1, NULL, &request.place, &u->answer.outcome, &u->lease);
   for (PetscInt s = 0; s < nsummands; s++) PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr[s], &colidx[s]));

@@ -26,7 +26,9 @@ static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
     same = (PetscBool)!memcmp(rowptr, answer->rowptr, (size_t)(answer->nrows + 1) * sizeof(PetscInt));
     PetscCall(GpufmtPatternRestore(C, &rowptr, &colidx));
   }
-  PetscCheck(same, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE, "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[C->product->type]);
+  PetscCheck(same, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+             "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX",
+             MatProductTypes[C->product->type]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -80,8 +82,12 @@ PetscErrorCode MatProductNumeric_SeqAIJGpufmt(Mat C)
   const int          n = GpufmtProductOperands(product, operands);
 
   PetscFunctionBegin;
-  PetscCheck(p && GpufmtLeaseHolds(&p->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER, "Sparse product %s: its plan is gone, because Python, which made it, has ended or the symbolic phase was cleared; make the product anew with MAT_INITIAL_MATRIX", MatProductTypes[product->type]);
-  for (int k = 0; k < n; k++) PetscCall(GpufmtProductCheckOperand(p, k, operands[k], MatProductTypes[product->type], GpufmtProductLetters(product->type)[k]));
+  PetscCheck(
+    p && GpufmtLeaseHolds(&p->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+    "Sparse product %s: its plan is gone, because Python, which made it, has ended or the symbolic phase was cleared; make the product anew with MAT_INITIAL_MATRIX",
+    MatProductTypes[product->type]);
+  for (int k = 0; k < n; k++)
+    PetscCall(GpufmtProductCheckOperand(p, k, operands[k], MatProductTypes[product->type], GpufmtProductLetters(product->type)[k]));
   PetscCall(CheckResult(C, p));
   if (p->backend == GPUFMT_BACKEND_CUDA) PetscCall(NumericOnDevice(C, p, operands, n));
   else PetscCall(NumericOnHost(C, p, operands, n));

@@ -19,9 +19,12 @@ static const char all_products[] = "-mat_product_algorithm", all_products_on_cpu
 
 /* the options of RMerge; the values are checked by petsc_gpufmt/spgemm/ */
 #define RMERGE_OPTIONS \
-  RMERGE_OPTION("accumulator", "-mat_rmerge_accumulator", "auto", "how rows of the product are found and summed: merge, hash, or auto, chosen from the rows of the left matrix") \
-  RMERGE_OPTION("merge_width", "-mat_rmerge_width", "0", "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
-  RMERGE_OPTION("merge_buffer", "-mat_rmerge_buffer", "0", "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
+  RMERGE_OPTION("accumulator", "-mat_rmerge_accumulator", "auto", \
+                "how rows of the product are found and summed: merge, hash, or auto, chosen from the rows of the left matrix") \
+  RMERGE_OPTION("merge_width", "-mat_rmerge_width", "0", \
+                "rows that are merged at once where long rows of the left matrix are split: 2, 4, 8, 16 or 32, 0 for 16 as in the paper") \
+  RMERGE_OPTION("merge_buffer", "-mat_rmerge_buffer", "0", \
+                "bytes that merged pieces of long rows may take before the product is made in ranges of columns, 0 for a part of what is free")
 
 static const char *const host_values[] = {"auto", "eager"};
 
@@ -68,7 +71,8 @@ PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorith
   }
   if (!set) {
     PetscCall(PetscOptionsString(all_products, algorithm_help, "MatProductSetAlgorithm", "rmerge", word, sizeof(word), &set));
-    if (product->api_user) set = (PetscBool)(set && (IsOurs(word) || !strcmp(word, "default"))); /* the names of others are for the products that PETSc reads it in */
+    if (product->api_user)
+      set = (PetscBool)(set && (IsOurs(word) || !strcmp(word, "default"))); /* the names of others are for the products that PETSc reads it in */
   }
   if (!cpu_set) PetscCall(PetscOptionsBool(all_products_on_cpu, on_cpu_help, "MatProductSetAlgorithm", cpu, &cpu, NULL));
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(options); k++) {
@@ -76,10 +80,13 @@ PetscErrorCode GpufmtProductAlgorithmGet(Mat C, GpufmtProductAlgorithm *algorith
 
     PetscCall(PetscOptionsString(options[k].option, options[k].help, "None", options[k].default_value, text, sizeof(text), NULL));
   }
-  PetscCall(PetscOptionsEList("-mat_rmerge_host_values", "When values of a product made on a device come to the host: auto, when something there asks; eager, at once", "None", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), host_values[0], &choice, NULL));
+  PetscCall(PetscOptionsEList("-mat_rmerge_host_values",
+                              "When values of a product made on a device come to the host: auto, when something there asks; eager, at once", "None",
+                              host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), host_values[0], &choice, NULL));
   PetscOptionsEnd();
   if (cpu) *algorithm = set && !IsOurs(word) && strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT;
-  else if (set) *algorithm = IsOurs(word) ? GPUFMT_ALGORITHM_OURS : (strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT);
+  else if (set)
+    *algorithm = IsOurs(word) ? GPUFMT_ALGORITHM_OURS : (strcmp(word, "default") ? GPUFMT_ALGORITHM_PARENT : GPUFMT_ALGORITHM_PARENT_DEFAULT);
   else if (!strcmp(product->alg, MATPRODUCTALGORITHMDEFAULT)) *algorithm = GPUFMT_ALGORITHM_UNSPECIFIED;
   else *algorithm = IsOurs(product->alg) ? GPUFMT_ALGORITHM_OURS : GPUFMT_ALGORITHM_PARENT;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -111,8 +118,11 @@ PetscErrorCode GpufmtProductHostValuesEager(Mat C, PetscBool *eager)
   PetscBool set;
 
   PetscFunctionBegin;
-  PetscCall(PetscOptionsGetEList(((PetscObject)C)->options, ((PetscObject)C)->prefix, "-mat_rmerge_host_values", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), &choice, &set));
-  if (!set) PetscCall(PetscOptionsGetEList(((PetscObject)C)->options, NULL, "-mat_rmerge_host_values", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values), &choice, NULL));
+  PetscCall(PetscOptionsGetEList(((PetscObject)C)->options, ((PetscObject)C)->prefix, "-mat_rmerge_host_values", host_values,
+                                 PETSC_STATIC_ARRAY_LENGTH(host_values), &choice, &set));
+  if (!set)
+    PetscCall(PetscOptionsGetEList(((PetscObject)C)->options, NULL, "-mat_rmerge_host_values", host_values, PETSC_STATIC_ARRAY_LENGTH(host_values),
+                                   &choice, NULL));
   *eager = (PetscBool)(choice == 1);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

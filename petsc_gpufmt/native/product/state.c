@@ -64,8 +64,10 @@ static PetscErrorCode PatternCheck(Mat A, GpufmtPattern *pattern, const char pro
 
   PetscFunctionBegin;
   PetscCall(PatternRecord(A, &now));
-  PetscCheck(now.nrows == pattern->nrows && now.ncols == pattern->ncols && now.nnz == pattern->nnz && now.digest == pattern->digest, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
-             "Sparse product %s: the pattern of %c has changed since the symbolic phase, from %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT " nonzeros to %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT
+  PetscCheck(now.nrows == pattern->nrows && now.ncols == pattern->ncols && now.nnz == pattern->nnz && now.digest == pattern->digest, PETSC_COMM_SELF,
+             PETSC_ERR_ARG_WRONGSTATE,
+             "Sparse product %s: the pattern of %c has changed since the symbolic phase, from %" PetscInt_FMT " x %" PetscInt_FMT
+             " with %" PetscInt_FMT " nonzeros to %" PetscInt_FMT " x %" PetscInt_FMT " with %" PetscInt_FMT
              ": values alone may change under MAT_REUSE_MATRIX and MatProductNumeric(); make the product anew with MAT_INITIAL_MATRIX",
              product, letter, pattern->nrows, pattern->ncols, pattern->nnz, now.nrows, now.ncols, now.nnz);
   *pattern = now;

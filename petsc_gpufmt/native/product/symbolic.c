@@ -13,18 +13,12 @@ static PetscErrorCode ProductDestroy(GpufmtContextAddress data)
 static int PlannerProduct(MatProductType type)
 {
   switch (type) {
-  case MATPRODUCT_AtB:
-    return GPUFMT_PRODUCT_ATB;
-  case MATPRODUCT_ABt:
-    return GPUFMT_PRODUCT_ABT;
-  case MATPRODUCT_PtAP:
-    return GPUFMT_PRODUCT_PTAP;
-  case MATPRODUCT_RARt:
-    return GPUFMT_PRODUCT_RART;
-  case MATPRODUCT_ABC:
-    return GPUFMT_PRODUCT_ABC;
-  default:
-    return GPUFMT_PRODUCT_AB;
+  case MATPRODUCT_AtB: return GPUFMT_PRODUCT_ATB;
+  case MATPRODUCT_ABt: return GPUFMT_PRODUCT_ABT;
+  case MATPRODUCT_PtAP: return GPUFMT_PRODUCT_PTAP;
+  case MATPRODUCT_RARt: return GPUFMT_PRODUCT_RART;
+  case MATPRODUCT_ABC: return GPUFMT_PRODUCT_ABC;
+  default: return GPUFMT_PRODUCT_AB;
   }
 }
 
@@ -64,14 +58,19 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   request.options   = options;
   for (int k = 0; k < n; k++) {
     PetscCall(GpufmtPatternGet(operands[k], &rowptr[k], &colidx[k]));
-    request.operands[k] = (GpufmtOperand){.nrows = operands[k]->rmap->n, .ncols = operands[k]->cmap->n, .nnz = rowptr[k][operands[k]->rmap->n], .rowptr = rowptr[k], .colidx = colidx[k]};
+    request.operands[k] = (GpufmtOperand){.nrows  = operands[k]->rmap->n,
+                                          .ncols  = operands[k]->cmap->n,
+                                          .nnz    = rowptr[k][operands[k]->rmap->n],
+                                          .rowptr = rowptr[k],
+                                          .colidx = colidx[k]};
   }
   ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
   PetscCall(ierr);
   for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
-  PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n", p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed,
-                      answer->bytes_held, answer->detail));
+  PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n",
+                      p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed, answer->bytes_held,
+                      answer->detail));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -91,19 +90,13 @@ static PetscErrorCode ProductBlockSizes(Mat C)
     rows    = product->A->rmap;
     columns = product->B->rmap;
     break;
-  case MATPRODUCT_PtAP:
-    rows = columns = product->B->cmap;
-    break;
-  case MATPRODUCT_RARt:
-    rows = columns = product->B->rmap;
-    break;
+  case MATPRODUCT_PtAP: rows = columns = product->B->cmap; break;
+  case MATPRODUCT_RARt: rows = columns = product->B->rmap; break;
   case MATPRODUCT_ABC:
     rows    = product->A->rmap;
     columns = product->C->cmap;
     break;
-  default:
-    rows    = product->A->rmap;
-    columns = product->B->cmap;
+  default: rows = product->A->rmap; columns = product->B->cmap;
   }
   PetscCall(MatSetBlockSizes(C, PetscAbs(rows->bs), PetscAbs(columns->bs)));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -114,7 +107,7 @@ static PetscErrorCode ProductSetArrays(Mat C, const GpufmtProduct *p)
 {
   const GpufmtProductAnswer *answer = &p->answer;
   const PetscInt            *rowptr = (const PetscInt *)answer->rowptr, *own_rowptr, *own_colidx, nrows = C->rmap->n;
-  const size_t               bytes  = (size_t)answer->nnz * sizeof(PetscInt);
+  const size_t               bytes = (size_t)answer->nnz * sizeof(PetscInt);
   PetscInt                  *lengths, none = 0, *columns = &none;
   void                      *stream;
 

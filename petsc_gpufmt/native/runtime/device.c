@@ -68,7 +68,7 @@ PetscBool GpufmtDeviceUsable(void)
 {
   static PetscBool known = PETSC_FALSE, usable = PETSC_FALSE;
   char             enable[16];
-  PetscBool        set = PETSC_FALSE;
+  PetscBool        set   = PETSC_FALSE;
   int              count = 0;
 
   if (known) return usable;
@@ -107,7 +107,8 @@ PetscErrorCode GpufmtDeviceSettle(void)
 PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *l, void *stream)
 {
   PetscFunctionBegin;
-  CallDriver("cuLaunchKernel", gpufmt_driver.LaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared_bytes, stream, l->params, NULL));
+  CallDriver("cuLaunchKernel", gpufmt_driver.LaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                                          l->shared_bytes, stream, l->params, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -128,7 +129,9 @@ PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity
     code = gpufmt_driver.MemAlloc(&p, bytes);
   }
   if (code == CUDA_OUT_OF_MEMORY) (void)gpufmt_driver.MemGetInfo(&available, &total);
-  PetscCheck(code != CUDA_OUT_OF_MEMORY, PETSC_COMM_SELF, PETSC_ERR_MEM, "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host", bytes, available, total);
+  PetscCheck(code != CUDA_OUT_OF_MEMORY, PETSC_COMM_SELF, PETSC_ERR_MEM,
+             "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
+             bytes, available, total);
   CallDriver("cuMemAlloc", code);
   *buffer   = (void *)p;
   *capacity = bytes;

@@ -34,9 +34,12 @@ void GpufmtPlannerEnd(void)
 static PetscErrorCode PlannerStart(void)
 {
   PetscFunctionBegin;
-  PetscCheck(!python_ended, PETSC_COMM_SELF, PETSC_ERR_ORDER, "This product needs a plan, but Python, which makes the plans, has ended in this process: multiply before the interpreter exits");
+  PetscCheck(!python_ended, PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "This product needs a plan, but Python, which makes the plans, has ended in this process: multiply before the interpreter exits");
   if (!planner_set) PetscCall(GpufmtPythonStart());
-  PetscCheck(planner_set, PETSC_COMM_SELF, PETSC_ERR_SUP, "Python imported petsc_gpufmt, but it uses another copy of libpetscgpufmt.so than this program: load the one that `python -m petsc_gpufmt options` names");
+  PetscCheck(
+    planner_set, PETSC_COMM_SELF, PETSC_ERR_SUP,
+    "Python imported petsc_gpufmt, but it uses another copy of libpetscgpufmt.so than this program: load the one that `python -m petsc_gpufmt options` names");
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -49,8 +52,12 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
   *request = (GpufmtPlace){.backend = backend, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request->stream));
   request->device = device;
-  *answer         = (GpufmtOutcome){.error = PETSC_ERR_LIB, .message = "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
-  if (event >= 0) PetscCall(PetscLogEventBegin(event, A, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
+  *answer         = (GpufmtOutcome){
+    .error = PETSC_ERR_LIB,
+    .message =
+      "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
+  if (event >= 0)
+    PetscCall(PetscLogEventBegin(event, A, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
   CallPlanner(planner.plan(ask, request, answer));
   if (event >= 0) PetscCall(PetscLogEventEnd(event, A, 0, 0, 0));
   if (answer->interrupted) GpufmtPythonInterrupt();

@@ -74,7 +74,9 @@ static PetscErrorCode AskLibrary(const char executable[], size_t length, char li
 
   PetscFunctionBegin;
   library[0] = 0;
-  PetscCheck(!strchr(executable, '\''), PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "A plan needs Python, and %s has a quote in its path, which is not supported: set PETSC_GPUFMT_PYTHON to another interpreter", executable);
+  PetscCheck(!strchr(executable, '\''), PETSC_COMM_SELF, PETSC_ERR_USER_INPUT,
+             "A plan needs Python, and %s has a quote in its path, which is not supported: set PETSC_GPUFMT_PYTHON to another interpreter",
+             executable);
   PetscCall(PetscSNPrintf(command, sizeof(command), "'%s' -c \"%s\" 2>/dev/null", executable, question));
   pipe = popen(command, "r");
   if (!pipe) PetscFunctionReturn(PETSC_SUCCESS);
@@ -93,13 +95,23 @@ static PetscErrorCode StartInterpreter(void)
 
   PetscFunctionBegin;
   if (!named) executable = GPUFMT_PYTHON_EXECUTABLE;
-  PetscCheck(named || !access(executable, X_OK), PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and %s, for which this library was built, is not there any more: set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt, or install the package again", executable);
+  PetscCheck(
+    named || !access(executable, X_OK), PETSC_COMM_SELF, PETSC_ERR_SUP,
+    "A plan needs Python, and %s, for which this library was built, is not there any more: set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt, or install the package again",
+    executable);
   if (named || moved) PetscCall(AskLibrary(executable, sizeof(library), library)); /* with a wrong PYTHONHOME, Python would end this process */
-  PetscCheck(library[0], PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and %s%s%s cannot be started or has no shared libpython: %sset PETSC_GPUFMT_PYTHON to an interpreter that has one and can import petsc_gpufmt", executable, moved ? " with PYTHONHOME=" : "", moved ? home : "", moved ? "unset PYTHONHOME, or " : "");
+  PetscCheck(
+    library[0], PETSC_COMM_SELF, PETSC_ERR_SUP,
+    "A plan needs Python, and %s%s%s cannot be started or has no shared libpython: %sset PETSC_GPUFMT_PYTHON to an interpreter that has one and can import petsc_gpufmt",
+    executable, moved ? " with PYTHONHOME=" : "", moved ? home : "", moved ? "unset PYTHONHOME, or " : "");
   handle = dlopen(library, RTLD_LAZY | RTLD_GLOBAL);
   why    = handle ? NULL : dlerror();
-  PetscCheck(handle, PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and its library does not load (%s): set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt", why ? why : library);
-  PetscCheck(LoadApi(handle), PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and %s lacks functions of the Python C API: set PETSC_GPUFMT_PYTHON to an interpreter of version 3.10 or newer", library);
+  PetscCheck(handle, PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "A plan needs Python, and its library does not load (%s): set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt",
+             why ? why : library);
+  PetscCheck(LoadApi(handle), PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "A plan needs Python, and %s lacks functions of the Python C API: set PETSC_GPUFMT_PYTHON to an interpreter of version 3.10 or newer",
+             library);
   py.SetProgramName(py.DecodeLocale(executable, NULL)); /* finds the virtual environment; the string must live as long as the interpreter */
   py.InitializeEx(0);                                   /* no signal handlers */
   (void)py.SaveThread();
@@ -140,7 +152,10 @@ PetscErrorCode GpufmtPythonStart(void)
   if (module) py.DecRef(module);
   else PetscCall(ExceptionText(sizeof(message), message));
   py.Release(state);
-  PetscCheck(module, PETSC_COMM_SELF, PETSC_ERR_SUP, "A plan needs Python, and `import petsc_gpufmt` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH", message);
+  PetscCheck(
+    module, PETSC_COMM_SELF, PETSC_ERR_SUP,
+    "A plan needs Python, and `import petsc_gpufmt` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH",
+    message);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

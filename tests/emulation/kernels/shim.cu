@@ -54,7 +54,7 @@ __global__ void read_unwritten_shared(SCALAR *x)
 {
   __shared__ SCALAR unwritten[32];
 
-  x[threadIdx.x] = unwritten[threadIdx.x];
+  x[threadIdx.x]         = unwritten[threadIdx.x];
   unwritten[threadIdx.x] = 1;
 }
 

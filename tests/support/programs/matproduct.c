@@ -81,8 +81,8 @@ int main(int argc, char **argv)
 {
   Mat                operands[3], others[3], C;
   MatProductType     type;
-  PetscInt           product         = MATPRODUCT_AB;
-  char               algorithm[64]   = "", prefix[64] = "", retype[64] = MATSEQAIJ;
+  PetscInt           product       = MATPRODUCT_AB;
+  char               algorithm[64] = "", prefix[64] = "", retype[64] = MATSEQAIJ;
   PetscBool          structure_only = PETSC_FALSE;
   PetscLogEvent      event;
   PetscEventPerfInfo info;
