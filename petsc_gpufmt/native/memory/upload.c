@@ -92,9 +92,11 @@ static PetscErrorCode UploadInParts(DevicePointer dev, const char *host, size_t 
 /* whether CUDA has pinned the array, or made it: the copy of such a one goes on after the call, that of others has left the array by then */
 static PetscBool KnownToCuda(const void *host)
 {
-  unsigned type;
+  int      attribute = CUDA_POINTER_MEMORY_TYPE;
+  unsigned type      = 0; /* stays so for an address that CUDA does not know, which is no error for this function */
+  void    *answer    = &type;
 
-  return (PetscBool)!gpufmt_driver.PointerGetAttribute(&type, CUDA_POINTER_MEMORY_TYPE, (DevicePointer)host);
+  return (PetscBool)(!gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)host) && type);
 }
 
 /* Makes the pinned pieces at the first large upload; without them uploads are slower and nothing else. As PETSc's own start of CUDA, that is

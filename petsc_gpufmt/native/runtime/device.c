@@ -49,7 +49,7 @@ static PetscBool DriverLoad(void)
   LOAD(MemAdvise, "cuMemAdvise");
   LOAD(MemPrefetchAsync, "cuMemPrefetchAsync");
   LOAD(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
-  LOAD(PointerGetAttribute, "cuPointerGetAttribute");
+  LOAD(PointerGetAttributes, "cuPointerGetAttributes");
   #undef LOAD
   gpufmt_driver.loaded = PETSC_TRUE;
   return PETSC_TRUE;

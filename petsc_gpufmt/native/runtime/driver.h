@@ -41,7 +41,7 @@ typedef struct {
   CudaResult (*MemAdvise)(DevicePointer, size_t, int advice, int device);    /* as before CUDA 13, whose headers rename it */
   CudaResult (*MemPrefetchAsync)(DevicePointer, size_t, int device, void *); /* likewise */
   CudaResult (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, size_t, void *);
-  CudaResult (*PointerGetAttribute)(void *, int attribute, DevicePointer);
+  CudaResult (*PointerGetAttributes)(unsigned, int attributes[], void *answers[], DevicePointer);
 } GpufmtDriver;
 
 GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;
