@@ -281,7 +281,8 @@ def test_every_kernel_of_every_file_is_asked_for_under_some_options(emulation_fo
     names = asked_for(np.float64, np.int32, emulation_folder)
     for file in kernel_directory().glob("*/*.cu"):
         stem = f"{file.parent.name}/{file.stem}"
-        declared = set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", file.read_text()))
+        declaration = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", re.DOTALL)
+        declared = set(declaration.findall(file.read_text()))
 
         assert declared == {name.partition("<")[0] for name in names.get(stem, [])}, file.name
 
