@@ -53,6 +53,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductHostValuesEager(Mat, PetscBool *eager);
 
 /* choose.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductBackend(Mat, int *backend);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductChoose(Mat, PetscBool parallel, PetscBool *ours);
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
@@ -65,7 +66,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, M
 
 /* symbolic.c */
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Symbolic;
-GPUFMT_HIDDEN PetscErrorCode       GpufmtProductBackend(Mat, int *backend);
 GPUFMT_HIDDEN PetscErrorCode       GpufmtProductSymbolic(Mat, int backend);
 GPUFMT_HIDDEN PetscErrorCode       MatProductSymbolic_SeqAIJGpufmt(Mat);
 

@@ -22,25 +22,6 @@ static int PlannerProduct(MatProductType type)
   }
 }
 
-/* On the device, unless a matrix of ours is bound to the CPU. -mat_bind_below looks at the rows of each rank: a product is on the host if one
-   rank has it there. Collective. */
-PetscErrorCode GpufmtProductBackend(Mat C, int *backend)
-{
-  int on_device = GpufmtDeviceUsable();
-#if PetscDefined(HAVE_DEVICE)
-  Mat       operands[GPUFMT_MAX_OPERANDS];
-  const int n = GpufmtProductOperands(C->product, operands);
-
-  for (int k = 0; k < n; k++)
-    if (operands[k]->boundtocpu && GpufmtFormatFind(((PetscObject)operands[k])->type_name)) on_device = 0;
-#endif
-
-  PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &on_device, 1, MPI_INT, MPI_MIN, PetscObjectComm((PetscObject)C)));
-  *backend = on_device ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
 {
   GpufmtProductRequest request = {0};
