@@ -115,7 +115,7 @@ class Launch:
 
     @property
     def members(self) -> tuple[Any, ...]:
-        """The arguments, the members of a Struct in its place: what each word passes."""
+        """The arguments, the members of a Struct in its place: what each word passes. Most launches have no Struct."""
         if Struct not in map(type, self.arguments):
             return self.arguments
         return tuple(member for a in self.arguments for member in (a if type(a) is Struct else (a,)))
@@ -123,6 +123,8 @@ class Launch:
     @property
     def first_words(self) -> Sequence[int]:
         """The number of the word that each argument begins with."""
+        if Struct not in map(type, self.arguments):
+            return range(len(self.arguments))
         sizes = [len(a) if type(a) is Struct else 1 for a in self.arguments]
         return [0, *accumulate(sizes)][: len(sizes)]
 
