@@ -134,8 +134,10 @@ __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_B
 // structure pass: slice_sizes [nslices], the entries of each slice padded to its longest row; sums [3], all 0 before: entries of all
 // slices, rows with an entry, entries of the longest row. Threads: blockDim = (lanes of a slice, slices), with at most 32 lanes a slice
 // and 32 | blockDim.x blockDim.y; blocks take slices in turn, so that few meet at the sums.
-__global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t                          height, const index_t *__restrict__ rowptr,
+// clang-format off: it would align the parameters of the two lines
+__global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t height, const index_t *__restrict__ rowptr,
                                                         const index_t *__restrict__ row_perm, offset_t *sums, offset_t *__restrict__ slice_sizes)
+// clang-format on
 {
   const offset_t nslices = ((offset_t)nrows + height - 1) / height;
   offset_t       nstored = 0, longest = 0, nonempty = 0;

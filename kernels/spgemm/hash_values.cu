@@ -90,9 +90,10 @@ __device__ __forceinline__ scalar_t *sum_of(scalar_t *sums, unsigned at)
 
 // Adds the terms of the staged entries of A's row.
 template <int TEAM, int GROUP, int ONE_STEP, int STEPS, int CAPACITY, int LEVELS>
-__device__ __forceinline__ void add_terms(const Factor *factors, int                            count, const index_t *__restrict__ B_columns,
-                                          const scalar_t *__restrict__ B_values, const index_t *columns, const Pivots<CAPACITY, LEVELS> &pivots,
-                                          scalar_t *sums, unsigned first)
+// clang-format off: it would align the parameters of the two lines
+__device__ __forceinline__ void add_terms(const Factor *factors, int count, const index_t *__restrict__ B_columns, const scalar_t *__restrict__ B_values,
+                                          const index_t *columns, const Pivots<CAPACITY, LEVELS> &pivots, scalar_t *sums, unsigned first)
+// clang-format on
 {
   const int                             group = threadIdx.x % TEAM / GROUP;
   Cursor<TEAM, GROUP, ONE_STEP, Factor> cursor(factors, count);
