@@ -1,6 +1,7 @@
 """Tests marked gpu are skipped where there is no CUDA device; what tests of several files share."""
 
 import gc
+import signal
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,11 @@ def options():
     yield database
     for name in set(database.getAll()) - set(before):
         database.delValue(name)
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises KeyboardInterrupt, also in a run that was started in the background, where it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -110,6 +110,7 @@ def test_results_that_cannot_be_kept_are_found_out_before_measuring(tmp_path, mo
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_benchmark_keeps_what_it_measured(tmp_path, monkeypatch, capsys):
     """Ctrl-C while the second matrix is measured."""
     from petsc_gpufmt.bench.contenders import PetscMult

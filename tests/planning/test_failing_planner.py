@@ -62,6 +62,7 @@ def raised_in_turn(call, *arguments):
 
 
 @EVERY_CALL
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_a_plan_is_made_reaches_the_caller(monkeypatch, matrix, call):
     with monkeypatch.context() as patch:
         for owner, name in ((Pjds, "build"), (chain, "plan_product")):
@@ -73,6 +74,7 @@ def test_an_interrupt_while_a_plan_is_made_reaches_the_caller(monkeypatch, matri
     assert call(matrix).tolist() == CALLS[call].tolist()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_came_before_the_plan_is_seen_after_it(matrix):
     x, z = matrix.createVecs()
     x.set(1.0)
