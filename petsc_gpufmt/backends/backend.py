@@ -83,12 +83,16 @@ def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctype
     The addresses hold while the words live.
     """
     members, slots = launch.members, slots or {}
-    words = (ctypes.c_uint64 * len(members))(*[argument_word(slots[a] if type(a) is Slot else a) for a in members])
-    return words, parameters(launch, ctypes.addressof(words))
+    block = ctypes.c_uint64 * len(members)
+    words = block(*[argument_word(slots[a] if type(a) is Slot else a) for a in members])
+    first = ctypes.addressof(words)
+    if members is launch.arguments:
+        return words, block(*range(first, first + 8 * len(members), 8))
+    return words, parameters(launch, first)
 
 
 def parameters(launch: Launch, words: int) -> ctypes.Array:
-    """The address of each argument of a launch whose words begin at the address `words`."""
+    """The address of each argument of a launch with structs, whose words begin at the address `words`."""
     first_words = launch.first_words
     return (ctypes.c_uint64 * len(first_words))(*[words + 8 * word for word in first_words])
 

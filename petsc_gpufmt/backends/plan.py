@@ -123,8 +123,6 @@ class Launch:
     @property
     def first_words(self) -> Sequence[int]:
         """The number of the word that each argument begins with."""
-        if Struct not in map(type, self.arguments):
-            return range(len(self.arguments))
         sizes = [len(a) if type(a) is Struct else 1 for a in self.arguments]
         return [0, *accumulate(sizes)][: len(sizes)]
 
