@@ -1,4 +1,4 @@
-"""Two versions measured in turn on one machine: ``python benchmarks/compare.py before.json after.json``.
+"""Two versions measured in turn on one machine: ``python benchmarks/compare_versions.py before.json after.json``.
 
 Files of `petsc_gpufmt bench mult` and `bench spgemm`; where a file has several runs of one name, medians of them are
 compared. Peers, which are the same code both times, tell how much of a difference is noise.
@@ -57,7 +57,7 @@ def comparison(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="compare.py", description="Compare two files of results.")
+    parser = argparse.ArgumentParser(prog="compare_versions.py", description="Compare two files of results.")
     parser.add_argument("before", type=Path, help="JSON file of the version of before")
     parser.add_argument("after", type=Path, help="JSON file of the version of after, measured on the same machine")
     chosen = parser.parse_args(arguments)
@@ -66,4 +66,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(program("compare", main))
+    sys.exit(program("compare_versions", main))
