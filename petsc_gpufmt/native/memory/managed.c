@@ -43,7 +43,7 @@ static PetscBool Works(int device, void *stream)
   return works;
 }
 
-PetscBool GpufmtManagedUsable(void)
+static PetscBool ManagedUsable(void)
 {
   static PetscBool known = PETSC_FALSE, usable = PETSC_FALSE;
   int              device, concurrent          = 0;
@@ -124,7 +124,7 @@ static PetscErrorCode CopyFromHost(void *to, const void *from, size_t bytes)
 
 #else
 
-PetscBool GpufmtManagedUsable(void)
+static PetscBool ManagedUsable(void)
 {
   return simulate;
 }
@@ -292,5 +292,5 @@ PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
 /* whether what is made on this backend can have managed arrays and has a use for them */
 PetscBool GpufmtManagedPossible(int backend)
 {
-  return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && GpufmtManagedUsable());
+  return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && ManagedUsable());
 }

@@ -52,7 +52,6 @@ typedef struct {
 
 /* managed.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_destroy)(Mat);
-GPUFMT_HIDDEN PetscBool      GpufmtManagedUsable(void);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **);
 GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
