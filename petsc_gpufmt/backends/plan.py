@@ -7,9 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
+
+from petsc_gpufmt.backends.device_array import DeviceArray
 
 WARP = 32  # threads that run in lockstep on a device
 
@@ -143,7 +146,7 @@ def launch_1d(function: int, n: int, threads: int, arguments: tuple[Any, ...]) -
 
 
 def address(array: Any) -> int:
-    """Address of the first entry of a NumPy or CuPy array; 0 for an empty one."""
+    """Address of the first entry of an array, a DeviceArray or one of NumPy or CuPy; 0 for an empty one."""
     return WORD_OF[type(array)](array)
 
 
@@ -160,7 +163,7 @@ def _host_address(array: Any) -> int:
     return array.ctypes.data if array.size else 0
 
 
-def _device_address(array: Any) -> int:
+def _cupy_address(array: Any) -> int:
     return array.data.ptr if array.size else 0
 
 
@@ -171,7 +174,7 @@ class WordOfType(dict[type, Callable[[Any], int]]):
         if issubclass(kind, np.generic):
             self[kind] = _scalar_word
         else:
-            self[kind] = _host_address if issubclass(kind, np.ndarray) else _device_address
+            self[kind] = _host_address if issubclass(kind, np.ndarray) else _cupy_address
         return self[kind]
 
 
@@ -179,6 +182,7 @@ WORD_OF = WordOfType(
     {
         type(None): lambda _: 0,
         Slot: lambda _: 0,
+        DeviceArray: attrgetter("ptr"),
         int: lambda number: number & 0xFFFFFFFFFFFFFFFF,
         np.int32: lambda number: int(number) & 0xFFFFFFFF,
         np.int64: lambda number: int(number) & 0xFFFFFFFFFFFFFFFF,

@@ -19,6 +19,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.compile import compile_flags, instance_name, kernel_directory
+from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
 from petsc_gpufmt.planning import abi
 
@@ -97,16 +98,28 @@ class EmulatedBackend(Backend):
     """Kernels of the folder `kernels`, compiled into the folder `build` and kept there.
 
     `resident_threads` is what the emulated device claims: 0 makes a thread a row the best choice, a large number
-    makes threads share rows where rows are long enough.
+    makes threads share rows where rows are long enough. A backend that is `device_like` hands out arrays that offer no
+    more than those of a device, filled with what shows that it was never written, and has no module `xp`.
     """
 
     name = "emulation"
-    xp = np
+    xp: Any = np
 
-    def __init__(self, scalar: Any, index: Any, build: Path, resident_threads: int = 0, kernels: Path | None = None):
+    def __init__(
+        self,
+        scalar: Any,
+        index: Any,
+        build: Path,
+        resident_threads: int = 0,
+        kernels: Path | None = None,
+        device_like: bool = False,
+    ):
         super().__init__(scalar, index)
         self.build, self.resident_threads = build, resident_threads
         self.kernels = kernels or kernel_directory()
+        self.device_like = device_like
+        if device_like:
+            self.xp = NoModule()
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         flags = (*compile_flags(self.scalar, self.index), f"-I{self.kernels}")
@@ -128,8 +141,48 @@ class EmulatedBackend(Backend):
             for array in guarded.values():
                 array.check_and_copy_back()
 
+    def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
+        if not self.device_like:
+            return super().empty(*arrays)
+        return [device_array(never_written(size, np.dtype(dtype))) for size, dtype in arrays]
+
+    def clear(self, array: Any) -> None:
+        (host_view(array) if isinstance(array, DeviceArray) else array).fill(0)
+
+    def adopt(self, array: Any, *, keep: bool = False) -> Any:
+        if not self.device_like:
+            return super().adopt(array, keep=keep)
+        return array if isinstance(array, DeviceArray) else device_array(np.array(array))
+
     def to_host(self, array: Any) -> np.ndarray:
-        return np.asarray(array)
+        return host_view(array).copy() if isinstance(array, DeviceArray) else np.asarray(array)
+
+
+class NoModule:
+    """In the place of the module `xp` where none may be used."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise EmulationError(f"xp.{name} where arrays offer no more than those of a device")
+
+
+def never_written(size: int, dtype: np.dtype) -> np.ndarray:
+    """NaN, or the smallest integer; untouched memory if it is large."""
+    if size * dtype.itemsize > GUARDED_BYTES:
+        return np.empty(size, dtype)
+    return np.full(size, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+
+
+def device_array(array: np.ndarray) -> DeviceArray:
+    """The memory of a contiguous one-dimensional array as that of a device."""
+    if array.ndim != 1:
+        raise EmulationError(f"an array of {array.ndim} dimensions where arrays are those of a device: they have one")
+    return DeviceArray(array, array.ctypes.data, array.size, array.dtype)
+
+
+def host_view(array: DeviceArray) -> np.ndarray:
+    """What lies in the memory of an array that `device_array` has made, or in that of a slice."""
+    begin = (array.ptr - array.memory.ctypes.data) // array.itemsize if array.size else 0
+    return array.memory[begin : begin + array.size]
 
 
 def passed(argument: Any, slots: dict[Slot, Any], guarded: dict[int, Guarded]) -> Any:
@@ -138,10 +191,11 @@ def passed(argument: Any, slots: dict[Slot, Any], guarded: dict[int, Guarded]) -
         return Struct(*(passed(member, slots, guarded) for member in argument))
     if isinstance(argument, Slot):
         argument = slots[argument]
-    if not isinstance(argument, np.ndarray) or not 0 < argument.nbytes <= GUARDED_BYTES:
-        return argument
+    array = host_view(argument) if isinstance(argument, DeviceArray) else argument
+    if not isinstance(array, np.ndarray) or not 0 < array.nbytes <= GUARDED_BYTES:
+        return array
     if id(argument) not in guarded:
-        guarded[id(argument)] = Guarded(argument)
+        guarded[id(argument)] = Guarded(array)
     return guarded[id(argument)].inner
 
 

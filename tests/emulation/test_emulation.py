@@ -37,6 +37,46 @@ def test_every_thread_of_the_grid_runs_once_at_its_place(backend):
     assert places.tolist() == list(range(places.size))
 
 
+@pytest.fixture(scope="module")
+def device_like(emulation_folder):
+    return EmulatedBackend(np.float64, np.int32, emulation_folder, kernels=KERNELS, device_like=True)
+
+
+def test_kernels_take_arrays_that_offer_no_more_than_those_of_a_device(device_like):
+    x = device_like.adopt(np.arange(4 * 256, dtype=np.float64))
+    (sums,) = device_like.empty((4, np.dtype(np.float64)))
+    function = device_like.function("shim", "block_sum", (256,))
+
+    device_like.run([Launch(function, (3, 1, 1), (256, 1, 1), (x[256:], Slot.Z))], {Slot.Z: sums[1:]})
+
+    expected = np.arange(256, 4 * 256).reshape(3, 256).sum(axis=1)
+    assert np.array_equal(device_like.to_host(sums), [np.nan, *expected], equal_nan=True)
+    assert device_like.to_host(sums[3:1]).size == 0
+
+
+def test_a_write_beside_an_array_like_those_of_a_device_is_caught(device_like):
+    (y,) = device_like.empty((64, np.dtype(np.float64)))
+
+    with pytest.raises(EmulationError, match="out-of-bounds write after an array of 32 float64"):
+        launch(device_like, "write_shifted", (1, 1, 1), (32, 1, 1), np.int32(1), y[:32])
+
+
+def test_arrays_like_those_of_a_device_are_cleared_and_counted_from(device_like):
+    counts, values = device_like.empty((5, np.dtype(np.int64)), (2, np.dtype(np.float32)))
+    assert device_like.first(counts, 1) == [np.iinfo(np.int64).min] and np.isnan(device_like.to_host(values)).all()
+
+    device_like.clear(counts[1:4])
+
+    assert device_like.first(counts[1:], 4) == [0, 0, 0, np.iinfo(np.int64).min]
+
+
+def test_where_arrays_are_like_those_of_a_device_there_is_no_module_to_compute_with(device_like):
+    with pytest.raises(EmulationError, match=r"^xp\.cumsum where arrays offer no more than those of a device$"):
+        device_like.xp.cumsum(np.ones(3))
+    with pytest.raises(EmulationError, match="an array of 2 dimensions"):
+        device_like.adopt(np.zeros((2, 2)))
+
+
 def test_slots_are_filled_from_the_arrays_given(backend):
     sums = np.zeros(1)
     function = backend.function("shim", "block_sum", (32,))

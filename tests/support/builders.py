@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 
@@ -31,6 +32,11 @@ class CsrMatrix:
         """The pattern with arrays of the module `xp` (numpy, cupy) and indices of dtype `index`."""
         rowptr, colidx = (xp.asarray(a.astype(index)) for a in (self.rowptr, self.colidx))
         return CsrPattern(self.nrows, self.ncols, rowptr, colidx, row_block=self.block, col_block=self.block)
+
+    def pattern_on(self, backend: Backend) -> CsrPattern:
+        """The pattern on a backend."""
+        on_host = self.pattern(np, backend.index)
+        return replace(on_host, rowptr=backend.adopt(on_host.rowptr), colidx=backend.adopt(on_host.colidx))
 
     @property
     def rows(self) -> np.ndarray:

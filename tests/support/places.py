@@ -15,9 +15,13 @@ EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]
 def make_backend(
     request: pytest.FixtureRequest, place: str, scalar: Any = SCALAR, index: Any = INDEX, resident_threads: int = 0
 ) -> Backend:
-    """The backend "host", which has PETSc's types alone, "cuda" or "emulation"; `resident_threads` is for the last."""
+    """The backend "host", which has PETSc's types alone, "cuda", "emulation", or "device_like" emulation.
+
+    `resident_threads` is for emulation.
+    """
     if place == "host":
         return HostBackend(SCALAR, INDEX)
     if place == "cuda":
         return CudaBackend(scalar, index, device=0)
-    return EmulatedBackend(scalar, index, request.getfixturevalue("emulation_folder"), resident_threads)
+    folder = request.getfixturevalue("emulation_folder")
+    return EmulatedBackend(scalar, index, folder, resident_threads, device_like=place == "device_like")

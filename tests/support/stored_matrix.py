@@ -26,7 +26,7 @@ class StoredMatrix:
     ):
         self.backend, self.transposed = backend, transposed
         backend.xp = poisoned(backend.xp)
-        pattern = given.pattern(backend.xp, backend.index)
+        pattern = given.pattern_on(backend)
         pattern.validated(backend)
         if transposed:
             pattern = transpose.transposed(pattern, backend)
@@ -38,7 +38,7 @@ class StoredMatrix:
         """Store values given in the order of the matrix that was passed in (not of its transpose)."""
         self.given = replace(self.given, values=values.astype(self.backend.scalar))
         self.matrix = self.given.transposed() if self.transposed else self.given
-        values_slot = {Slot.VALUES: self.backend.xp.asarray(self.given.values)}
+        values_slot = {Slot.VALUES: self.backend.adopt(self.given.values)}
         self.backend.run(self.format.plan(Operation.REFRESH), values_slot)
 
     def mult(self, x: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ class StoredMatrix:
         return self.backend.to_host(slots[Slot.Z])
 
     def _vector(self, host_array: np.ndarray):
-        return self.backend.xp.asarray(host_array.astype(self.backend.scalar))
+        return self.backend.adopt(host_array.astype(self.backend.scalar))
 
 
 @dataclass(frozen=True)
