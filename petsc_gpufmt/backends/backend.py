@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.backends.compile import device_function
-from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, argument_word, ceil_div
+from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
+from petsc_gpufmt.backends.device_array import DeviceArray
+from petsc_gpufmt.backends.device_memory import memory_of
+from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, address, argument_word
 from petsc_gpufmt.errors import UnsupportedError
 
 
@@ -22,7 +26,7 @@ class Backend(ABC):
     Attributes
     ----------
     name : "host", "cuda", ...
-    xp : numpy or cupy
+    xp : numpy or cupy; on a device it is imported at its first use, which plans with default options do without
     scalar, index : NumPy dtypes of values and indices
     largest_index : the largest number of the index dtype
     resident_threads : threads that run at once, the size of a launch that fills the device
@@ -48,8 +52,11 @@ class Backend(ABC):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         """Carry out launches now; `slots` holds the arrays that fill their slots."""
 
-    def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
-        """A host array as an array of this backend; a copy if it is to be kept while `array` may go."""
+    def adopt(self, array: Any, *, keep: bool = False) -> Any:
+        """A one-dimensional host array as an array of this backend; a copy if it is to be kept while `array` may go.
+
+        An array of a device is taken for one of this backend.
+        """
         return array.copy() if keep else array
 
     @abstractmethod
@@ -57,7 +64,7 @@ class Backend(ABC):
         """The array as a NumPy array."""
 
     def first(self, array: Any, count: int) -> list[int]:
-        """The first `count` entries of an integer array, at most MOST_FETCHED bytes; waits for the launches so far."""
+        """The first `count` entries of an integer array, at most 4096 bytes; waits for the launches so far."""
         return self.to_host(array[:count]).tolist()
 
     def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
@@ -121,94 +128,110 @@ class HostBackend(Backend):
 
 SHAPE = ctypes.c_uint32 * 3
 MOST_WORDS = 64  # of a launch
-MOST_FETCHED = 4096
-ALIGNMENT = 256  # bytes, of arrays that share an allocation
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class CudaBackend(Backend):
-    """Kernels compiled by CuPy for one device, launched on the stream that is current in CuPy."""
+    """Kernels and memory of one device, through its driver. CuPy is imported where `xp` is used and nowhere else.
+
+    Launches go to the default stream, or to that of a ``with`` statement with `on`. Arrays are those of `empty` and
+    `adopt`; all that takes them takes CuPy's too.
+    """
 
     name = "cuda"
 
     def __init__(self, scalar: Any, index: Any, device: int):
         super().__init__(scalar, index)
-        try:
-            import cupy
-            import cupyx.scipy.special  # noqa: F401  as CuPy does when an array first meets a number, 0.3 s in a product then
-            from cupy.cuda import driver
-        except ImportError as e:
-            raise UnsupportedError(
-                f"storing a matrix on the GPU needs CuPy, and importing it failed ({e}): "
-                "pip install petsc_gpufmt[cuda13] (or [cuda12]), or stay on the host with -device_enable none"
-            ) from e
-        self.xp, self._driver = cupy, driver
-        self.device = device
-        self.model, self.resident_threads = device_model(device)
+        self.device, self.memory = device, memory_of(device)
+        if driver.current_context() is None:
+            driver.set_context(self.memory.context)
+        self.model, self.resident_threads = driver.device_name(device), driver.resident_threads(device)
+        self._launch = driver.Launcher().launch
         self._words = (ctypes.c_uint64 * MOST_WORDS)()  # of the launch that is being made
         first = ctypes.addressof(self._words)
         self._params = (ctypes.c_uint64 * MOST_WORDS)(*range(first, first + ctypes.sizeof(self._words), 8))
+        self._scope: contextlib.ExitStack | None = None
+
+    @contextlib.contextmanager
+    def on(self, stream: int) -> Iterator[CudaBackend]:
+        """This backend with its device current, and launches, memory and CuPy on the stream of that handle."""
+        with driver.current(self.memory.context), contextlib.ExitStack() as scope:
+            self.memory.follow(stream)
+            outside, before = self._scope, self.__dict__.pop("xp", None)
+            self._scope = scope
+            try:
+                yield self
+            finally:
+                self._scope = outside
+                self.__dict__.pop("xp", None)
+                if before is not None:
+                    self.__dict__["xp"] = before
+
+    @functools.cached_property
+    def xp(self) -> Any:
+        """CuPy; within `on` with the device and the stream current in it, and simple reductions."""
+        try:
+            import cupy
+        except ImportError as e:
+            raise UnsupportedError(
+                f"storing a matrix this way on the GPU needs CuPy, and importing it failed ({e}): "
+                "pip install petsc_gpufmt[cuda13] (or [cuda12]), or stay on the host with -device_enable none"
+            ) from e
+        if self._scope is not None:
+            self._scope.enter_context(cupy.cuda.Device(self.device))
+            self._scope.enter_context(borrowed_stream(cupy.cuda, self.memory.stream, self.device))
+            self._scope.enter_context(simple_reductions(cupy))
+        return cupy
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
 
-    def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
-        launch_kernel, words = self._driver.launchKernel, self._words
-        stream = self.xp.cuda.get_current_stream().ptr
+    def run(
+        self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None
+    ) -> None:
+        """As of every backend; on another stream than that of `on` if one is given."""
+        launch_kernel, words, on_stream = self._launch, self._words, self.memory.stream if stream is None else stream
         for launch in launches:
             members: Any = launch.members
             params = self._params if members is launch.arguments else parameters(launch, ctypes.addressof(words))
             if slots:
                 members = [slots[a] if type(a) is Slot else a for a in members]
             words[: len(members)] = [WORD_OF[type(a)](a) for a in members]
-            (nx, ny, nz), (x, y, z) = launch.grid, launch.block
-            address = ctypes.addressof(params)
-            launch_kernel(launch.function, nx, ny, nz, x, y, z, launch.shared_bytes, stream, address, 0)
+            where = ctypes.addressof(params)
+            launch_kernel(launch.function, launch.grid, launch.block, launch.shared_bytes, on_stream, where)
 
-    def adopt(self, array: np.ndarray, *, keep: bool = False) -> Any:
-        adopted = self.xp.empty(array.shape, dtype=array.dtype)
-        native_library.upload(adopted, array, self.xp.cuda.get_current_stream().ptr)
+    def adopt(self, array: Any, *, keep: bool = False) -> Any:
+        if not isinstance(array, np.ndarray):
+            return array
+        if array.ndim != 1:
+            raise ValueError(f"an array of {array.ndim} dimensions: those of a device have one")
+        (adopted,) = self.memory.empty(((array.size, array.dtype),))
+        native_library.upload(adopted, np.ascontiguousarray(array), self.memory.stream)
         return adopted
 
     def to_host(self, array: Any) -> np.ndarray:
-        return self.xp.asnumpy(array)
+        if isinstance(array, DeviceArray):
+            fetched = np.empty(array.size, array.dtype)
+            self.memory.to_host(array.ptr, fetched)
+            return fetched
+        return array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
 
     def first(self, array: Any, count: int) -> list[int]:
-        cuda, stream = self.xp.cuda, self.xp.cuda.get_current_stream()
-        pinned = self._pinned
-        cuda.runtime.memcpyAsync(
-            pinned.ptr, array.data.ptr, count * array.itemsize, cuda.runtime.memcpyDeviceToHost, stream.ptr
-        )
-        stream.synchronize()
-        return np.frombuffer(pinned, dtype=array.dtype, count=count).tolist()
-
-    @functools.cached_property
-    def _pinned(self) -> Any:
-        return self.xp.cuda.alloc_pinned_memory(MOST_FETCHED)
+        return self.memory.first(address(array), count, array.dtype)
 
     def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
-        begins, total = [], 0
-        for size, dtype in arrays:
-            begins.append(total)
-            total += ceil_div(size * dtype.itemsize, ALIGNMENT) * ALIGNMENT
-        memory, ndarray = self.xp.cuda.alloc(total), self.xp.ndarray
-        return [ndarray(size, dtype, memory + begin) for (size, dtype), begin in zip(arrays, begins, strict=True)]
+        return self.memory.empty(arrays)
 
     def clear(self, array: Any) -> None:
-        array.data.memset_async(0, array.nbytes)
+        if array.size:
+            driver.fill(address(array), 0, array.nbytes, self.memory.stream)
+
+    def synchronize(self) -> None:
+        """Wait for the launches so far."""
+        driver.synchronize_stream(self.memory.stream)  # device synchronisation: what this method is for
 
     def free_bytes(self) -> int | None:
-        free, _ = self.xp.cuda.runtime.memGetInfo()
-        return free + self.pooled_bytes()
+        return driver.free_bytes() + self.pooled_bytes()
 
     def pooled_bytes(self) -> int:
-        return self.xp.get_default_memory_pool().free_bytes()
-
-
-@functools.cache
-def device_model(device: int) -> tuple[str, int]:
-    """Name of a CUDA device, and the threads that it runs at once."""
-    from cupy.cuda import runtime
-
-    properties = runtime.getDeviceProperties(device)
-    return properties["name"].decode(), properties["multiProcessorCount"] * properties["maxThreadsPerMultiProcessor"]
+        return self.memory.pooled_bytes()

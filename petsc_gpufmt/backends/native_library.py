@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.errors import GpufmtError, LibraryError, UnsupportedError
 
 SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
@@ -45,7 +46,7 @@ def host_function(kernel: str) -> int:
 
 def upload(dev_array: Any, host_array: np.ndarray, stream: int) -> None:
     """Copy a contiguous host array to the device, counted in PETSc's log; returns when `host_array` may change."""
-    dev, host, handle = (ctypes.c_void_p(p) for p in (dev_array.data.ptr, host_array.ctypes.data, stream))
+    dev, host, handle = (ctypes.c_void_p(p) for p in (address(dev_array), host_array.ctypes.data, stream))
     code = load().GpufmtUpload(dev, host, ctypes.c_size_t(host_array.nbytes), handle)
     if code:
         raise GpufmtError(f"PETSc error {code} in an upload of {host_array.nbytes} bytes: its message is above")

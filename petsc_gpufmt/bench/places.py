@@ -26,13 +26,16 @@ class Place:
         self.name, self.timer, self.backend, self.vector_type = timer.place, timer, backend, vector_type
 
     def free_memory(self) -> None:
-        """Give back what CuPy keeps for later: the next contender allocates by itself."""
-        if self.name == "cuda":
+        """Give back what CuPy and the package keep for later: the next contender allocates by itself."""
+        if isinstance(self.backend, CudaBackend):
             self.backend.xp.get_default_memory_pool().free_all_blocks()
+            self.backend.memory.trim()
 
     def pool_bytes(self) -> int:
-        """Bytes of the device that CuPy holds, in use or kept for later; 0 on the host."""
-        return self.backend.xp.get_default_memory_pool().total_bytes() if self.name == "cuda" else 0
+        """Bytes of the device that CuPy holds, and the most that arrays of the package have had; 0 on the host."""
+        if not isinstance(self.backend, CudaBackend):
+            return 0
+        return self.backend.xp.get_default_memory_pool().total_bytes() + self.backend.memory.most_used_bytes()
 
     def copy_bandwidth(self) -> float:
         """Bytes per second of a large copy, bytes read and bytes written both counted: the ceiling of every product."""
@@ -75,7 +78,7 @@ def host_place() -> Place:
 
 @contextlib.contextmanager
 def device_place() -> Iterator[Place]:
-    """PETSc's device, with its stream current in CuPy."""
+    """PETSc's device, with its stream that of the backend and current in CuPy."""
     import cupy
     from petsc4py import PETSc
 
@@ -86,8 +89,11 @@ def device_place() -> Iterator[Place]:
     vector.set(0.0)  # starts PETSc's device
     vector.destroy()
     device = cupy.cuda.Device()
-    with borrowed_stream(cupy.cuda, petsc_stream(), device.id) as stream:
-        yield Place(DeviceTimer(stream), CudaBackend(scalar, index, device.id), "seqcuda")
+    with (
+        borrowed_stream(cupy.cuda, petsc_stream(), device.id) as stream,
+        CudaBackend(scalar, index, device.id).on(petsc_stream()) as backend,
+    ):
+        yield Place(DeviceTimer(stream), backend, "seqcuda")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from petsc_gpufmt.backends.backend import Backend
+from typing import Any
+
+from petsc_gpufmt.backends.cuda_graph import graph_seconds
+from petsc_gpufmt.backends.driver import DriverError
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.errors import GpufmtError
 from petsc_gpufmt.formats.common.base import Format
@@ -12,9 +15,9 @@ SEQUENCES = 2
 
 
 class MultTimer:
-    """Times z = A x of stored matrices on the device of `backend`."""
+    """Times z = A x of stored matrices on the device of `backend`, a CudaBackend."""
 
-    def __init__(self, backend: Backend):
+    def __init__(self, backend: Any):
         self.backend = backend
 
     def seconds(self, stored: Format, csr: CsrPattern, mults: int) -> float:
@@ -22,30 +25,21 @@ class MultTimer:
 
         A sequence is one CUDA graph: launched one by one from Python, small mults would wait for the host.
         """
-        backend, cuda = self.backend, self.backend.xp.cuda
-        vectors = {
-            Slot.X: backend.xp.zeros(csr.ncols, backend.scalar),
-            Slot.Z: backend.xp.zeros(csr.nrows, backend.scalar),
-        }
-        launches = stored.plan(Operation.MULT)
+        backend = self.backend
+        x, z = backend.empty((csr.ncols, backend.scalar), (csr.nrows, backend.scalar))
+        backend.clear(x)
+        vectors, launches = {Slot.X: x, Slot.Z: z}, stored.plan(Operation.MULT)
         backend.run(launches, vectors)  # loads the kernels, which a capture does not allow everywhere
-        cuda.get_current_stream().synchronize()  # device synchronisation: the matrix was stored on this stream
-        with cuda.Stream(non_blocking=True) as stream:
-            stream.begin_capture()
+        backend.synchronize()  # device synchronisation: the matrix was stored on this stream, and mults use another
+
+        def queue(stream: int) -> None:
             for _ in range(mults):
-                backend.run(launches, vectors)
-            sequence = stream.end_capture()
-            sequence.launch(stream)
-            pairs = [(cuda.Event(), cuda.Event()) for _ in range(SEQUENCES)]
-            for start, stop in pairs:
-                start.record(stream)
-                sequence.launch(stream)
-                stop.record(stream)
-            stream.synchronize()  # device synchronisation: the times are known, and the graph may go
-        return min(cuda.get_elapsed_time(start, stop) for start, stop in pairs) * 1e-3 / mults
+                backend.run(launches, vectors, stream=stream)
+
+        return graph_seconds(queue, SEQUENCES) / mults
 
 
 def is_limit(e: Exception) -> bool:
     """Whether a format or its options are beyond the matrix or the device: refused, too many registers or bytes."""
     names = {"CUDADriverError", "CompileException", "OutOfMemoryError"}  # of CuPy
-    return isinstance(e, GpufmtError | MemoryError) or type(e).__name__ in names
+    return isinstance(e, GpufmtError | MemoryError | DriverError) or type(e).__name__ in names

@@ -10,6 +10,8 @@ import sys
 from typing import Any
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.device_memory import trim_all
+from petsc_gpufmt.backends.driver import DriverError
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
@@ -67,7 +69,7 @@ def _plan(ask: int, request_address: int, answer_address: int) -> None:
     try:
         leases = _fitting(kind, request, answer)
         if leases is None:
-            _free_pool()  # what CuPy keeps for later may be what is missing now
+            _free_pool()  # what is kept for later may be what is missing now
             kind.simplify(request)
             leases = _fill(kind, request, answer)
         for struct, kept in leases:
@@ -112,6 +114,8 @@ def _code_and_text(e: BaseException) -> tuple[int, str]:
 
 def _out_of_memory(e: BaseException) -> bool:
     """Whether memory ran out, also where the driver says so: a kernel that is loaded needs some."""
+    if isinstance(e, DriverError):
+        return e.out_of_memory
     if type(e).__name__ == "CUDADriverError":  # of CuPy
         return "OUT_OF_MEMORY" in str(e)
     return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"
@@ -122,6 +126,8 @@ def _release(token: int) -> None:
 
 
 def _free_pool() -> None:
+    """Give memory that is kept for later back to the device: ours, and CuPy's where that was used."""
+    trim_all()
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return

@@ -12,7 +12,6 @@ import numpy as np
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
-from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
@@ -197,18 +196,12 @@ def cuda_backend(scalar: np.dtype, index: np.dtype, device: int) -> CudaBackend:
 
 @contextlib.contextmanager
 def backend_at(place: Any) -> Iterator[Backend]:
-    """The backend of a place, with PETSc's device and stream current in CuPy."""
+    """The backend of a place, on PETSc's device and stream."""
     scalar, index = SCALARS[place.scalar_bytes], INDICES[place.index_bytes]
     if abi.BACKENDS[place.backend] == "host":
         yield HostBackend(scalar, index)
         return
-    backend = cuda_backend(scalar, index, place.device)
-    cuda = backend.xp.cuda
-    with (
-        cuda.Device(place.device),
-        borrowed_stream(cuda, place.stream or 0, place.device),
-        simple_reductions(backend.xp),
-    ):
+    with cuda_backend(scalar, index, place.device).on(place.stream or 0) as backend:
         yield backend
 
 

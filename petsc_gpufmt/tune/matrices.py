@@ -45,8 +45,8 @@ def make_pattern(spec: str, backend: Backend) -> CsrPattern:
     else:
         matrix = make_matrix(spec, backend.scalar, backend.index, rng)
         rowptr, colidx, shape, block_size = matrix.csr.indptr, matrix.csr.indices, matrix.csr.shape, matrix.block_size
-    (nrows, ncols), asarray = shape, backend.xp.asarray
-    return CsrPattern(nrows, ncols, asarray(rowptr), asarray(colidx), row_block=block_size, col_block=block_size)
+    (nrows, ncols), adopt = shape, backend.adopt
+    return CsrPattern(nrows, ncols, adopt(rowptr), adopt(colidx), row_block=block_size, col_block=block_size)
 
 
 def power_law(nrows: int, index: np.dtype, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

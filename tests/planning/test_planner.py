@@ -1,22 +1,24 @@
 """The planner as the library calls it: through its table of callbacks, with plans replayed as in C."""
 
+import ctypes
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
 from builders import shape
+from fake_driver import fake_driver
 from stored_matrix import assert_product
 
 from petsc_gpufmt import errors
-from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.pjds import Pjds
 from petsc_gpufmt.planning import abi, planner
 
 SCALAR, INDEX = native_library.petsc_types()
+OPENED = driver.libraries.__wrapped__
 
 
 class Answered(Answer):
@@ -253,10 +255,14 @@ def test_a_long_message_is_cut_to_what_the_answer_holds(monkeypatch):
         assert len(a.answer.outcome.message) == 1023
 
 
-def test_without_cupy_a_plan_for_the_gpu_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
+def test_without_a_driver_a_plan_for_the_gpu_says_so(monkeypatch):
+    def missing(name):
+        raise OSError(f"{name}: not found")
 
-    with Answered(shape("banded"), backend="cuda") as a:
-        assert a.error[0] == errors.UnsupportedError.petsc_code
-        assert "on cuda: storing a matrix on the GPU needs CuPy" in a.error[1]
-        assert "pip install petsc_gpufmt[cuda13]" in a.error[1] and "-device_enable none" in a.error[1]
+    with fake_driver():
+        monkeypatch.setattr(driver, "libraries", OPENED)
+        monkeypatch.setattr(ctypes, "PyDLL", missing)
+        with Answered(shape("banded"), backend="cuda") as a:
+            assert a.error[0] == errors.UnsupportedError.petsc_code
+            assert "on cuda: storing a matrix on the GPU needs NVIDIA's driver" in a.error[1]
+            assert "libcuda.so.1: not found" in a.error[1] and "-device_enable none" in a.error[1]

@@ -1,0 +1,160 @@
+"""Memory of a device for arrays: one pool, from which it is taken, and to which it comes back, in stream order."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends.device_array import DeviceArray
+from petsc_gpufmt.backends.plan import ceil_div
+
+ALIGNMENT = 256  # bytes, of arrays that share an allocation
+MOST_FETCHED = 4096  # bytes, through pinned memory
+
+
+class Allocation:
+    """Memory that arrays share; with the last of them it is noted as given back."""
+
+    __slots__ = ("address", "memory")
+
+    def __init__(self, memory: DeviceMemory, address: int):
+        self.memory, self.address = memory, address
+
+    @property
+    def stream(self) -> int:
+        return self.memory.stream
+
+    def __del__(self) -> None:
+        # No call of the driver: this may run in any thread, in another context, in a child of fork(), and after PETSc
+        # has ended.
+        self.memory.given_back.append(self.address)
+
+
+class DeviceMemory:
+    """Memory of one device, for plans on one stream at a time. Functions of the driver need its context.
+
+    Attributes
+    ----------
+    stream : the stream in whose order memory is taken and comes back
+    context : the device's primary context
+    given_back : addresses whose arrays have gone; they return to the pool before more is taken
+    """
+
+    def __init__(self, device: int):
+        self.device, self.context = device, driver.primary_context(device)
+        self.stream = 0
+        self.given_back: list[int] = []
+        self._taken = False
+
+    @functools.cached_property
+    def _pool(self) -> int | None:
+        """None where a device has no pools: such memory is taken and given back at once, which waits for the device."""
+        if not driver.device_attribute(self.device, driver.MEMORY_POOLS_SUPPORTED):
+            return None
+        return driver.create_pool(self.device)
+
+    def follow(self, stream: int) -> None:
+        """Take memory in the order of another stream from now on.
+
+        What is given back was last used on the stream before, which may have been destroyed: wait for the device.
+        """
+        if stream == self.stream:
+            return
+        if self._taken:
+            driver.synchronize_context()  # device synchronisation: once for each change of PETSc's stream
+        self.stream = stream
+
+    def empty(self, arrays: tuple[tuple[int, Any], ...]) -> list[DeviceArray]:
+        """Arrays of (size, dtype) each, not filled, in one allocation. DriverError if memory runs out."""
+        begins, total = [], 0
+        for size, dtype in arrays:
+            begins.append(total)
+            total += ceil_div(size * np.dtype(dtype).itemsize, ALIGNMENT) * ALIGNMENT
+        memory = Allocation(self, self._take(int(total))) if total else self
+        first = memory.address if isinstance(memory, Allocation) else 0
+        return [
+            DeviceArray(memory, first + int(begin), int(size), np.dtype(dtype))
+            for (size, dtype), begin in zip(arrays, begins, strict=True)
+        ]
+
+    def _take(self, nbytes: int) -> int:
+        self._take_back()
+        self._taken = True
+        if self._pool is None:
+            return driver.allocate(nbytes)
+        return driver.allocate_from_pool(self._pool, nbytes, self.stream)
+
+    def _take_back(self) -> None:
+        given_back = self.given_back
+        while given_back:
+            address = given_back.pop()
+            if self._pool is None:
+                driver.free(address)  # device synchronisation: by the driver
+            else:
+                driver.free_in_order(address, self.stream)
+
+    def trim(self) -> None:
+        """Give back to the device all that no array uses. PETSc's stream need not exist any more."""
+        if not self._taken:
+            return
+        with driver.current(self.context):
+            driver.synchronize_context()  # device synchronisation: what is freed may have been in use
+            while self.given_back:
+                driver.free(self.given_back.pop())
+            if self._pool is not None:
+                driver.trim_pool(self._pool)
+                driver.set_pool_bytes(self._pool, driver.MOST_USED_BYTES, 0)
+
+    def most_used_bytes(self) -> int:
+        """The most bytes that arrays of the pool have had at a time since it was trimmed."""
+        if not self._taken or self._pool is None:
+            return 0
+        return driver.pool_bytes(self._pool, driver.MOST_USED_BYTES)
+
+    def pooled_bytes(self) -> int:
+        """Bytes that the pool keeps for later."""
+        if not self._taken or self._pool is None:
+            return 0
+        self._take_back()
+        reserved, used = (driver.pool_bytes(self._pool, a) for a in (driver.RESERVED_BYTES, driver.USED_BYTES))
+        return reserved - used
+
+    def to_host(self, address: int, to: np.ndarray) -> None:
+        """Fill a host array from the device, after what was queued."""
+        if to.size:
+            driver.copy_to_host(to.ctypes.data, address, to.nbytes, self.stream)
+            driver.synchronize_stream(self.stream)  # device synchronisation: the host reads next
+
+    def first(self, address: int, count: int, dtype: np.dtype) -> list[int]:
+        """`count` integers at an address, at most MOST_FETCHED bytes, through pinned memory."""
+        begin, pinned = self._pinned
+        driver.copy_to_host(begin, address, count * dtype.itemsize, self.stream)
+        driver.synchronize_stream(self.stream)  # device synchronisation: the host reads next
+        return np.frombuffer(pinned, dtype=dtype, count=count).tolist()
+
+    @functools.cached_property
+    def _pinned(self) -> tuple[int, Any]:
+        begin = driver.allocate_pinned(MOST_FETCHED)
+        return begin, (ctypes.c_char * MOST_FETCHED).from_address(begin)
+
+
+_memories: dict[int, DeviceMemory] = {}
+
+
+def memory_of(device: int) -> DeviceMemory:
+    """The memory of a device: one pool a process."""
+    if device not in _memories:
+        _memories[device] = DeviceMemory(device)
+    return _memories[device]
+
+
+def trim_all() -> None:
+    """Give back what no array uses, of all devices; one that has failed takes nothing back."""
+    for memory in list(_memories.values()):
+        with contextlib.suppress(driver.DriverError):
+            memory.trim()

@@ -1,0 +1,173 @@
+"""Memory of a device: taken and given back in stream order, from one pool, whatever ends first."""
+
+import gc
+
+import numpy as np
+import pytest
+from fake_driver import CONTEXT, fake_driver
+
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends.device_memory import memory_of, trim_all
+
+INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
+TAKE, FREE = "cuMemAllocFromPoolAsync", "cuMemFreeAsync"
+
+
+@pytest.fixture
+def fake():
+    with fake_driver() as made:
+        yield made
+
+
+@pytest.fixture
+def memory(fake):
+    return memory_of(0)
+
+
+def test_arrays_share_an_allocation_and_begin_where_a_device_likes_it(fake, memory):
+    a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.int64)))
+
+    assert fake.named(TAKE) == [(TAKE, 256 + 1024 + 256, 0xB0, 0)]
+    assert [x.ptr - a.ptr for x in (a, b, c)] == [0, 256, 1280] and nothing.ptr == 0
+    assert [(x.size, x.dtype) for x in (a, b, nothing, c)] == [(3, INT), (100, DOUBLE), (0, INT), (5, np.int64)]
+    assert all(type(x.size) is int for x in (a, b, nothing, c))
+
+
+def test_empty_arrays_take_no_memory(fake, memory):
+    a, b = memory.empty(((0, INT), (0, DOUBLE)))
+
+    assert (a.ptr, b.ptr, fake.named(TAKE)) == (0, 0, [])
+    assert a.__cuda_array_interface__["data"] == (0, False)
+
+
+def test_the_last_view_gives_memory_back_before_more_is_taken(fake, memory):
+    (a, b) = memory.empty(((300, INT), (4, DOUBLE)))
+    address, view = a.ptr, a[10:20]
+    del a, b
+    memory.empty(((1, INT),))
+    assert not [call for call in fake.named(FREE) if call[1] == address]
+    del view
+    assert not fake.named(FREE)  # what becomes garbage calls nothing
+
+    memory.follow(0x51)
+    memory.empty(((1, INT),))
+
+    assert (FREE, address, 0x51) in fake.named(FREE)
+    assert fake.calls[-1][0] == TAKE
+
+
+def test_another_stream_is_followed_after_a_wait_for_the_device(fake, memory):
+    memory.follow(0x51)
+    assert not fake.named("cuCtxSynchronize")  # no memory has been used yet
+    a = memory.empty(((1, INT),))
+    memory.follow(0x51)
+    assert not fake.named("cuCtxSynchronize")
+
+    memory.follow(0x52)
+
+    assert len(fake.named("cuCtxSynchronize")) == 1
+    assert a[0].__cuda_array_interface__["stream"] == memory.stream == 0x52
+
+
+def test_trimming_gives_all_but_arrays_back_without_a_stream(fake, memory):
+    kept, gone = memory.empty(((10, INT),)), memory.empty(((1000, INT),))
+    driver.fill(gone[0].ptr, 0, 4, 0)
+    del gone
+    fake.contexts = []
+
+    trim_all()
+
+    assert list(fake.memory) == [kept[0].ptr] and fake.reserved == 256
+    assert fake.contexts == [] and not fake.named(FREE)
+    assert [name for name, *_ in fake.calls[-6:]] == [
+        "cuCtxPushCurrent_v2",
+        "cuCtxSynchronize",
+        "cuMemFree_v2",
+        "cuMemPoolTrimTo",
+        "cuMemPoolSetAttribute",
+        "cuCtxPopCurrent_v2",
+    ]
+
+
+def test_a_device_that_has_failed_is_trimmed_quietly(fake, memory):
+    a = memory.empty(((10, INT),))
+    del a
+    fake.failing = {"cuCtxSynchronize": 700, "cuMemFree_v2": 700}
+
+    trim_all()
+
+    assert fake.named("cuCtxSynchronize") and fake.contexts == [CONTEXT]
+
+
+def test_trimming_a_device_that_was_not_used_calls_nothing(fake, memory):
+    before = len(fake.calls)
+
+    trim_all()
+
+    assert len(fake.calls) == before
+
+
+def test_memory_that_is_kept_for_later_is_counted(fake, memory):
+    assert memory.pooled_bytes() == memory.most_used_bytes() == 0
+    a, b = memory.empty(((1000, INT),)), memory.empty(((10, DOUBLE),))
+    assert (memory.pooled_bytes(), memory.most_used_bytes()) == (0, 4096 + 256)
+
+    del a
+
+    assert (memory.pooled_bytes(), memory.most_used_bytes()) == (4096, 4096 + 256)
+    assert b[0].size == 10
+
+
+def test_memory_that_runs_out_is_an_error_of_the_driver(fake, memory):
+    fake.limit = 1000
+
+    with pytest.raises(driver.DriverError) as e:
+        memory.empty(((1000, INT),))
+
+    assert e.value.out_of_memory
+    assert memory.empty(((10, INT),))[0].size == 10
+
+
+def test_a_device_without_pools_takes_and_gives_back_at_once():
+    with fake_driver(pools=False) as fake:
+        memory = memory_of(0)
+        a = memory.empty(((1000, INT),))
+        assert fake.named("cuMemAlloc_v2") == [("cuMemAlloc_v2", 4096)]
+        address = a[0].ptr
+        del a
+        b = memory.empty(((10, INT),))
+        assert ("cuMemFree_v2", address) in fake.calls and list(fake.memory) == [b[0].ptr]
+        assert memory.pooled_bytes() == memory.most_used_bytes() == 0
+        del b
+
+        trim_all()
+
+        assert not fake.memory and not [name for name, *_ in fake.calls if "Pool" in name]
+
+
+def test_what_is_garbage_after_its_memory_has_gone_is_harmless(fake, memory):
+    """Python ends: modules, pools and arrays go in any order, and the driver may have gone before."""
+    cycle = memory.empty(((10, INT),))
+    cycle.append(cycle)
+    before = len(fake.calls)
+    driver.FUNCTIONS.clear()
+    fake.failing = dict.fromkeys((*driver.QUICK, *driver.PATIENT), 4)
+    del memory, cycle
+
+    gc.collect()
+
+    assert len(fake.calls) == before
+
+
+def test_to_host_and_first_wait_for_the_copy(fake, memory):
+    a, nothing = memory.empty(((4, INT), (0, DOUBLE)))
+    driver.fill(a[1:3].ptr, 0, 8, 0)
+
+    to = np.empty(4, INT)
+    memory.to_host(a.ptr, to)
+
+    assert to.tolist() == [-1, 0, 0, -1] == memory.first(a.ptr, 4, INT)
+    assert len(fake.named("cuStreamSynchronize")) == 2
+    memory.to_host(nothing.ptr, np.empty(0))
+    assert len(fake.named("cuStreamSynchronize")) == 2
+    assert memory.first(a.ptr, 1, INT) == [-1] and len(fake.named("cuMemAllocHost_v2")) == 1

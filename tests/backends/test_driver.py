@@ -1,0 +1,168 @@
+"""The driver's functions through ctypes: what they are called with, and what failures say."""
+
+import ctypes
+import struct
+
+import pytest
+from fake_driver import CONTEXT, INVALID_CONTEXT, NOT_FOUND, OUT_OF_MEMORY, FakeDriver, fake_driver
+
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends.cuda_graph import graph_seconds
+from petsc_gpufmt.errors import OutOfMemoryError, UnsupportedError
+from petsc_gpufmt.planning import planner
+
+opened = driver.libraries.__wrapped__
+
+
+@pytest.fixture
+def fake():
+    with fake_driver() as made:
+        yield made
+
+
+def test_where_there_is_no_driver_it_says_so(monkeypatch):
+    def missing(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "PyDLL", missing)
+
+    with pytest.raises(
+        UnsupportedError, match=r"needs NVIDIA's driver, .*\(libcuda.so.1: cannot open.*-device_enable none$"
+    ):
+        opened()
+
+
+def test_a_driver_that_does_not_start_fails_with_its_error(fake, monkeypatch):
+    fake.failing["cuInit"] = 100
+    monkeypatch.setattr(ctypes, "PyDLL", lambda name: fake)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: fake)
+
+    with pytest.raises(driver.DriverError, match=r"^CUDA error 100: unknown error, in cuInit$") as e:
+        opened()
+    assert e.value.code == 100 and not e.value.out_of_memory
+
+
+def test_a_driver_that_is_too_old_is_told_by_what_it_lacks(fake, monkeypatch):
+    monkeypatch.delattr(FakeDriver, "_cuLaunchKernelEx")
+
+    with pytest.raises(UnsupportedError, match=r"no function cuLaunchKernelEx: install the driver of CUDA 12 or newer"):
+        driver.Launcher()
+
+
+def test_every_function_is_one_of_the_fake(fake):
+    """So that tests call what plans call."""
+    assert all(driver.FUNCTIONS[name].argtypes == types for name, types in {**driver.QUICK, **driver.PATIENT}.items())
+
+
+@pytest.mark.parametrize(("code", "out_of_memory"), [(OUT_OF_MEMORY, True), (INVALID_CONTEXT, False)])
+def test_a_failure_has_the_name_and_the_text_of_the_driver(fake, code, out_of_memory):
+    fake.failing["cuMemAllocFromPoolAsync"] = code
+
+    with pytest.raises(driver.DriverError) as e:
+        driver.allocate_from_pool(1, 100, 0)
+
+    assert (e.value.code, e.value.out_of_memory) == (code, out_of_memory)
+    assert str(e.value) == f"{e.value.name}: {'out of memory' if out_of_memory else 'invalid device context'}, " + (
+        "in cuMemAllocFromPoolAsync"
+    )
+    petsc_code, text = planner._code_and_text(e.value)
+    assert (petsc_code == OutOfMemoryError.petsc_code) == out_of_memory
+    assert text.startswith("out of memory (CUDA_ERROR_OUT_OF_MEMORY: " if out_of_memory else "DriverError: CUDA_ERROR")
+
+
+def test_a_device_is_described(fake):
+    assert (driver.device_count(), driver.device_name(0), driver.compute_capability(0)) == (1, "NVIDIA Fake", (9, 0))
+    assert driver.resident_threads(0) == 4 * 128
+
+
+def test_a_context_is_current_for_a_while(fake):
+    fake.contexts = []
+    assert driver.current_context() is None
+
+    with driver.current(driver.primary_context(0)):
+        assert fake.contexts == [CONTEXT]
+        with driver.current(CONTEXT):
+            assert fake.contexts == [CONTEXT]
+
+    assert fake.contexts == []
+
+
+def test_kernels_of_a_module_are_found_by_name(fake):
+    module = driver.load_module(b"\x7fELF\0\0image")
+
+    assert driver.module_function(module, "_Z4nameIi") == module + 1
+    assert fake.named("cuModuleGetFunction") == [("cuModuleGetFunction", module, b"_Z4nameIi")]
+    assert fake.named("cuModuleLoadData") == [("cuModuleLoadData", b"\x7fELF\0\0image")]
+    with pytest.raises(driver.DriverError, match="CUDA_ERROR_NOT_FOUND: named symbol not found") as e:
+        driver.module_function(module, "missing")
+    assert e.value.code == NOT_FOUND
+
+
+def test_a_launch_passes_its_shape_and_where_its_arguments_are(fake):
+    word = (ctypes.c_uint64 * 1)()
+    launcher = driver.Launcher()
+
+    launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, ctypes.addressof(word))
+
+    assert fake.calls[-2][1:] == (ctypes.addressof(launcher._config), 7, ctypes.addressof(word))
+    assert fake.calls[-1] == ("launch", 7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234)
+
+
+def test_the_structure_of_a_launch_is_that_of_the_driver():
+    class Config(ctypes.Structure):  # CUlaunchConfig
+        _fields_ = [
+            *((name, ctypes.c_uint) for name in ("nx", "ny", "nz", "x", "y", "z", "shared")),
+            ("stream", ctypes.c_void_p),
+            ("attributes", ctypes.c_void_p),
+            ("nattributes", ctypes.c_uint),
+        ]
+
+    packed = struct.pack(driver.Launcher.FORMAT, *range(1, 11))
+    config = Config.from_buffer_copy(packed)
+
+    assert len(packed) == ctypes.sizeof(Config) == 56
+    assert [getattr(config, name) for name, _ in Config._fields_] == list(range(1, 11))
+    assert ctypes.sizeof(driver._PoolProperties) == 88
+
+
+def test_a_launch_that_fails_says_so(fake):
+    fake.failing["cuLaunchKernelEx"] = INVALID_CONTEXT
+
+    with pytest.raises(driver.DriverError, match="invalid device context, in cuLaunchKernelEx"):
+        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, 0)
+
+
+def test_the_time_of_a_graph_is_that_of_its_fastest_run(fake):
+    streams = []
+
+    def queue(stream):
+        streams.append(stream)
+        driver.fill(driver.allocate_from_pool(1, 8, stream), 0, 8, stream)
+
+    seconds = graph_seconds(queue, runs=2)
+
+    (stream,) = streams
+    assert seconds == (stream + 2) * 1e-3  # the fake's time of a run is the handle of its last event
+    assert [name for name, *_ in fake.calls if name.startswith(("cuGraph", "cuStream"))] == [
+        "cuStreamCreate",
+        "cuStreamBeginCapture_v2",
+        "cuStreamEndCapture",
+        "cuGraphInstantiateWithFlags",
+        "cuGraphDestroy",
+        *["cuGraphLaunch"] * 3,
+        "cuStreamSynchronize",
+        "cuGraphExecDestroy",
+        "cuStreamDestroy_v2",
+    ]
+    assert len(fake.named("cuEventDestroy_v2")) == len(fake.named("cuEventCreate")) == 4
+
+
+def test_what_fails_while_a_graph_is_recorded_leaves_nothing_behind(fake):
+    def queue(stream):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        graph_seconds(queue, runs=2)
+
+    assert fake.named("cuStreamEndCapture") and fake.named("cuGraphDestroy") and fake.named("cuStreamDestroy_v2")
+    assert not fake.named("cuGraphLaunch")
