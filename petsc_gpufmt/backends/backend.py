@@ -127,7 +127,6 @@ class HostBackend(Backend):
 
 
 SHAPE = ctypes.c_uint32 * 3
-MOST_WORDS = 64  # of a launch
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -146,10 +145,7 @@ class CudaBackend(Backend):
         if driver.current_context() is None:
             driver.set_context(self.memory.context)
         self.model, self.resident_threads = driver.device_name(device), driver.resident_threads(device)
-        self._launch = driver.Launcher().launch
-        self._words = (ctypes.c_uint64 * MOST_WORDS)()  # of the launch that is being made
-        first = ctypes.addressof(self._words)
-        self._params = (ctypes.c_uint64 * MOST_WORDS)(*range(first, first + ctypes.sizeof(self._words), 8))
+        self._launcher = driver.Launcher()
         self._scope: contextlib.ExitStack | None = None
 
     @contextlib.contextmanager
@@ -190,15 +186,16 @@ class CudaBackend(Backend):
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None
     ) -> None:
         """As of every backend; on another stream than that of `on` if one is given."""
-        launch_kernel, words, on_stream = self._launch, self._words, self.memory.stream if stream is None else stream
+        launcher, on_stream = self._launcher, self.memory.stream if stream is None else stream
+        launch_kernel = launcher.launch
         for launch in launches:
             members: Any = launch.members
-            params = self._params if members is launch.arguments else parameters(launch, ctypes.addressof(words))
+            params: Any = () if members is launch.arguments else parameters(launch, launcher.words)
             if slots:
                 members = [slots[a] if type(a) is Slot else a for a in members]
-            words[: len(members)] = [WORD_OF[type(a)](a) for a in members]
-            where = ctypes.addressof(params)
-            launch_kernel(launch.function, launch.grid, launch.block, launch.shared_bytes, on_stream, where)
+            words = [WORD_OF[type(a)](a) for a in members]
+            where = ctypes.addressof(params) if params else 0
+            launch_kernel(launch.function, launch.grid, launch.block, launch.shared_bytes, on_stream, words, where)
 
     def adopt(self, array: Any, *, keep: bool = False) -> Any:
         if not isinstance(array, np.ndarray):

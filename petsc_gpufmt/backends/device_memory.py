@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.device_array import DeviceArray
-from petsc_gpufmt.backends.plan import ceil_div
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
 MOST_FETCHED = 4096  # bytes, through pinned memory
@@ -46,17 +44,15 @@ class DeviceMemory:
     """
 
     def __init__(self, device: int):
-        self.device, self.context = device, driver.primary_context(device)
-        self.stream = 0
+        self.context, self.stream = driver.primary_context(device), 0
         self.given_back: list[int] = []
         self._taken = False
-
-    @functools.cached_property
-    def _pool(self) -> int | None:
-        """None where a device has no pools: such memory is taken and given back at once, which waits for the device."""
-        if not driver.device_attribute(self.device, driver.MEMORY_POOLS_SUPPORTED):
-            return None
-        return driver.create_pool(self.device)
+        with driver.current(self.context):
+            # where a device has no pools, memory is taken and given back at once, which waits for the device
+            pools = driver.device_attribute(device, driver.MEMORY_POOLS_SUPPORTED)
+            self._pool = driver.create_pool(device) if pools else None
+            self._pinned = driver.allocate_pinned(MOST_FETCHED)
+        self._fetched: Any = (ctypes.c_char * MOST_FETCHED).from_address(self._pinned)
 
     def follow(self, stream: int) -> None:
         """Take memory in the order of another stream from now on.
@@ -69,16 +65,18 @@ class DeviceMemory:
             driver.synchronize_context()  # device synchronisation: once for each change of PETSc's stream
         self.stream = stream
 
-    def empty(self, arrays: tuple[tuple[int, Any], ...]) -> list[DeviceArray]:
+    def empty(self, arrays: tuple[tuple[int, np.dtype], ...]) -> list[DeviceArray]:
         """Arrays of (size, dtype) each, not filled, in one allocation. DriverError if memory runs out."""
         begins, total = [], 0
         for size, dtype in arrays:
             begins.append(total)
-            total += ceil_div(size * np.dtype(dtype).itemsize, ALIGNMENT) * ALIGNMENT
-        memory = Allocation(self, self._take(int(total))) if total else self
-        first = memory.address if isinstance(memory, Allocation) else 0
+            total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+        if not total:
+            return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
+        first = self._take(total)
+        memory = Allocation(self, first)
         return [
-            DeviceArray(memory, first + int(begin), int(size), np.dtype(dtype))
+            DeviceArray(memory, first + begin, int(size), dtype)
             for (size, dtype), begin in zip(arrays, begins, strict=True)
         ]
 
@@ -132,15 +130,9 @@ class DeviceMemory:
 
     def first(self, address: int, count: int, dtype: np.dtype) -> list[int]:
         """`count` integers at an address, at most MOST_FETCHED bytes, through pinned memory."""
-        begin, pinned = self._pinned
-        driver.copy_to_host(begin, address, count * dtype.itemsize, self.stream)
+        driver.copy_to_host(self._pinned, address, count * dtype.itemsize, self.stream)
         driver.synchronize_stream(self.stream)  # device synchronisation: the host reads next
-        return np.frombuffer(pinned, dtype=dtype, count=count).tolist()
-
-    @functools.cached_property
-    def _pinned(self) -> tuple[int, Any]:
-        begin = driver.allocate_pinned(MOST_FETCHED)
-        return begin, (ctypes.c_char * MOST_FETCHED).from_address(begin)
+        return np.frombuffer(self._fetched, dtype=dtype, count=count).tolist()
 
 
 _memories: dict[int, DeviceMemory] = {}

@@ -19,6 +19,8 @@ MEMORY_POOLS_SUPPORTED = 115
 RELEASE_THRESHOLD, RESERVED_BYTES, USED_BYTES, MOST_USED_BYTES = 4, 5, 7, 8
 PINNED_ALLOCATION, ON_A_DEVICE = 1, 1
 
+MOST_WORDS = 64  # of a launch
+
 _POINTER, _SIZE, _INT, _UINT = c.c_void_p, c.c_size_t, c.c_int, c.c_uint
 # Arguments of the functions that are used. The first return at once, and are called with Python's lock held: to let go
 # of it takes as long, and another thread would keep it for milliseconds.
@@ -77,8 +79,12 @@ class DriverError(Exception):
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether the device has no memory for what was asked."""
-        return "OUT_OF_MEMORY" in self.name
+        """Whether it is a DriverMemoryError."""
+        return isinstance(self, MemoryError)
+
+
+class DriverMemoryError(DriverError, MemoryError):
+    """The device has no memory for what was asked."""
 
 
 @functools.cache
@@ -120,11 +126,12 @@ FUNCTIONS = Functions()
 
 def _error(code: int, what: str, library: Any) -> DriverError:
     """The driver's name and text for an error code of the function `what`."""
-    name, text = c.c_char_p(), c.c_char_p()
-    library.cuGetErrorName(code, c.byref(name))
-    library.cuGetErrorString(code, c.byref(text))
-    words = (text.value or b"unknown error").decode()
-    return DriverError(code, (name.value or b"CUDA error %d" % code).decode(), f"{words}, in {what}")
+    known_name, known_text = c.c_char_p(), c.c_char_p()
+    library.cuGetErrorName(code, c.byref(known_name))
+    library.cuGetErrorString(code, c.byref(known_text))
+    name = (known_name.value or b"CUDA error %d" % code).decode()
+    text = (known_text.value or b"unknown error").decode()
+    return (DriverMemoryError if "OUT_OF_MEMORY" in name else DriverError)(code, name, f"{text}, in {what}")
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -307,17 +314,23 @@ def module_function(module: int, name: str) -> int:
 
 
 class Launcher:
-    """Launches kernels, one thread at a time: the structure that the driver reads is made once.
+    """Launches kernels, one thread at a time: the memory that the driver reads is taken once.
 
-    Raises UnsupportedError and DriverError as the driver's other functions do.
+    Attributes
+    ----------
+    words : where the words of arguments are written, each of 8 bytes
     """
 
-    # CUlaunchConfig: grid, block, bytes of shared memory, stream, attributes (none), their number
-    FORMAT = "=7I4xQQI4x"
+    # CUlaunchConfig: grid, block, bytes of shared memory, stream, attributes (none), their number; words follow
+    CONFIG = "=7I4xQQI4x"
 
     def __init__(self) -> None:
-        self._config = c.create_string_buffer(struct.calcsize(self.FORMAT))
-        self._address, self._pack = c.addressof(self._config), struct.Struct(self.FORMAT).pack_into
+        size = struct.calcsize(self.CONFIG)
+        self._memory = c.create_string_buffer(size + 8 * MOST_WORDS)
+        self._config, self.words = c.addressof(self._memory), c.addressof(self._memory) + size
+        self._each = (c.c_uint64 * MOST_WORDS)(*range(self.words, self.words + 8 * MOST_WORDS, 8))
+        self._parameters = c.addressof(self._each)
+        self._pack = [struct.Struct(f"{self.CONFIG}{n}Q").pack_into for n in range(MOST_WORDS + 1)]
         self._function = FUNCTIONS["cuLaunchKernelEx"]
 
     def launch(
@@ -327,9 +340,13 @@ class Launcher:
         block: tuple[int, int, int],
         shared_bytes: int,
         stream: int,
-        parameters: int,
+        words: list[int],
+        parameters: int = 0,
     ) -> None:
-        """Queue a kernel; `parameters` is where the addresses of its arguments begin."""
-        self._pack(self._config, 0, *grid, *block, shared_bytes, stream, 0, 0)
-        if code := self._function(self._address, function, parameters, None):
+        """Queue a kernel, with at most MOST_WORDS words.
+
+        Each of them is an argument, unless `parameters` is where the addresses of arguments in `words` are.
+        """
+        self._pack[len(words)](self._memory, 0, *grid, *block, shared_bytes, stream, 0, 0, *words)
+        if code := self._function(self._config, function, parameters or self._parameters, None):
             raise _error(code, "cuLaunchKernelEx", libraries()[0])

@@ -37,7 +37,7 @@ class CsrAdaptive(CsrFormat):
     def __init__(self, csr: CsrPattern, backend: Backend, index: str, block_threads: int):
         super().__init__(csr, backend, index, block_threads)
         xp = backend.xp
-        ranges = ranges_of_rows(csr.rowptr, block_threads, xp)
+        ranges = ranges_of_rows(xp.asarray(csr.rowptr), block_threads, xp)
         nranges = block_threads.bit_length()
         self.rows_of_range = [int(n) for n in backend.to_host(xp.bincount(ranges, minlength=nranges))]
         self.blocks_of_range = [ceil_div(rows * 2**r, block_threads) for r, rows in enumerate(self.rows_of_range)]

@@ -11,7 +11,6 @@ from typing import Any
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.device_memory import trim_all
-from petsc_gpufmt.backends.driver import DriverError
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
@@ -114,8 +113,6 @@ def _code_and_text(e: BaseException) -> tuple[int, str]:
 
 def _out_of_memory(e: BaseException) -> bool:
     """Whether memory ran out, also where the driver says so: a kernel that is loaded needs some."""
-    if isinstance(e, DriverError):
-        return e.out_of_memory
     if type(e).__name__ == "CUDADriverError":  # of CuPy
         return "OUT_OF_MEMORY" in str(e)
     return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"

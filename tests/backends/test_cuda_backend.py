@@ -98,12 +98,12 @@ def test_launches_fill_their_slots_and_go_to_the_stream(fake, backend, block_sum
 def test_arguments_of_every_type_are_passed(fake, backend, cupy):
     words = []
 
-    def launched(function, grid, block, shared_bytes, stream, parameters):
+    def launched(parameters):
         addresses = (ctypes.c_uint64 * 7).from_address(parameters)
         words.extend(ctypes.c_uint64.from_address(address).value for address in addresses)
         words.append(ctypes.c_uint64.from_address(addresses[6] + 8).value)
 
-    backend._launch = launched
+    fake.launched = launched
     a, host = backend.adopt(np.arange(4.0)), np.arange(3)
     struct = Struct(np.int64(-1), a)
     backend.run([Launch(1, (1, 1, 1), (1, 1, 1), (a, a[1:], a[4:], None, np.float32(1), host, struct))])

@@ -25,7 +25,7 @@ def memory(fake):
 
 
 def test_arrays_share_an_allocation_and_begin_where_a_device_likes_it(fake, memory):
-    a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.int64)))
+    a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.dtype(np.int64))))
 
     assert fake.named(TAKE) == [(TAKE, 256 + 1024 + 256, 0xB0, 0)]
     assert [x.ptr - a.ptr for x in (a, b, c)] == [0, 256, 1280] and nothing.ptr == 0

@@ -98,14 +98,36 @@ def test_kernels_of_a_module_are_found_by_name(fake):
     assert e.value.code == NOT_FOUND
 
 
-def test_a_launch_passes_its_shape_and_where_its_arguments_are(fake):
-    word = (ctypes.c_uint64 * 1)()
+def words_at(parameters, count):
+    """What the arguments of a launch are that begin at `parameters`."""
+    return [ctypes.c_uint64.from_address(place).value for place in (ctypes.c_uint64 * count).from_address(parameters)]
+
+
+def test_a_launch_passes_its_shape_and_its_arguments(fake):
     launcher = driver.Launcher()
+    given = []
+    fake.launched = lambda parameters: given.append(words_at(parameters, 2))
 
-    launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, ctypes.addressof(word))
+    launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, [5, 2**64 - 1])
+    first_and_third = (ctypes.c_uint64 * 2)(launcher.words, launcher.words + 16)
+    launcher.launch(8, (1, 1, 1), (1, 1, 1), 0, 0, [1, 2, 3], ctypes.addressof(first_and_third))
 
-    assert fake.calls[-2][1:] == (ctypes.addressof(launcher._config), 7, ctypes.addressof(word))
-    assert fake.calls[-1] == ("launch", 7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234)
+    assert fake.named("launch") == [
+        ("launch", 7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234),
+        ("launch", 8, (1, 1, 1), (1, 1, 1), 0, 0),
+    ]
+    assert given == [[5, 2**64 - 1], [1, 3]]
+
+
+def test_a_launch_has_as_many_words_as_there_is_room_for(fake):
+    given, words = [], list(range(driver.MOST_WORDS))
+    fake.launched = lambda parameters: given.append(words_at(parameters, len(words)))
+
+    driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, words)
+
+    assert given == [words]
+    with pytest.raises(IndexError):
+        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [*words, 0])
 
 
 def test_the_structure_of_a_launch_is_that_of_the_driver():
@@ -117,7 +139,7 @@ def test_the_structure_of_a_launch_is_that_of_the_driver():
             ("nattributes", ctypes.c_uint),
         ]
 
-    packed = struct.pack(driver.Launcher.FORMAT, *range(1, 11))
+    packed = struct.pack(driver.Launcher.CONFIG, *range(1, 11))
     config = Config.from_buffer_copy(packed)
 
     assert len(packed) == ctypes.sizeof(Config) == 56
@@ -129,7 +151,7 @@ def test_a_launch_that_fails_says_so(fake):
     fake.failing["cuLaunchKernelEx"] = INVALID_CONTEXT
 
     with pytest.raises(driver.DriverError, match="invalid device context, in cuLaunchKernelEx"):
-        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, 0)
+        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [])
 
 
 def test_the_time_of_a_graph_is_that_of_its_fastest_run(fake):

@@ -144,7 +144,7 @@ class EmulatedBackend(Backend):
     def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
         if not self.device_like:
             return super().empty(*arrays)
-        return [device_array(never_written(size, np.dtype(dtype))) for size, dtype in arrays]
+        return [device_array(never_written(size, dtype)) for size, dtype in arrays]
 
     def clear(self, array: Any) -> None:
         (host_view(array) if isinstance(array, DeviceArray) else array).fill(0)

@@ -69,6 +69,7 @@ class FakeDriver:
     memory : what is allocated, by its address; host memory that nothing was written to is full of 0xFF
     contexts : those of the thread, the current one last
     limit : bytes that there are
+    launched : called with where the addresses of a launch's arguments begin
     """
 
     def __init__(self, pools: bool = True):
@@ -78,6 +79,7 @@ class FakeDriver:
         self.memory: dict[int, Any] = {}
         self.contexts: list[int] = [CONTEXT]
         self.limit = 1 << 30
+        self.launched: Callable[[int], None] = lambda parameters: None
         self.fetched: list[tuple[int, bytes]] = []  # copies to the host that are under way
         self.busy = False  # since the device was waited for
         self.reserved = 0
@@ -211,11 +213,12 @@ class FakeDriver:
 
     def _cuLaunchKernelEx(self, config, function, parameters, extra):
         *shape, shared, stream, attributes, count = struct.unpack(
-            driver.Launcher.FORMAT, c.string_at(config, struct.calcsize(driver.Launcher.FORMAT))
+            driver.Launcher.CONFIG, c.string_at(config, struct.calcsize(driver.Launcher.CONFIG))
         )
         assert (attributes, count, extra) == (0, 0, None)
         self.calls.append(("launch", function, tuple(shape[:3]), tuple(shape[3:]), shared, stream))
         self.busy = True
+        self.launched(parameters)
         if function > MODULE + 1:
             grid, block = (c.c_uint32 * 3)(*shape[:3]), (c.c_uint32 * 3)(*shape[3:])
             message = LAUNCH(function)(grid, block, c.cast(parameters, c.POINTER(c.c_void_p)))

@@ -43,8 +43,9 @@ class CsrFormat(Format):
         self.backend, self.block_threads = backend, block_threads
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
-        self.nonempty_rows = int((csr.rowptr[1:] > csr.rowptr[:-1]).sum())
-        self.col, self.col_base = self._store_columns(csr.colidx, index)
+        rowptr = backend.xp.asarray(csr.rowptr)
+        self.nonempty_rows = int((rowptr[1:] > rowptr[:-1]).sum())
+        self.col, self.col_base = self._store_columns(backend.xp.asarray(csr.colidx), index)
         self.val = backend.xp.empty(self.nnz, dtype=backend.scalar)
 
     @classmethod
@@ -133,7 +134,7 @@ class CsrFormat(Format):
 
     def stats(self) -> Stats:
         candidates = (*self.row_arguments, self.col, self.col_base, self.val)
-        read = sum(int(a.nbytes) for a in candidates if isinstance(a, self.backend.xp.ndarray))
+        read = sum(int(a.nbytes) for a in candidates if a is not None and not isinstance(a, np.generic))
         return Stats(
             nnz=self.nnz,
             nstored=self.nnz,
