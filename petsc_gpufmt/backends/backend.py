@@ -133,15 +133,20 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.
 class CudaBackend(Backend):
     """Kernels and memory of one device, through its driver. CuPy is imported where `xp` is used and nowhere else.
 
-    Launches go to the default stream, or to that of a ``with`` statement with `on`. Arrays are those of `empty` and
-    `adopt`; all that takes them takes CuPy's too.
+    Arrays are those of `empty` and `adopt`; all that takes them takes CuPy's too.
+
+    Attributes
+    ----------
+    device : its number
+    memory : where arrays are
+    stream : what is queued goes there: the default stream, or that of a ``with`` statement with `on`
     """
 
     name = "cuda"
 
     def __init__(self, scalar: Any, index: Any, device: int):
         super().__init__(scalar, index)
-        self.device, self.memory = device, memory_of(device)
+        self.device, self.memory, self.stream = device, memory_of(device), 0
         if driver.current_context() is None:
             driver.set_context(self.memory.context)
         self.model, self.resident_threads = driver.device_name(device), driver.resident_threads(device)
@@ -152,16 +157,15 @@ class CudaBackend(Backend):
     def on(self, stream: int) -> Iterator[CudaBackend]:
         """This backend with its device current, and launches, memory and CuPy on the stream of that handle."""
         with driver.current(self.memory.context), contextlib.ExitStack() as scope:
-            self.memory.follow(stream)
-            outside, before = self._scope, self.__dict__.pop("xp", None)
-            self._scope = scope
+            outside, xp = (self.stream, self._scope), self.__dict__.pop("xp", None)
+            self.stream, self._scope = stream, scope
             try:
                 yield self
             finally:
-                self._scope = outside
+                self.stream, self._scope = outside
                 self.__dict__.pop("xp", None)
-                if before is not None:
-                    self.__dict__["xp"] = before
+                if xp is not None:
+                    self.__dict__["xp"] = xp
 
     @functools.cached_property
     def xp(self) -> Any:
@@ -175,7 +179,7 @@ class CudaBackend(Backend):
             ) from e
         if self._scope is not None:
             self._scope.enter_context(cupy.cuda.Device(self.device))
-            self._scope.enter_context(borrowed_stream(cupy.cuda, self.memory.stream, self.device))
+            self._scope.enter_context(borrowed_stream(cupy.cuda, self.stream, self.device))
             self._scope.enter_context(simple_reductions(cupy))
         return cupy
 
@@ -186,7 +190,7 @@ class CudaBackend(Backend):
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None
     ) -> None:
         """As of every backend; on another stream than that of `on` if one is given."""
-        launcher, on_stream = self._launcher, self.memory.stream if stream is None else stream
+        launcher, on_stream = self._launcher, self.stream if stream is None else stream
         launch_kernel = launcher.launch
         for launch in launches:
             members: Any = launch.members
@@ -202,30 +206,30 @@ class CudaBackend(Backend):
             return array
         if array.ndim != 1:
             raise ValueError(f"an array of {array.ndim} dimensions: those of a device have one")
-        (adopted,) = self.memory.empty(((array.size, array.dtype),))
-        native_library.upload(adopted, np.ascontiguousarray(array), self.memory.stream)
+        (adopted,) = self.empty((array.size, array.dtype))
+        native_library.upload(adopted, np.ascontiguousarray(array), self.stream)
         return adopted
 
     def to_host(self, array: Any) -> np.ndarray:
         if isinstance(array, DeviceArray):
             fetched = np.empty(array.size, array.dtype)
-            self.memory.to_host(array.ptr, fetched)
+            self.memory.to_host(array.ptr, fetched, self.stream)
             return fetched
         return array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
 
     def first(self, array: Any, count: int) -> list[int]:
-        return self.memory.first(address(array), count, array.dtype)
+        return self.memory.first(address(array), count, array.dtype, self.stream)
 
     def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
-        return self.memory.empty(arrays)
+        return self.memory.empty(arrays, self.stream)
 
     def clear(self, array: Any) -> None:
         if array.size:
-            driver.fill(address(array), 0, array.nbytes, self.memory.stream)
+            driver.fill(address(array), 0, array.nbytes, self.stream)
 
     def synchronize(self) -> None:
         """Wait for the launches so far."""
-        driver.synchronize_stream(self.memory.stream)  # device synchronisation: what this method is for
+        driver.synchronize_stream(self.stream)  # device synchronisation: what this method is for
 
     def free_bytes(self) -> int | None:
         return driver.free_bytes() + self.pooled_bytes()

@@ -18,10 +18,10 @@ MOST_FETCHED = 4096  # bytes, through pinned memory
 class Allocation:
     """Memory that arrays share; with the last of them it is noted as given back."""
 
-    __slots__ = ("address", "memory")
+    __slots__ = ("address", "memory", "nbytes")
 
-    def __init__(self, memory: DeviceMemory, address: int):
-        self.memory, self.address = memory, address
+    def __init__(self, memory: DeviceMemory, address: int, nbytes: int):
+        self.memory, self.address, self.nbytes = memory, address, nbytes
 
     @property
     def stream(self) -> int:
@@ -30,7 +30,7 @@ class Allocation:
     def __del__(self) -> None:
         # No call of the driver: this may run in any thread, in another context, in a child of fork(), and after PETSc
         # has ended.
-        self.memory.given_back.append(self.address)
+        self.memory.given_back.append((self.address, self.nbytes))
 
 
 class DeviceMemory:
@@ -38,14 +38,14 @@ class DeviceMemory:
 
     Attributes
     ----------
-    stream : the stream in whose order memory is taken and comes back
+    stream : the one that memory was last taken for; it comes back in the order of this stream
     context : the device's primary context
-    given_back : addresses whose arrays have gone; they return to the pool before more is taken
+    given_back : (address, bytes) of what no array uses any more; it returns to the pool before more is taken
     """
 
     def __init__(self, device: int):
         self.context, self.stream = driver.primary_context(device), 0
-        self.given_back: list[int] = []
+        self.given_back: list[tuple[int, int]] = []
         self._taken = False
         with driver.current(self.context):
             # where a device has no pools, memory is taken and given back at once, which waits for the device
@@ -54,43 +54,43 @@ class DeviceMemory:
             self._pinned = driver.allocate_pinned(MOST_FETCHED)
         self._fetched: Any = (ctypes.c_char * MOST_FETCHED).from_address(self._pinned)
 
-    def follow(self, stream: int) -> None:
-        """Take memory in the order of another stream from now on.
+    def empty(self, arrays: tuple[tuple[int, np.dtype], ...], stream: int) -> list[DeviceArray]:
+        """Arrays of (size, dtype) each, not filled, in one allocation, to be used on a stream.
 
-        What is given back was last used on the stream before, which may have been destroyed: wait for the device.
+        DriverError if memory runs out.
         """
-        if stream == self.stream:
-            return
-        if self._taken:
-            driver.synchronize_context()  # device synchronisation: once for each change of PETSc's stream
-        self.stream = stream
-
-    def empty(self, arrays: tuple[tuple[int, np.dtype], ...]) -> list[DeviceArray]:
-        """Arrays of (size, dtype) each, not filled, in one allocation. DriverError if memory runs out."""
         begins, total = [], 0
         for size, dtype in arrays:
             begins.append(total)
             total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
-        first = self._take(total)
-        memory = Allocation(self, first)
+        first = self._take(total, stream)
+        memory = Allocation(self, first, total)
         return [
             DeviceArray(memory, first + begin, int(size), dtype)
             for (size, dtype), begin in zip(arrays, begins, strict=True)
         ]
 
-    def _take(self, nbytes: int) -> int:
+    def _take(self, nbytes: int, stream: int) -> int:
+        if stream != self.stream:
+            self._follow(stream)
         self._take_back()
         self._taken = True
         if self._pool is None:
             return driver.allocate(nbytes)
-        return driver.allocate_from_pool(self._pool, nbytes, self.stream)
+        return driver.allocate_from_pool(self._pool, nbytes, stream)
+
+    def _follow(self, stream: int) -> None:
+        """What has come back was last used on the stream before, which may have been destroyed: wait for the device."""
+        if self._taken:
+            driver.synchronize_context()  # device synchronisation: once for each change of PETSc's stream
+        self.stream = stream
 
     def _take_back(self) -> None:
         given_back = self.given_back
         while given_back:
-            address = given_back.pop()
+            address, _ = given_back.pop()
             if self._pool is None:
                 driver.free(address)  # device synchronisation: by the driver
             else:
@@ -103,7 +103,7 @@ class DeviceMemory:
         with driver.current(self.context):
             driver.synchronize_context()  # device synchronisation: what is freed may have been in use
             while self.given_back:
-                driver.free(self.given_back.pop())
+                driver.free(self.given_back.pop()[0])
             if self._pool is not None:
                 driver.trim_pool(self._pool)
                 driver.set_pool_bytes(self._pool, driver.MOST_USED_BYTES, 0)
@@ -118,20 +118,19 @@ class DeviceMemory:
         """Bytes that the pool keeps for later."""
         if not self._taken or self._pool is None:
             return 0
-        self._take_back()
         reserved, used = (driver.pool_bytes(self._pool, a) for a in (driver.RESERVED_BYTES, driver.USED_BYTES))
-        return reserved - used
+        return reserved - used + sum(nbytes for _, nbytes in self.given_back)
 
-    def to_host(self, address: int, to: np.ndarray) -> None:
-        """Fill a host array from the device, after what was queued."""
+    def to_host(self, address: int, to: np.ndarray, stream: int) -> None:
+        """Fill a host array from the device, after what was queued on a stream."""
         if to.size:
-            driver.copy_to_host(to.ctypes.data, address, to.nbytes, self.stream)
-            driver.synchronize_stream(self.stream)  # device synchronisation: the host reads next
+            driver.copy_to_host(to.ctypes.data, address, to.nbytes, stream)
+            driver.synchronize_stream(stream)  # device synchronisation: the host reads next
 
-    def first(self, address: int, count: int, dtype: np.dtype) -> list[int]:
-        """`count` integers at an address, at most MOST_FETCHED bytes, through pinned memory."""
-        driver.copy_to_host(self._pinned, address, count * dtype.itemsize, self.stream)
-        driver.synchronize_stream(self.stream)  # device synchronisation: the host reads next
+    def first(self, address: int, count: int, dtype: np.dtype, stream: int) -> list[int]:
+        """`count` integers at an address, at most MOST_FETCHED bytes, through pinned memory; as `to_host`."""
+        driver.copy_to_host(self._pinned, address, count * dtype.itemsize, stream)
+        driver.synchronize_stream(stream)  # device synchronisation: the host reads next
         return np.frombuffer(self._fetched, dtype=dtype, count=count).tolist()
 
 

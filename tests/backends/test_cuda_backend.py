@@ -122,6 +122,19 @@ def test_memory_that_can_still_be_taken_counts_what_is_kept_for_later(fake, back
     assert (backend.pooled_bytes(), backend.free_bytes()) == (4096, before + 4096)
 
 
+def test_outside_of_a_plan_all_is_on_the_default_stream(fake, backend, block_sum):
+    """Also after a plan on a stream that may be gone."""
+    with backend.on(STREAM):
+        backend.empty((1, backend.index))
+    x, sums = backend.empty((256, backend.scalar), (1, backend.scalar))
+    backend.clear(x)
+    backend.run([Launch(block_sum, (1, 1, 1), (256, 1, 1), (x, sums))])
+
+    assert backend.to_host(sums).tolist() == [0.0]
+    names = ("cuMemAllocFromPoolAsync", "cuMemsetD8Async", "launch", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize")
+    assert [call[-1] for call in fake.named(*names)] == [STREAM, 0, 0, 0, 0, 0]
+
+
 def test_the_context_is_made_current_where_there_is_none(fake):
     fake.contexts = []
     backend = CudaBackend(np.float64, np.int32, device=0)

@@ -10,6 +10,7 @@ from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.device_memory import memory_of, trim_all
 
 INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
+S, OTHER = 0x51, 0x52  # streams
 TAKE, FREE = "cuMemAllocFromPoolAsync", "cuMemFreeAsync"
 
 
@@ -25,52 +26,53 @@ def memory(fake):
 
 
 def test_arrays_share_an_allocation_and_begin_where_a_device_likes_it(fake, memory):
-    a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.dtype(np.int64))))
+    a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.dtype(np.int64))), S)
 
-    assert fake.named(TAKE) == [(TAKE, 256 + 1024 + 256, 0xB0, 0)]
+    assert fake.named(TAKE) == [(TAKE, 256 + 1024 + 256, 0xB0, S)]
     assert [x.ptr - a.ptr for x in (a, b, c)] == [0, 256, 1280] and nothing.ptr == 0
     assert [(x.size, x.dtype) for x in (a, b, nothing, c)] == [(3, INT), (100, DOUBLE), (0, INT), (5, np.int64)]
     assert all(type(x.size) is int for x in (a, b, nothing, c))
 
 
 def test_empty_arrays_take_no_memory(fake, memory):
-    a, b = memory.empty(((0, INT), (0, DOUBLE)))
+    a, b = memory.empty(((0, INT), (0, DOUBLE)), S)
 
     assert (a.ptr, b.ptr, fake.named(TAKE)) == (0, 0, [])
     assert a.__cuda_array_interface__["data"] == (0, False)
 
 
 def test_the_last_view_gives_memory_back_before_more_is_taken(fake, memory):
-    (a, b) = memory.empty(((300, INT), (4, DOUBLE)))
+    (a, b) = memory.empty(((300, INT), (4, DOUBLE)), S)
     address, view = a.ptr, a[10:20]
     del a, b
-    memory.empty(((1, INT),))
+    memory.empty(((1, INT),), S)
     assert not [call for call in fake.named(FREE) if call[1] == address]
     del view
     assert not fake.named(FREE)  # what becomes garbage calls nothing
 
-    memory.follow(0x51)
-    memory.empty(((1, INT),))
+    memory.empty(((1, INT),), S)
 
-    assert (FREE, address, 0x51) in fake.named(FREE)
+    assert (FREE, address, S) in fake.named(FREE)
     assert fake.calls[-1][0] == TAKE
 
 
 def test_another_stream_is_followed_after_a_wait_for_the_device(fake, memory):
-    memory.follow(0x51)
-    assert not fake.named("cuCtxSynchronize")  # no memory has been used yet
-    a = memory.empty(((1, INT),))
-    memory.follow(0x51)
-    assert not fake.named("cuCtxSynchronize")
+    a = memory.empty(((1, INT),), S)
+    b = memory.empty(((1, INT),), S)
+    assert not fake.named("cuCtxSynchronize")  # no memory was used on the stream before
+    address = b[0].ptr
+    del b
 
-    memory.follow(0x52)
+    memory.empty(((1, INT),), OTHER)
 
-    assert len(fake.named("cuCtxSynchronize")) == 1
-    assert a[0].__cuda_array_interface__["stream"] == memory.stream == 0x52
+    used = fake.named("cuCtxSynchronize", FREE, TAKE)[-3:]
+    assert [call[0] for call in used] == ["cuCtxSynchronize", FREE, TAKE]
+    assert used[1] == (FREE, address, OTHER) and used[2][-1] == OTHER
+    assert a[0].__cuda_array_interface__["stream"] == memory.stream == OTHER
 
 
 def test_trimming_gives_all_but_arrays_back_without_a_stream(fake, memory):
-    kept, gone = memory.empty(((10, INT),)), memory.empty(((1000, INT),))
+    kept, gone = memory.empty(((10, INT),), S), memory.empty(((1000, INT),), S)
     driver.fill(gone[0].ptr, 0, 4, 0)
     del gone
     fake.contexts = []
@@ -90,7 +92,7 @@ def test_trimming_gives_all_but_arrays_back_without_a_stream(fake, memory):
 
 
 def test_a_device_that_has_failed_is_trimmed_quietly(fake, memory):
-    a = memory.empty(((10, INT),))
+    a = memory.empty(((10, INT),), S)
     del a
     fake.failing = {"cuCtxSynchronize": 700, "cuMemFree_v2": 700}
 
@@ -109,12 +111,13 @@ def test_trimming_a_device_that_was_not_used_calls_nothing(fake, memory):
 
 def test_memory_that_is_kept_for_later_is_counted(fake, memory):
     assert memory.pooled_bytes() == memory.most_used_bytes() == 0
-    a, b = memory.empty(((1000, INT),)), memory.empty(((10, DOUBLE),))
+    a, b = memory.empty(((1000, INT),), S), memory.empty(((10, DOUBLE),), S)
     assert (memory.pooled_bytes(), memory.most_used_bytes()) == (0, 4096 + 256)
 
     del a
 
     assert (memory.pooled_bytes(), memory.most_used_bytes()) == (4096, 4096 + 256)
+    assert not fake.named(FREE)  # the stream may have been destroyed
     assert b[0].size == 10
 
 
@@ -122,20 +125,20 @@ def test_memory_that_runs_out_is_an_error_of_the_driver(fake, memory):
     fake.limit = 1000
 
     with pytest.raises(driver.DriverError) as e:
-        memory.empty(((1000, INT),))
+        memory.empty(((1000, INT),), S)
 
     assert e.value.out_of_memory
-    assert memory.empty(((10, INT),))[0].size == 10
+    assert memory.empty(((10, INT),), S)[0].size == 10
 
 
 def test_a_device_without_pools_takes_and_gives_back_at_once():
     with fake_driver(pools=False) as fake:
         memory = memory_of(0)
-        a = memory.empty(((1000, INT),))
+        a = memory.empty(((1000, INT),), S)
         assert fake.named("cuMemAlloc_v2") == [("cuMemAlloc_v2", 4096)]
         address = a[0].ptr
         del a
-        b = memory.empty(((10, INT),))
+        b = memory.empty(((10, INT),), S)
         assert ("cuMemFree_v2", address) in fake.calls and list(fake.memory) == [b[0].ptr]
         assert memory.pooled_bytes() == memory.most_used_bytes() == 0
         del b
@@ -147,7 +150,7 @@ def test_a_device_without_pools_takes_and_gives_back_at_once():
 
 def test_what_is_garbage_after_its_memory_has_gone_is_harmless(fake, memory):
     """Python ends: modules, pools and arrays go in any order, and the driver may have gone before."""
-    cycle = memory.empty(((10, INT),))
+    cycle = memory.empty(((10, INT),), S)
     cycle.append(cycle)
     before = len(fake.calls)
     driver.FUNCTIONS.clear()
@@ -160,14 +163,14 @@ def test_what_is_garbage_after_its_memory_has_gone_is_harmless(fake, memory):
 
 
 def test_to_host_and_first_wait_for_the_copy(fake, memory):
-    a, nothing = memory.empty(((4, INT), (0, DOUBLE)))
+    a, nothing = memory.empty(((4, INT), (0, DOUBLE)), S)
     driver.fill(a[1:3].ptr, 0, 8, 0)
 
     to = np.empty(4, INT)
-    memory.to_host(a.ptr, to)
+    memory.to_host(a.ptr, to, S)
 
-    assert to.tolist() == [-1, 0, 0, -1] == memory.first(a.ptr, 4, INT)
+    assert to.tolist() == [-1, 0, 0, -1] == memory.first(a.ptr, 4, INT, S)
     assert len(fake.named("cuStreamSynchronize")) == 2
-    memory.to_host(nothing.ptr, np.empty(0))
+    memory.to_host(nothing.ptr, np.empty(0), S)
     assert len(fake.named("cuStreamSynchronize")) == 2
-    assert memory.first(a.ptr, 1, INT) == [-1] and len(fake.named("cuMemAllocHost_v2")) == 1
+    assert memory.first(a.ptr, 1, INT, S) == [-1] and len(fake.named("cuMemAllocHost_v2")) == 1

@@ -239,23 +239,61 @@ def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):
     assert planner.owned_tokens() == before
 
 
-def test_out_of_device_memory_is_one_clear_error_and_loses_nothing(petsc, pair):
-    import cupy
+def test_out_of_device_memory_is_one_clear_error_and_loses_nothing(petsc, pair, monkeypatch):
+    from petsc_gpufmt.backends import driver
 
     A, B = pair
     x, z = A.createVecs()
     x.set(1.0)
-    pool = cupy.get_default_memory_pool()
-    pool.free_all_blocks()
-    pool.set_limit(size=pool.used_bytes() + 1024)
-    try:
-        with pytest.raises(petsc.Error) as failure:
-            A.mult(x, z)
-        assert failure.value.ierr == 55  # PETSC_ERR_MEM
-    finally:
-        pool.set_limit(size=0)
+
+    def refuse(pool, nbytes, stream):
+        raise driver.DriverMemoryError(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
+
+    with monkeypatch.context() as patch, pytest.raises(petsc.Error) as failure:
+        patch.setattr(driver, "allocate_from_pool", refuse)
+        A.mult(x, z)
+    assert failure.value.ierr == 55  # PETSC_ERR_MEM
     A.mult(x, z)
     np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+
+
+def test_memory_of_plans_stays_in_one_pool_until_that_is_trimmed(petsc):
+    from petsc_gpufmt.backends import driver
+    from petsc_gpufmt.backends.device_memory import memory_of, trim_all
+
+    def pool(attribute):
+        return driver.pool_bytes(memory._pool, attribute)
+
+    memory, size = memory_of(0), 1 << 26
+    with driver.current(memory.context):
+        trim_all()
+        used = pool(driver.USED_BYTES)
+        (a,) = memory.empty(((size, np.dtype(np.int8)),), 0)
+        reserved = pool(driver.RESERVED_BYTES)
+        assert pool(driver.USED_BYTES) >= used + size
+        del a
+        assert memory.pooled_bytes() >= size
+        (a,) = memory.empty(((size, np.dtype(np.int8)),), 0)
+        assert pool(driver.RESERVED_BYTES) == reserved
+        del a
+        trim_all()
+        assert pool(driver.USED_BYTES) == used and memory.pooled_bytes() < size
+
+
+def test_an_array_of_the_package_is_one_of_cupy_without_a_copy(petsc):
+    import cupy
+
+    from petsc_gpufmt.backends.backend import CudaBackend
+
+    backend = CudaBackend(np.float64, petsc.IntType, device=0)
+    a = backend.adopt(np.arange(1000.0))
+    seen = cupy.asarray(a[10:20])
+    assert seen.data.ptr == a.ptr + 80 and seen.tolist() == list(range(10, 20))
+    assert cupy.asarray(a[5:5]).size == 0
+    backend.clear(a)
+    del a
+    assert not seen.any()
+    assert backend.first(cupy.arange(5), 3) == [0, 1, 2] and backend.to_host(cupy.arange(3)).tolist() == [0, 1, 2]
 
 
 @contextlib.contextmanager
@@ -277,7 +315,7 @@ def full_device(leave):
 
 @pytest.mark.whole_device
 def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
-    import cupy
+    from petsc_gpufmt.planning import planner
 
     n, megabyte = 2_000_000, 1 << 20
     rowptr, colidx = np.arange(n + 1), np.arange(n)
@@ -288,7 +326,7 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
     x.set(1.0)
     A.mult(x, z)
     A.scale(3.0)
-    cupy.get_default_memory_pool().free_all_blocks()
+    planner._free_pool()
     with full_device(leave=8 * megabyte), pytest.raises(petsc.Error) as failure:
         A.mult(x, z)  # the refresh needs 16 MB
     assert failure.value.ierr == 55  # PETSC_ERR_MEM

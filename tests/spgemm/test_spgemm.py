@@ -415,6 +415,6 @@ def test_free_memory_of_the_host_is_not_asked_for(host):
 def test_free_memory_of_a_device_falls_with_what_is_taken():
     device = CudaBackend("float64", "int32", device=0)
     before = device.free_bytes()
-    taken = device.xp.empty(1 << 28, dtype=np.uint8)
+    (taken,) = device.empty((1 << 28, np.dtype(np.uint8)))
 
     assert 0 < device.free_bytes() <= before - taken.nbytes
