@@ -45,6 +45,7 @@ PATIENT: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetCount": (_POINTER,),
     "cuDeviceGetName": (_POINTER, _INT, _INT),
     "cuDevicePrimaryCtxRetain": (_POINTER, _INT),
+    "cuDeviceTotalMem_v2": (_POINTER, _INT),
     "cuEventCreate": (_POINTER, _UINT),
     "cuEventDestroy_v2": (_POINTER,),
     "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
@@ -166,6 +167,11 @@ def device_name(device: int) -> str:
     name = c.create_string_buffer(256)
     call("cuDeviceGetName", name, len(name), device)
     return name.value.decode()
+
+
+def device_bytes(device: int) -> int:
+    """All of its memory."""
+    return answer(_SIZE, "cuDeviceTotalMem_v2", device)
 
 
 @functools.cache

@@ -6,8 +6,9 @@ import argparse
 
 import petsc4py
 
-from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
 from petsc_gpufmt.version import __version__
@@ -39,22 +40,25 @@ def show_info(arguments: argparse.Namespace) -> int:
 
 
 def gpu_rows() -> list[tuple[str, str]]:
-    """CuPy and the GPUs that it sees."""
+    """The GPUs that the driver sees, and CuPy, which some formats and options need there."""
+    try:
+        rows = [(f"GPU {device}", describe_gpu(device)) for device in range(driver.device_count())]
+    except UnsupportedError:
+        return [("GPU", "none: NVIDIA's driver is not there")]
+    except driver.DriverError as e:
+        return [("GPU", f"none ({e})")]
     try:
         import cupy
     except ImportError as e:
-        return [("CuPy", f"not usable ({e}): matrices are stored on the host")]
-    rows = [("CuPy", cupy.__version__)]
-    runtime = cupy.cuda.runtime
-    try:
-        for device in range(runtime.getDeviceCount()):
-            properties = runtime.getDeviceProperties(device)
-            name, capability = properties["name"].decode(), f"{properties['major']}.{properties['minor']}"
-            memory = properties["totalGlobalMem"] / 2**30
-            rows.append((f"GPU {device}", f"{name}, {memory:.0f} GiB, compute capability {capability}"))
-    except runtime.CUDARuntimeError as e:
-        rows.append(("GPU", f"none ({e})"))
-    return rows
+        return [*rows, ("CuPy", f"not usable ({e}): formats and options that are not defaults need it on a GPU")]
+    return [*rows, ("CuPy", cupy.__version__)]
+
+
+def describe_gpu(device: int) -> str:
+    """Name, memory and compute capability."""
+    major, minor = driver.compute_capability(device)
+    memory = driver.device_bytes(device) / 2**30
+    return f"{driver.device_name(device)}, {memory:.0f} GiB, compute capability {major}.{minor}"
 
 
 def format_rows(cls: type[Format]) -> list[tuple[str, str]]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from fake_driver import fake_driver
 from launch import run
 
 import petsc_gpufmt
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.cli.info import gpu_rows
 from petsc_gpufmt.cli.main import main
+from petsc_gpufmt.errors import UnsupportedError
 
 
 def test_options_line_names_the_library(capsys):
@@ -41,6 +45,26 @@ def test_options_line_cannot_be_given_for_a_path_with_a_comma(capsys, monkeypatc
     monkeypatch.setattr(petsc_gpufmt.cli.main, "library_path", lambda: Path("/a,b/libpetscgpufmt.so"))
     assert main(["options"]) == 1
     assert "PETSc cannot load /a,b/libpetscgpufmt.so" in capsys.readouterr().err
+
+
+def test_info_lists_gpus_and_whether_cupy_is_there(monkeypatch):
+    with fake_driver() as fake:
+        gpu = ("GPU 0", "NVIDIA Fake, 1 GiB, compute capability 9.0")
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.0"))
+        assert gpu_rows() == [gpu, ("CuPy", "14.0")]
+        monkeypatch.setitem(sys.modules, "cupy", None)
+        assert gpu_rows()[0] == gpu and "formats and options that are not defaults need it" in gpu_rows()[1][1]
+        fake.failing["cuDeviceGetCount"] = 201
+        assert gpu_rows() == [("GPU", "none (CUDA_ERROR_INVALID_CONTEXT: invalid device context, in cuDeviceGetCount)")]
+
+
+def test_info_without_a_driver(monkeypatch):
+    def libraries():
+        raise UnsupportedError("no driver")
+
+    with fake_driver():
+        monkeypatch.setattr("petsc_gpufmt.backends.driver.libraries", libraries)
+        assert gpu_rows() == [("GPU", "none: NVIDIA's driver is not there")]
 
 
 def test_info_lists_versions_library_and_formats(capsys):

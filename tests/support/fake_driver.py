@@ -119,6 +119,9 @@ class FakeDriver:
     def _cuDeviceGetName(self, name, size, device):
         name.value = b"NVIDIA Fake"
 
+    def _cuDeviceTotalMem_v2(self, nbytes, device):
+        nbytes._obj.value = self.limit
+
     def _cuDevicePrimaryCtxRetain(self, context, device):
         context._obj.value = CONTEXT + device
 
