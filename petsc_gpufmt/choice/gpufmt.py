@@ -7,13 +7,14 @@ is stored once more, in the few formats that the model finds close to each other
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.choice.model import Candidate, csr_bytes, rank, worth_timing
 from petsc_gpufmt.choice.mult_timer import MultTimer, is_limit
 from petsc_gpufmt.choice.profile import Profile
+from petsc_gpufmt.choice.registry import STORAGE_FORMATS
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
@@ -45,8 +46,6 @@ class Gpufmt(Format):
 
     name = "gpufmt"
     default_options = {"format": AUTO, "timed_after": TIMED_AFTER}
-    choices: ClassVar[dict[str, type[Format]]] = {}
-    """The formats to choose from, by name; the registry fills it in."""
 
     def __init__(self, chosen: Format, decision: str, notes: Sequence[str] = (), replan_after: int = 0):
         self.chosen, self.decision, self.notes, self.replan_after = chosen, decision, tuple(notes), replan_after
@@ -54,7 +53,9 @@ class Gpufmt(Format):
     @classmethod
     def accepted_options(cls) -> dict[str, int | str]:
         """Its own, and as ``format.option`` those of the formats it may choose."""
-        others = {f"{f.name}.{key}": value for f in cls.choices.values() for key, value in f.default_options.items()}
+        others = {
+            f"{f.name}.{key}": value for f in STORAGE_FORMATS.values() for key, value in f.default_options.items()
+        }
         return {**cls.default_options, **others}
 
     @classmethod
@@ -151,10 +152,9 @@ def store(
     name: str, chosen_options: dict[str, int], csr: CsrPattern, backend: Backend, options: dict[str, Any]
 ) -> Format:
     """The pattern in the format `name`; the user's `options` go before the chosen ones. OptionError if unknown."""
-    known = Gpufmt.choices
-    if name not in known:
-        raise OptionError(f"-mat_gpufmt_format {name}: choose {AUTO} or one of {', '.join(known)}")
-    cls, prefix = known[name], f"{name}."
+    if name not in STORAGE_FORMATS:
+        raise OptionError(f"-mat_gpufmt_format {name}: choose {AUTO} or one of {', '.join(STORAGE_FORMATS)}")
+    cls, prefix = STORAGE_FORMATS[name], f"{name}."
     given = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
     merged: dict[str, Any] = {**cls.default_options, **chosen_options, **given}
     return cls.build(csr, backend, merged)

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 7
+#define GPUFMT_ABI_VERSION 8
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -183,4 +183,6 @@ typedef struct {
   void (*release)(int64_t token);
   void (*release_all)(void);
   void (*free_pool)(void); /* returns cached device memory to the driver */
+  /* imports and loads what the first plan of a format needs at that place; `format` NULL: what later plans may need. Calls nothing of PETSc. */
+  void (*prepare)(const GpufmtPlace *, const char *format);
 } GpufmtPlanner;

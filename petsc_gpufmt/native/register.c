@@ -24,6 +24,7 @@ static PetscBool registered = PETSC_FALSE;
 static PetscErrorCode Finalize(void)
 {
   PetscFunctionBegin;
+  GpufmtStartEnd();
   PetscCall(GpufmtLeasesForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   PetscCall(GpufmtManagedForget());
   GpufmtPlannerFreePool();
@@ -66,6 +67,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   PetscCall(MatSeqAIJRegister("seqaij" #name, MatConvert_SeqAIJ_SeqAIJGpufmt));
 #include "formats.def"
   PetscCall(PetscClassIdRegister("Storage formats", &class_id));
+  PetscCall(PetscLogEventRegister("GpufmtStart", class_id, &GPUFMT_Start));
   PetscCall(PetscLogEventRegister("GpufmtPlan", class_id, &GPUFMT_Plan));
   PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
   PetscCall(PetscLogEventRegister("GpufmtSymbolic", class_id, &GPUFMT_Symbolic));
@@ -98,11 +100,13 @@ PETSC_EXTERN void petscgpufmtinitialize_(PetscErrorCode *ierr)
 }
 
 /* For `import petsc_gpufmt`: where PETSc has not begun, PetscInitialize() is to load this library, with options from whoever calls it;
-   PetscOptionsSetValue() may come before. petsc4py's handler of errors would keep the message to itself. */
+   PetscOptionsSetValue() may come before. petsc4py's handler of errors would keep the message to itself. Where a matrix has begun to start Python,
+   the types are known. */
 PETSC_EXTERN PetscErrorCode GpufmtRegister(const char library[])
 {
   PetscErrorCode ierr;
 
+  if (GpufmtStartIsHere()) return PETSC_SUCCESS;
   if (!PetscInitializeCalled) return PetscOptionsSetValue(NULL, "-dll_append", library);
   PetscFunctionBegin;
   PetscCall(PetscPushErrorHandler(PetscTraceBackErrorHandler, NULL));

@@ -9,7 +9,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import Launch, Operation, Slot, argument_word
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 BACKENDS = ("host", "cuda")
 
 
@@ -202,6 +202,7 @@ PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 RELEASE_ALL_FUNCTION = c.CFUNCTYPE(None)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
+PREPARE_FUNCTION = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
 
 
 class PlannerStruct(c.Structure):
@@ -211,6 +212,7 @@ class PlannerStruct(c.Structure):
         ("release", RELEASE_FUNCTION),
         ("release_all", RELEASE_ALL_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),
+        ("prepare", PREPARE_FUNCTION),
     ]
 
 

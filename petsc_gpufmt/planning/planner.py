@@ -12,7 +12,7 @@ from typing import Any
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.device_memory import trim_all
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
-from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning import abi, start
 from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.requests import KINDS, Kind, Leases, backend_at, cuda_backend
 
@@ -32,6 +32,7 @@ def install() -> None:
         abi.RELEASE_FUNCTION(_release),
         abi.RELEASE_ALL_FUNCTION(_owned.clear),
         abi.FREE_POOL_FUNCTION(_free_pool),
+        abi.PREPARE_FUNCTION(_prepare),
     )
     version = native_library.load().GpufmtSetPlanner(ctypes.byref(planner))
     if version != abi.ABI_VERSION:
@@ -116,6 +117,13 @@ def _out_of_memory(e: BaseException) -> bool:
     if type(e).__name__ == "CUDADriverError":  # of CuPy
         return "OUT_OF_MEMORY" in str(e)
     return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"
+
+
+def _prepare(place_address: int, format_name: bytes | None) -> None:
+    """Callback of the thread that starts Python; what fails here fails in the first plan again, which reports it."""
+    with contextlib.suppress(Exception):
+        place = abi.PlaceStruct.from_address(place_address)
+        start.prepare(place, format_name.decode() if format_name else None)
 
 
 def _release(token: int) -> None:

@@ -20,7 +20,6 @@ from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
-from petsc_gpufmt.spgemm import chain
 
 SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
 INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
@@ -91,6 +90,8 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
 
 
 def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.spgemm import chain  # not before a product: most programs multiply by vectors first
+
     operands = _operand_patterns(request, backend)
     options = chain.parse_options(request.options.decode())
     planned = chain.plan_product(Product(request.product), operands, backend, options)

@@ -198,6 +198,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
     B->boundtocpu = PETSC_FALSE;
 #endif
   }
+  PetscCall(GpufmtStartEarly(B, format->name));
   if (B->assembled) PetscCall(BlocksConvert(B));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

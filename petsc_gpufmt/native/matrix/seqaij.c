@@ -161,6 +161,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
     B->boundtocpu = PETSC_FALSE;
 #endif
   }
+  PetscCall(GpufmtStartEarly(B, format->name));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -3,6 +3,7 @@
 
 #if PetscDefined(HAVE_CUDA)
   #include <dlfcn.h>
+  #include <petscdevice.h>
 
 /* declared here with an untyped stream so that the CUDA headers are not needed to build; a cudaStream_t is a CUstream */
 PETSC_EXTERN PetscErrorCode PetscGetCurrentCUDAStream(void **);
@@ -26,6 +27,8 @@ static PetscBool DriverLoad(void)
     } while (0)
   LOAD(Init, "cuInit");
   LOAD(DeviceGetCount, "cuDeviceGetCount");
+  LOAD(DeviceGet, "cuDeviceGet");
+  LOAD(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   LOAD(CtxGetDevice, "cuCtxGetDevice");
   LOAD(CtxGetCurrent, "cuCtxGetCurrent");
   LOAD(CtxSetCurrent, "cuCtxSetCurrent");
@@ -93,6 +96,36 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
   }
   if (device) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The number of PETSc's device as far as it is known before PETSc starts it, which takes a tenth of a second; -1: it depends on the rank. The
+   context is that of PETSc, NULL if there is none so far. */
+PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
+{
+  int count = 0;
+
+  PetscFunctionBegin;
+  *device  = -1;
+  *context = NULL;
+  if (PetscDeviceInitialized(PETSC_DEVICE_CUDA)) {
+    CallDriver("cuCtxGetCurrent", gpufmt_driver.CtxGetCurrent(context));
+    if (*context) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
+  } else {
+    CallDriver("cuDeviceGetCount", gpufmt_driver.DeviceGetCount(&count));
+    if (count == 1) *device = 0;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Makes the context of a device that of this thread, which is not PETSc's. A context that is made here stays for the life of the process: kernels
+   that are loaded in it do, too. */
+bool GpufmtDeviceEnter(int device, void *context)
+{
+  static void *retained = NULL;
+  int          handle;
+
+  if (!context && !retained && (gpufmt_driver.DeviceGet(&handle, device) || gpufmt_driver.DevicePrimaryCtxRetain(&retained, handle))) return false;
+  return !gpufmt_driver.CtxSetCurrent(context ? context : retained);
 }
 
 /* Before the memory of a plan is given back: it is handed out again for work on the stream on which the plan was made, and the plan may still
@@ -190,6 +223,16 @@ PetscErrorCode GpufmtNoDevice(void)
 PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 {
   return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
+{
+  return GpufmtNoDevice();
+}
+
+bool GpufmtDeviceEnter(int device, void *context)
+{
+  return false;
 }
 
 PetscErrorCode GpufmtDeviceSettle(void)

@@ -18,6 +18,8 @@ typedef struct {
   PetscBool tried, loaded;
   CudaResult (*Init)(unsigned);
   CudaResult (*DeviceGetCount)(int *);
+  CudaResult (*DeviceGet)(int *, int ordinal);
+  CudaResult (*DevicePrimaryCtxRetain)(void **, int device);
   CudaResult (*CtxGetDevice)(int *);
   CudaResult (*CtxGetCurrent)(void **);
   CudaResult (*CtxSetCurrent)(void *);

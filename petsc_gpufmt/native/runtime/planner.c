@@ -1,26 +1,39 @@
 /* The planner at work: it is asked for plans, and given back what it made. */
 #include "runtime/runtime.h"
+#include <stdatomic.h>
 
 PetscLogEvent GPUFMT_Plan = 0;
 
 static GpufmtPlanner planner;
-static PetscBool     planner_set = PETSC_FALSE, python_ended = PETSC_FALSE;
+static atomic_bool   planner_set  = false; /* by the thread of start.c, it may be: what that wrote before is seen by whoever sees this */
+static atomic_bool   python_ended = false;
 
 /* called by petsc_gpufmt.planner; returns the version that this library speaks, the caller compares */
 PETSC_EXTERN int GpufmtSetPlanner(const GpufmtPlanner *p)
 {
   if (p->abi_version == GPUFMT_ABI_VERSION) {
-    planner      = *p;
-    planner_set  = PETSC_TRUE;
-    python_ended = PETSC_FALSE;
+    planner = *p;
+    atomic_store(&python_ended, false);
+    atomic_store(&planner_set, true);
   }
   return GPUFMT_ABI_VERSION;
 }
 
+PetscBool GpufmtPlannerPresent(void)
+{
+  return (PetscBool)(planner_set || python_ended);
+}
+
+/* by any thread that does not hold Python; an interrupt is not taken away as below, since programs whose Python has one have no such thread */
+void GpufmtPlannerPrepare(const GpufmtPlace *place, const char format[])
+{
+  if (planner_set && planner.prepare) planner.prepare(place, format);
+}
+
 void GpufmtPlannerEnd(void)
 {
-  planner_set  = PETSC_FALSE;
-  python_ended = PETSC_TRUE;
+  atomic_store(&planner_set, false);
+  atomic_store(&python_ended, true);
 }
 
 /* An interrupt that waits would be raised before the first line of a callback, where nothing catches it: it waits until the callback is over. */
@@ -31,12 +44,19 @@ void GpufmtPlannerEnd(void)
     if (interrupted_) GpufmtPythonInterrupt(); \
   } while (0)
 
-static PetscErrorCode PlannerStart(void)
+/* waits for what start.c has begun, and does what is not done */
+static PetscErrorCode PlannerStart(Mat A)
 {
+  PetscErrorCode ierr = PETSC_SUCCESS;
+
   PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(GPUFMT_Start, A, 0, 0, 0));
+  GpufmtStartJoin();
+  if (!planner_set && !python_ended) ierr = GpufmtPythonStart();
+  PetscCall(PetscLogEventEnd(GPUFMT_Start, A, 0, 0, 0));
+  PetscCall(ierr);
   PetscCheck(!python_ended, PETSC_COMM_SELF, PETSC_ERR_ORDER,
              "This product needs a plan, but Python, which makes the plans, has ended in this process: multiply before the interpreter exits");
-  if (!planner_set) PetscCall(GpufmtPythonStart());
   PetscCheck(
     planner_set, PETSC_COMM_SELF, PETSC_ERR_SUP,
     "Python imported petsc_gpufmt, but it uses another copy of libpetscgpufmt.so than this program: load the one that `python -m petsc_gpufmt options` names");
@@ -48,7 +68,7 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
   int device = 0;
 
   PetscFunctionBegin;
-  PetscCall(PlannerStart());
+  if (!planner_set || GpufmtStartRuns()) PetscCall(PlannerStart(A));
   *request = (GpufmtPlace){.backend = backend, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request->stream));
   request->device = device;

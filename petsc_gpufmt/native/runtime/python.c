@@ -1,6 +1,7 @@
-/* Starts Python at the first plan of a program that is not a Python program. */
+/* Starts Python in a program that is not a Python program. */
 #include "runtime/runtime.h"
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -18,6 +19,8 @@ static struct {
   void (*InitializeEx)(int);
   wchar_t *(*DecodeLocale)(const char *, size_t *);
   void *(*SaveThread)(void);
+  void (*RestoreThread)(void *);
+  int (*Holds)(void);
   int (*Ensure)(void);
   void (*Release)(int);
   void *(*ImportModule)(const char *);
@@ -32,7 +35,7 @@ static struct {
   void (*SetInterrupt)(void);
 } py;
 
-static PetscBool loaded = PETSC_FALSE; /* all of it */
+static atomic_bool loaded = false; /* all of it */
 
 static PetscBool LoadApi(void *handle)
 {
@@ -46,6 +49,8 @@ static PetscBool LoadApi(void *handle)
   LOAD(InitializeEx, "Py_InitializeEx");
   LOAD(DecodeLocale, "Py_DecodeLocale");
   LOAD(SaveThread, "PyEval_SaveThread");
+  LOAD(RestoreThread, "PyEval_RestoreThread");
+  LOAD(Holds, "PyGILState_Check");
   LOAD(Ensure, "PyGILState_Ensure");
   LOAD(Release, "PyGILState_Release");
   LOAD(ImportModule, "PyImport_ImportModule");
@@ -59,12 +64,12 @@ static PetscBool LoadApi(void *handle)
   LOAD(AddPendingCall, "Py_AddPendingCall");
   LOAD(SetInterrupt, "PyErr_SetInterrupt");
 #undef LOAD
-  loaded = PETSC_TRUE;
+  atomic_store(&loaded, true);
   return PETSC_TRUE;
 }
 
 /* asks an interpreter for its shared library; an empty answer: it has none, or does not start */
-static PetscErrorCode AskLibrary(const char executable[], size_t length, char library[])
+static int AskLibrary(const char executable[], size_t length, char library[], GpufmtMessage message)
 {
   static const char question[] = "import os, sysconfig as s; v = lambda name: s.get_config_var(name) or ''; "
                                  "print(next((p for d in ('LIBDIR', 'LIBPL') for n in ('INSTSONAME', 'LDLIBRARY') "
@@ -72,91 +77,123 @@ static PetscErrorCode AskLibrary(const char executable[], size_t length, char li
   char              command[PETSC_MAX_PATH_LEN + sizeof(question) + 32];
   FILE             *pipe;
 
-  PetscFunctionBegin;
   library[0] = 0;
-  PetscCheck(!strchr(executable, '\''), PETSC_COMM_SELF, PETSC_ERR_USER_INPUT,
-             "A plan needs Python, and %s has a quote in its path, which is not supported: set PETSC_GPUFMT_PYTHON to another interpreter",
-             executable);
-  PetscCall(PetscSNPrintf(command, sizeof(command), "'%s' -c \"%s\" 2>/dev/null", executable, question));
+  if (strchr(executable, '\'')) {
+    (void)snprintf(message, GPUFMT_MESSAGE_LENGTH,
+                   "%s has a quote in its path, which is not supported: set PETSC_GPUFMT_PYTHON to another interpreter", executable);
+    return PETSC_ERR_USER_INPUT;
+  }
+  (void)snprintf(command, sizeof(command), "'%s' -c \"%s\" 2>/dev/null", executable, question);
   pipe = popen(command, "r");
-  if (!pipe) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!pipe) return 0;
   if (!fgets(library, (int)length, pipe)) library[0] = 0;
   (void)pclose(pipe);
   library[strcspn(library, "\n")] = 0;
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return 0;
 }
 
-static PetscErrorCode StartInterpreter(void)
+#define Fail(...) \
+  do { \
+    (void)snprintf(message, GPUFMT_MESSAGE_LENGTH, __VA_ARGS__); \
+    return PETSC_ERR_SUP; \
+  } while (0)
+
+static int StartInterpreter(GpufmtMessage message)
 {
   const char *executable = getenv("PETSC_GPUFMT_PYTHON"), *home = getenv("PYTHONHOME"), *why;
   char        library[PETSC_MAX_PATH_LEN] = GPUFMT_PYTHON_LIBRARY;
-  PetscBool   named = executable && executable[0] ? PETSC_TRUE : PETSC_FALSE, moved = home && home[0] ? PETSC_TRUE : PETSC_FALSE;
+  PetscBool   named = (PetscBool)(executable && executable[0] && strcmp(executable, GPUFMT_PYTHON_EXECUTABLE)), moved = (PetscBool)(home && home[0]);
   void       *handle;
+  int         error;
 
-  PetscFunctionBegin;
   if (!named) executable = GPUFMT_PYTHON_EXECUTABLE;
-  PetscCheck(
-    named || !access(executable, X_OK), PETSC_COMM_SELF, PETSC_ERR_SUP,
-    "A plan needs Python, and %s, for which this library was built, is not there any more: set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt, or install the package again",
-    executable);
-  if (named || moved) PetscCall(AskLibrary(executable, sizeof(library), library)); /* with a wrong PYTHONHOME, Python would end this process */
-  PetscCheck(
-    library[0], PETSC_COMM_SELF, PETSC_ERR_SUP,
-    "A plan needs Python, and %s%s%s cannot be started or has no shared libpython: %sset PETSC_GPUFMT_PYTHON to an interpreter that has one and can import petsc_gpufmt",
-    executable, moved ? " with PYTHONHOME=" : "", moved ? home : "", moved ? "unset PYTHONHOME, or " : "");
+  if (!named && access(executable, X_OK))
+    Fail(
+      "%s, for which this library was built, is not there any more: set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt, or install the package again",
+      executable);
+  if (named || moved) { /* with a wrong PYTHONHOME, Python would end this process */
+    error = AskLibrary(executable, sizeof(library), library, message);
+    if (error) return error;
+  }
+  if (!library[0])
+    Fail("%s%s%s cannot be started or has no shared libpython: %sset PETSC_GPUFMT_PYTHON to an interpreter that has one and can import petsc_gpufmt",
+         executable, moved ? " with PYTHONHOME=" : "", moved ? home : "", moved ? "unset PYTHONHOME, or " : "");
   handle = dlopen(library, RTLD_LAZY | RTLD_GLOBAL);
   why    = handle ? NULL : dlerror();
-  PetscCheck(handle, PETSC_COMM_SELF, PETSC_ERR_SUP,
-             "A plan needs Python, and its library does not load (%s): set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt",
-             why ? why : library);
-  PetscCheck(LoadApi(handle), PETSC_COMM_SELF, PETSC_ERR_SUP,
-             "A plan needs Python, and %s lacks functions of the Python C API: set PETSC_GPUFMT_PYTHON to an interpreter of version 3.10 or newer",
-             library);
+  if (!handle) Fail("its library does not load (%s): set PETSC_GPUFMT_PYTHON to an interpreter that can import petsc_gpufmt", why ? why : library);
+  if (!LoadApi(handle)) Fail("%s lacks functions of the Python C API: set PETSC_GPUFMT_PYTHON to an interpreter of version 3.10 or newer", library);
   py.SetProgramName(py.DecodeLocale(executable, NULL)); /* finds the virtual environment; the string must live as long as the interpreter */
   py.InitializeEx(0);                                   /* no signal handlers */
   (void)py.SaveThread();
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return 0;
 }
 
 /* the exception that was raised, as text of one line */
-static PetscErrorCode ExceptionText(size_t length, char text[])
+static void ExceptionText(size_t length, char text[])
 {
   void       *type, *value, *traceback, *repr;
   const char *utf8;
 
-  PetscFunctionBegin;
   py.Fetch(&type, &value, &traceback);
   py.Normalize(&type, &value, &traceback);
   repr = py.Repr(value);
   utf8 = repr ? py.AsUTF8(repr, NULL) : NULL;
-  PetscCall(PetscStrncpy(text, utf8 ? utf8 : "an exception without text", length));
+  (void)snprintf(text, length, "%s", utf8 ? utf8 : "an exception without text");
   py.Clear();
   if (repr) py.DecRef(repr);
   if (traceback) py.DecRef(traceback);
   py.DecRef(value);
   py.DecRef(type);
-  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether the program has Python's library, and may have started Python or be about to */
+PetscBool GpufmtPythonPresent(void)
+{
+  return (PetscBool)(dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL);
+}
+
+/* Starts Python unless it runs. 0, or an error code of PETSc with a message. This and the next are without PETSc: any thread may call them. */
+int GpufmtPythonRun(GpufmtMessage message)
+{
+  return (loaded || LoadApi(RTLD_DEFAULT)) && py.IsInitialized() ? 0 : StartInterpreter(message);
+}
+
+int GpufmtPythonImport(const char module[], GpufmtMessage message)
+{
+  const int state    = py.Ensure();
+  void     *imported = py.ImportModule(module);
+  char      text[512];
+
+  if (imported) py.DecRef(imported);
+  else ExceptionText(sizeof(text), text);
+  py.Release(state);
+  if (!imported)
+    Fail("`import %s` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH", module, text);
+  return 0;
 }
 
 /* importing the package hands us the planner */
 PetscErrorCode GpufmtPythonStart(void)
 {
-  char  message[512];
-  void *module;
-  int   state;
+  GpufmtMessage message;
+  int           error;
 
   PetscFunctionBegin;
-  if (!(LoadApi(RTLD_DEFAULT) && py.IsInitialized())) PetscCall(StartInterpreter());
-  state  = py.Ensure();
-  module = py.ImportModule("petsc_gpufmt");
-  if (module) py.DecRef(module);
-  else PetscCall(ExceptionText(sizeof(message), message));
-  py.Release(state);
-  PetscCheck(
-    module, PETSC_COMM_SELF, PETSC_ERR_SUP,
-    "A plan needs Python, and `import petsc_gpufmt` failed there (%s): install the package for that interpreter, or set PETSC_GPUFMT_PYTHON or PYTHONPATH",
-    message);
+  error = GpufmtPythonRun(message);
+  if (!error) error = GpufmtPythonImport("petsc_gpufmt", message);
+  PetscCheck(!error, PETSC_COMM_SELF, (PetscErrorCode)error, "A plan needs Python, and %s", message);
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Lets other threads run Python while this one waits for them: what is returned is given to GpufmtPythonGoOn() afterwards. */
+void *GpufmtPythonPause(void)
+{
+  return loaded && py.IsInitialized() && py.Holds() ? py.SaveThread() : NULL;
+}
+
+void GpufmtPythonGoOn(void *thread)
+{
+  if (thread) py.RestoreThread(thread);
 }
 
 /* whether Ctrl-C waits to be seen by Python; it waits no longer, and comes back by GpufmtPythonInterrupt() */

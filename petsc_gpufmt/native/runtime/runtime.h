@@ -1,6 +1,7 @@
 /* The planner, and the device that its plans run on. */
 #pragma once
 #include <petscmat.h>
+#include <stdbool.h>
 #include "gpufmt_plan.h"
 
 #if PETSC_VERSION_LT(3, 24, 0)
@@ -22,6 +23,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerReleaseAll(void);
 GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
 GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
+GPUFMT_HIDDEN PetscBool      GpufmtPlannerPresent(void);
+GPUFMT_HIDDEN void           GpufmtPlannerPrepare(const GpufmtPlace *, const char format[]);
 
 /* lease.c */
 GPUFMT_HIDDEN extern int64_t gpufmt_generation;
@@ -35,14 +38,31 @@ static inline PetscBool GpufmtLeaseHolds(const GpufmtLease *lease)
   return (PetscBool)(lease->generation == gpufmt_generation);
 }
 
+/* start.c */
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Start;
+GPUFMT_HIDDEN PetscErrorCode       GpufmtStartEarly(Mat, const char format[]);
+GPUFMT_HIDDEN PetscBool            GpufmtStartIsHere(void);
+GPUFMT_HIDDEN PetscBool            GpufmtStartRuns(void);
+GPUFMT_HIDDEN void                 GpufmtStartJoin(void);
+GPUFMT_HIDDEN void                 GpufmtStartEnd(void);
+
 /* python.c */
+#define GPUFMT_MESSAGE_LENGTH 1024
+typedef char                 GpufmtMessage[GPUFMT_MESSAGE_LENGTH];
+GPUFMT_HIDDEN PetscBool      GpufmtPythonPresent(void);
+GPUFMT_HIDDEN int            GpufmtPythonRun(GpufmtMessage);
+GPUFMT_HIDDEN int            GpufmtPythonImport(const char module[], GpufmtMessage);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);
+GPUFMT_HIDDEN void          *GpufmtPythonPause(void);
+GPUFMT_HIDDEN void           GpufmtPythonGoOn(void *);
 GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
 GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
 
 /* device.c */
 GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceKnown(int *device, void **context);
+GPUFMT_HIDDEN bool           GpufmtDeviceEnter(int device, void *context);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSettle(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);

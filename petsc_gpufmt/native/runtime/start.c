@@ -1,0 +1,235 @@
+/* Python starts beside the application: a thread does, in steps, what the first plan of the process would have to do first. It calls nothing of
+   PETSc or MPI. A step that fails is done again by the first plan, which says why. */
+#define _GNU_SOURCE /* pthread_timedjoin_np() */
+#include "runtime/driver.h"
+#include <fenv.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+PetscLogEvent GPUFMT_Start = 0;
+
+static const size_t stack_bytes    = (size_t)16 << 20; /* as a main thread has: a compiler may run there */
+static const time_t seconds_at_end = 2;
+
+static struct {
+  GpufmtPlace place;
+  const char *format;
+  void       *context; /* of the device; NULL: not made so far */
+} wanted;
+
+static pthread_t          thread;
+static atomic_bool        runs      = false;                     /* it has been made, and is not joined */
+static atomic_int         nsteps    = 0;                         /* that it is to do */
+static pthread_mutex_t    step_lock = PTHREAD_MUTEX_INITIALIZER; /* held by the thread during a step: between two, it holds nothing else either */
+static _Thread_local bool here = false, locked = false;
+static PetscBool          asked = PETSC_FALSE, begun = PETSC_FALSE;
+
+static bool StartPython(void)
+{
+  GpufmtMessage message;
+
+  return !GpufmtPythonRun(message);
+}
+
+static bool ImportNumpy(void)
+{
+  GpufmtMessage message;
+
+  return !GpufmtPythonImport("numpy", message);
+}
+
+static bool ImportPackage(void)
+{
+  GpufmtMessage message;
+
+  return !GpufmtPythonImport("petsc_gpufmt", message);
+}
+
+static bool PrepareFirst(void)
+{
+  if (wanted.place.backend == GPUFMT_BACKEND_CUDA && !GpufmtDeviceEnter(wanted.place.device, wanted.context)) return false;
+  GpufmtPlannerPrepare(&wanted.place, wanted.format);
+  return true;
+}
+
+static bool PrepareLater(void)
+{
+  GpufmtPlannerPrepare(&wanted.place, NULL);
+  return true;
+}
+
+static bool (*const steps[])(void) = {StartPython, ImportNumpy, ImportPackage, PrepareFirst, PrepareLater};
+enum { ALL_STEPS = PETSC_STATIC_ARRAY_LENGTH(steps), STEPS_OF_FIRST_PLAN = ALL_STEPS - 1 };
+
+/* The process ends without PetscFinalize(): libraries that the thread may be in are closed next. A step that takes longer is left alone. */
+static void AtExit(void)
+{
+  struct timespec until;
+  void           *python;
+
+  if (here || !runs) return;
+  atomic_store(&nsteps, 0);
+  python = GpufmtPythonPause();
+  (void)clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += seconds_at_end;
+  (void)pthread_timedjoin_np(thread, NULL, &until);
+  atomic_store(&runs, false);
+  GpufmtPythonGoOn(python);
+}
+
+static void *Run(void *unused)
+{
+  bool done = true;
+
+  here = true;
+  (void)fesetenv(FE_DFL_ENV); /* with -fp_trap, NumPy would trap while it is imported */
+  for (int k = 0; done && k < atomic_load(&nsteps); k++) {
+    (void)pthread_mutex_lock(&step_lock);
+    done = steps[k]();
+    (void)pthread_mutex_unlock(&step_lock);
+    (void)atexit(AtExit); /* once more, to come before what the libraries of this step do at the end */
+  }
+  return NULL;
+}
+
+/* A fork() waits for the step in progress. The child has no such thread, and its first plan does the other steps. */
+static void BeforeFork(void)
+{
+  void *python;
+
+  locked = !here && runs;
+  if (!locked) return;
+  python = GpufmtPythonPause();
+  (void)pthread_mutex_lock(&step_lock);
+  GpufmtPythonGoOn(python);
+}
+
+static void AfterForkInParent(void)
+{
+  if (locked) (void)pthread_mutex_unlock(&step_lock);
+}
+
+static void AfterForkInChild(void)
+{
+  if (locked) (void)pthread_mutex_unlock(&step_lock);
+  atomic_store(&runs, false);
+}
+
+static PetscErrorCode Begin(void)
+{
+  sigset_t       all, before;
+  pthread_attr_t attributes;
+
+  PetscFunctionBegin;
+  if (!begun) {
+    (void)atexit(AtExit);
+    (void)pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  }
+  begun = PETSC_TRUE;
+  atomic_store(&nsteps, ALL_STEPS);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
+  (void)pthread_attr_init(&attributes);
+  (void)pthread_attr_setstacksize(&attributes, stack_bytes);
+  atomic_store(&runs, true);
+  if (pthread_create(&thread, &attributes, Run, NULL)) atomic_store(&runs, false); /* no more threads: the first plan does it all */
+  (void)pthread_attr_destroy(&attributes);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether -mat_bind_below keeps the matrix on the host, which is about to read that option */
+static PetscErrorCode StaysBelow(Mat A, PetscBool *stays)
+{
+  PetscOptions options;
+  const char  *prefix;
+  PetscInt     nrows, below = 0;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectGetOptions((PetscObject)A, &options));
+  PetscCall(MatGetOptionsPrefix(A, &prefix));
+  PetscCall(MatGetLocalSize(A, &nrows, NULL));
+  PetscCall(PetscOptionsGetInt(options, prefix, "-mat_bind_below", &below, NULL));
+  *stays = (PetscBool)(nrows >= 0 && nrows < below);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Python belongs to someone else: the program has its library already, or PETSc's types `python` are asked for, which want to start it themselves */
+static PetscErrorCode LeftToOthers(PetscBool *left)
+{
+  char *options;
+
+  PetscFunctionBegin;
+  *left = (PetscBool)(!begun && GpufmtPythonPresent());
+  PetscCall(PetscOptionsGetAll(NULL, &options));
+  if (strstr(options, "_type python")) *left = PETSC_TRUE;
+  PetscCall(PetscFree(options));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Called for every matrix that gets a type of ours, of the named format; begins once, if the matrix will be on a device. */
+PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
+{
+  PetscBool early, stays = PETSC_FALSE, left = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  if (asked || GpufmtPlannerPresent()) PetscFunctionReturn(PETSC_SUCCESS);
+  early = GpufmtDeviceUsable();
+  PetscCall(PetscOptionsGetBool(NULL, NULL, "-gpufmt_start_early", &early, NULL));
+  if (early) PetscCall(StaysBelow(A, &stays));
+  if (stays) PetscFunctionReturn(PETSC_SUCCESS); /* another matrix may be larger */
+  asked = PETSC_TRUE;
+  if (early) PetscCall(LeftToOthers(&left));
+  if (!early || left) PetscFunctionReturn(PETSC_SUCCESS);
+  wanted.place  = (GpufmtPlace){.backend = GPUFMT_BACKEND_HOST, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
+  wanted.format = format;
+  if (GpufmtDeviceUsable()) {
+    int device;
+
+    PetscCall(GpufmtDeviceKnown(&device, &wanted.context));
+    if (device >= 0) {
+      wanted.place.backend = GPUFMT_BACKEND_CUDA;
+      wanted.place.device  = device;
+    }
+  }
+  PetscCall(Begin());
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether it is the thread of this file that asks */
+PetscBool GpufmtStartIsHere(void)
+{
+  return (PetscBool)here;
+}
+
+PetscBool GpufmtStartRuns(void)
+{
+  return (PetscBool)runs;
+}
+
+static void Join(int last)
+{
+  void *python;
+
+  if (!runs) return;
+  atomic_store(&nsteps, last);
+  python = GpufmtPythonPause();
+  (void)pthread_join(thread, NULL);
+  atomic_store(&runs, false);
+  GpufmtPythonGoOn(python);
+}
+
+/* waits for what the first plan needs */
+void GpufmtStartJoin(void)
+{
+  Join(STEPS_OF_FIRST_PLAN);
+}
+
+/* PETSc ends: waits for the step in progress alone */
+void GpufmtStartEnd(void)
+{
+  Join(0);
+  asked = PETSC_FALSE;
+}
