@@ -1,8 +1,6 @@
 """What a new user does wrong: each time one clear line, a PETSc error code, and a matrix that still works."""
 
-import shlex
 import sys
-from pathlib import Path
 
 import launch
 import numpy as np
@@ -13,7 +11,6 @@ import petsc_gpufmt
 from petsc_gpufmt import errors
 from petsc_gpufmt.formats.pjds import Pjds
 
-PROGRAMS = Path(__file__).parents[1] / "support" / "programs"
 UNKNOWN_TYPE = 86
 
 
@@ -209,23 +206,9 @@ def test_a_matrix_without_rows_or_columns_is_no_error(shape):
     assert z.getArray().tolist() == [0.0] * shape[0]
 
 
-def compiled(name, folder, *more_flags):
-    """A C program or library of tests/programs, compiled as an application would be."""
-    variables = launch.petsc_variables()
-    output = folder / name
-    flags = [
-        shlex.split(variables.get(name, "")) for name in ("CC_FLAGS", "PETSC_CC_INCLUDES", "PETSC_WITH_EXTERNAL_LIB")
-    ]
-    compiler = shlex.split(variables["CC"])
-    source = PROGRAMS / f"{name}.c"
-    finished = launch.run([*compiler, *flags[0], *more_flags, *flags[1], source, "-o", output, *flags[2]])
-    assert finished.status == 0, finished
-    return output
-
-
 @pytest.fixture(scope="module")
 def multiply_twice(tmp_path_factory):
-    return compiled("multiply_twice", tmp_path_factory.mktemp("programs"))
+    return launch.compiled("multiply_twice", tmp_path_factory.mktemp("programs"))
 
 
 def run_with_library(program, **environment):
@@ -286,7 +269,7 @@ def test_a_c_program_with_everything_in_place(multiply_twice):
 def test_a_petsc_of_another_minor_release(tmp_path):
     """Private structs differ between minor releases."""
     program = "from petsc4py import PETSc; import petsc_gpufmt"
-    preloaded = compiled("other_version", tmp_path, "-shared", "-fPIC")
+    preloaded = launch.compiled("other_version", tmp_path, "-shared", "-fPIC")
     finished = launch.run([sys.executable, "-c", program], LD_PRELOAD=str(preloaded))
 
     assert finished.status != 0, finished

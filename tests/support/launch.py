@@ -12,6 +12,7 @@ from pathlib import Path
 
 from petsc_config import find_petsc
 
+PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_SECONDS = 120
 _CLEANUP_SECONDS = 5
 
@@ -63,6 +64,20 @@ def run(command: list, *, ranks: int | None = None, cwd: Path | None = None, **e
     finally:
         _end_group(process)
     return Finished(shlex.join(command), process.returncode, output)
+
+
+def compiled(name: str, folder: Path, *more_flags: str) -> Path:
+    """A C program or library of tests/support/programs, compiled into `folder` as an application would be."""
+    variables = petsc_variables()
+    output = folder / name
+    flags = [
+        shlex.split(variables.get(name, "")) for name in ("CC_FLAGS", "PETSC_CC_INCLUDES", "PETSC_WITH_EXTERNAL_LIB")
+    ]
+    source = PROGRAMS / f"{name}.c"
+    compiler = shlex.split(variables["CC"])
+    finished = run([*compiler, *flags[0], *more_flags, *flags[1], source, "-o", output, *flags[2]])
+    assert finished.status == 0, finished
+    return output
 
 
 def _end_group(process: subprocess.Popen) -> None:

@@ -11,7 +11,7 @@
 PetscLogEvent GPUFMT_Start = 0;
 
 static const size_t stack_bytes    = (size_t)16 << 20; /* as a main thread has: a compiler may run there */
-static const time_t seconds_at_end = 2;
+static const time_t seconds_at_end = 1;
 
 static struct {
   GpufmtPlace place;
