@@ -125,5 +125,5 @@ PetscErrorCode GpufmtPlannerReleaseAll(void)
 
 void GpufmtPlannerFreePool(void)
 {
-  if (planner_set) CallPlanner(planner.free_pool());
+  if (planner_set && !GpufmtStartRuns()) CallPlanner(planner.free_pool());
 }

@@ -175,12 +175,13 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
   PetscBool early, stays = PETSC_FALSE, left = PETSC_FALSE;
 
   PetscFunctionBegin;
-  if (asked || GpufmtPlannerPresent()) PetscFunctionReturn(PETSC_SUCCESS);
+  if (asked) PetscFunctionReturn(PETSC_SUCCESS);
   early = GpufmtDeviceUsable();
   PetscCall(PetscOptionsGetBool(NULL, NULL, "-gpufmt_start_early", &early, NULL));
   if (early) PetscCall(StaysBelow(A, &stays));
   if (stays) PetscFunctionReturn(PETSC_SUCCESS); /* another matrix may be larger */
   asked = PETSC_TRUE;
+  if (GpufmtPlannerPresent()) PetscFunctionReturn(PETSC_SUCCESS);
   if (early) PetscCall(LeftToOthers(&left));
   if (!early || left) PetscFunctionReturn(PETSC_SUCCESS);
   wanted.place  = (GpufmtPlace){.backend = GPUFMT_BACKEND_HOST, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
