@@ -16,10 +16,11 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from petsc_gpufmt.user_cache import user_cache
+
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.backend import Backend
 
-CACHE_VARIABLE = "PETSC_GPUFMT_CACHE"
 SHIPPED = Path(__file__).resolve().parent / "tuning_data"
 
 FormatOptions = dict[str, dict[str, dict[str, int | str]]]
@@ -57,9 +58,8 @@ def file_name(model: str) -> str:
 
 
 def cache_file(model: str) -> Path:
-    """Where this user's measurements of a GPU model are: in $PETSC_GPUFMT_CACHE, or else in ~/.cache/petsc_gpufmt."""
-    folder = os.environ.get(CACHE_VARIABLE) or os.path.expanduser("~/.cache/petsc_gpufmt")
-    return Path(folder) / "tuning" / file_name(model)
+    """Where this user's measurements of a GPU model are."""
+    return Path(user_cache(), "tuning", file_name(model))
 
 
 def read_tuning(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ NATIVE_ROOMS = ("runtime", "memory", "matrix", "product", "parallel")
 NATIVE_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), *((r,) for r in NATIVE_ROOMS), ("register",))
 KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns"))
 PACKAGE_FLOORS = (
-    ("errors", "version"),
+    ("errors", "version", "user_cache"),
     ("option_value", "backends"),
     ("patterns",),
     ("tuned_options",),

@@ -1,79 +1,79 @@
-"""Compilation of the device kernels: flags, architecture and cache are decided here and nowhere else."""
+"""Kernels on a device: found compiled, or else compiled now; each module is loaded once, and stays loaded."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-C_NAMES = {
-    np.dtype(np.float64): "double",
-    np.dtype(np.float32): "float",
-    np.dtype(np.int32): "int",
-    np.dtype(np.int64): "long long",
-}
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends.kernel_modules import Module, default_modules, instance_name, module_of
+from petsc_gpufmt.backends.kernel_store import Capability, Compiled, Folder, cache_place, folders
 
-# Kernels that are used one after the other: as one module they take half the time to compile and to load, 0.5 ms each.
-FAMILIES = tuple(
-    (f"{kernel}_lengths", f"{kernel}_columns")
-    for kernel in ("rmerge_network", "spgemm_hash_table", "spgemm_hash_tables", "spgemm_hash_bitmap")
-)
+if TYPE_CHECKING:
+    from petsc_gpufmt.backends.compilation import Compilation
 
-
-def kernel_directory() -> Path:
-    """Where the .cu files are: inside the installed package, or beside it in a source tree."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "kernels"
-    return installed if installed.is_dir() else package.parent / "kernels"
-
-
-def compile_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
-    """Options that every compiler of the kernels takes, NVRTC and the host compiler of the emulation."""
-    return ("-std=c++17", f"-DSCALAR={C_NAMES[scalar]}", f"-DINDEX={C_NAMES[index]}")
-
-
-def device_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
-    """Options of NVRTC. The limit is for kernels whose launch bounds set none: ptxas does not spill to reach 32."""
-    return (*compile_flags(scalar, index), "--maxrregcount=40")
-
-
-def instance_name(kernel: str, template_arguments: tuple[int, ...]) -> str:
-    """The C++ name of a kernel instance, such as ``pjds_spmv<32,1,4>``."""
-    return f"{kernel}<{','.join(map(str, template_arguments))}>" if template_arguments else kernel
+_compilations: list[Compilation] = []
 
 
 @functools.cache
 def device_function(
     stem: str, kernel: str, template_arguments: tuple[int, ...], scalar: np.dtype, index: np.dtype, device: int
 ) -> int:
-    """CUfunction handle of a kernel of ``kernels/<stem>.cu`` on `device`, which must be current."""
-    family = next((names for names in FAMILIES if kernel in names), (kernel,))
-    names = tuple(instance_name(name, template_arguments) for name in family)
-    module = loaded_module(stem, names, scalar, index, device)
-    return module.get_function(instance_name(kernel, template_arguments)).kernel.ptr
+    """CUfunction handle of a kernel of ``kernels/<stem>.cu`` on `device`, which must be current.
 
-
-@functools.cache
-def loaded_module(stem: str, names: tuple[str, ...], scalar: np.dtype, index: np.dtype, device: int) -> Any:
-    """A module with kernel instances of ``kernels/<stem>.cu``; CuPy keeps the compiled code on disk.
-
-    It stays loaded for the life of the process: plans hold bare handles into it.
+    UnsupportedError if it has to be compiled and there is no compiler; GpufmtError if it does not compile.
     """
-    import cupy
-
-    directory = kernel_directory()
-    return cupy.RawModule(
-        code=f"{(directory / f'{stem}.cu').read_text()}\n// headers: {headers_digest(directory)}\n",
-        options=(*device_flags(scalar, index), f"-I{directory}"),
-        name_expressions=names,
-    )
+    name = instance_name(kernel, template_arguments)
+    handle, symbols = loaded_module(module_of(stem, name), scalar, index, device)
+    return driver.module_function(handle, symbols[name])
 
 
 @functools.cache
-def headers_digest(directory: Path) -> str:
-    """Changes with any header: what CuPy keeps on disk goes by the text of a kernel, not by what that includes."""
-    texts = b"".join(path.read_bytes() for path in sorted(directory.glob("*/*.cuh")))
-    return hashlib.sha256(texts).hexdigest()
+def loaded_module(module: Module, scalar: np.dtype, index: np.dtype, device: int) -> tuple[int, dict[str, str]]:
+    """A module's handle and the names of its kernels in it. Plans hold bare handles into it: it is never unloaded."""
+    capability = driver.compute_capability(device)
+    for folder in known_folders(capability, scalar, index):
+        found = folder.read(module)
+        handle = found and handle_if_accepted(found)
+        if found and handle:
+            return handle, found.symbols
+    compiled = compilation(capability, scalar, index).compiled(module)
+    return driver.load_module(compiled.image), compiled.symbols
+
+
+def handle_if_accepted(found: Compiled) -> int | None:
+    """The handle of a module from a file; None if this driver does not take what another machine has compiled."""
+    try:
+        return driver.load_module(found.image)
+    except driver.DriverError as e:
+        if e.out_of_memory:
+            raise
+        return None
+
+
+@functools.cache
+def known_folders(capability: Capability, scalar: np.dtype, index: np.dtype) -> list[Folder]:
+    """`folders`, looked for once a process."""
+    return list(folders(capability, scalar, index))
+
+
+@functools.cache
+def compilation(capability: Capability, scalar: np.dtype, index: np.dtype) -> Compilation:
+    """What compiles for a GPU, with all that default options use and that is in no folder."""
+    from petsc_gpufmt.backends import nvrtc
+    from petsc_gpufmt.backends.compilation import Compilation
+
+    folder = Folder(cache_place(), nvrtc.architecture_for(capability), scalar, index)
+    missing = default_modules()
+    for known in known_folders(capability, scalar, index):
+        missing = known.missing(missing)
+    _compilations.append(Compilation(folder, missing))
+    return _compilations[-1]
+
+
+def stop_compiling() -> None:
+    """End what compiles ahead, as the program ends; what is asked for later is still compiled then."""
+    for begun in _compilations:
+        begun.stop()

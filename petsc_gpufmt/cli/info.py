@@ -8,6 +8,7 @@ import petsc4py
 
 from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.cli.compile import kernel_rows
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.spgemm.product import DEFAULT_OPTIONS, OPTION_NAMES
@@ -30,6 +31,7 @@ def show_info(arguments: argparse.Namespace) -> int:
         ),
         ("petsc4py", petsc4py.__version__),
         *gpu_rows(),
+        *kernel_rows(),
         *(row for cls in FORMATS.values() for row in format_rows(cls)),
         ("products", "-mat_product_algorithm rmerge"),
         *(("", f"{OPTION_NAMES[option]} <{default}>") for option, default in DEFAULT_OPTIONS.items()),

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from petsc_gpufmt.backends.native_library import library_path
-from petsc_gpufmt.cli import bench, info, outcome, tune
+from petsc_gpufmt.cli import bench, compile, info, outcome, tune
 from petsc_gpufmt.errors import UnsupportedError
 
 
@@ -21,6 +21,7 @@ def make_parser() -> argparse.ArgumentParser:
     options.set_defaults(run=show_options)
     about = commands.add_parser("info", help="print versions, library, GPU, formats and their options")
     about.set_defaults(run=info.show_info)
+    compile.add_arguments(commands.add_parser("compile", help="compile kernels ahead, for GPUs here or elsewhere"))
     tune.add_arguments(commands.add_parser("tune", help="find the fastest options of the formats for this GPU"))
     bench.add_commands(commands.add_parser("bench", help="measure products, show results"))
     return parser

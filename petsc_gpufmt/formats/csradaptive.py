@@ -10,9 +10,12 @@ rows of one range; the arrays of CSR stay as they are. All ranges are multiplied
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -72,3 +75,10 @@ def ranges_of_rows(rowptr: Any, block_threads: int, xp: Any) -> Any:
     """(nrows,) uint8: the smallest r with at most 8 * 2^r entries in the row; 2^r is `block_threads` at most."""
     bounds = ENTRIES_A_THREAD * 2 ** xp.arange(block_threads.bit_length() - 1)
     return xp.searchsorted(bounds, xp.diff(rowptr), side="left").astype(xp.uint8)
+
+
+@compiled_ahead("formats/csradaptive")
+def default_kernels() -> Iterator[list[Instance]]:
+    """Products, with full columns and with those of 16 bits."""
+    templates = product((CsrAdaptive.default_block_threads,), (0, 1))
+    yield list(product(("csradaptive_spmv", "csradaptive_diagonal"), templates))

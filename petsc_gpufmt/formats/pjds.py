@@ -10,6 +10,7 @@ In the literature on SELL-C-sigma a slice is called a chunk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Slot, Struct, ceil_div
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import WARP, Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
@@ -236,6 +238,19 @@ class Pjds(Format):
             column = col[position, : entries.size] if col.ndim == 2 else col[entries]
             z[row] = val[entries[column >= 0]] @ x[column[column >= 0]]
         return z if y is None else y + z
+
+
+@compiled_ahead("formats/pjds")
+def default_kernels() -> Iterator[list[Instance]]:
+    """For slices as high as a warp: what stores a matrix, and products by the threads of a row, with all columns."""
+    fill = [(WARP, threads, DEFAULT_BLOCK_THREADS // (WARP * threads)) for threads in (1, 2, 4)]
+    yield [("pjds_slice_sizes", ()), *product(("pjds_fill_columns", "pjds_fill_values"), fill)]
+    modes = (columns.FULL, columns.SHORT, columns.MIXED, INDEX_PATTERN)
+    for threads in THREADS_PER_ROW:
+        if threads * WARP <= MOST_BLOCK_THREADS:
+            block = (WARP, threads, max(1, DEFAULT_BLOCK_THREADS // (WARP * threads)))
+            templates = [(mode, batch, *block) for mode, batch in product(modes, (SMALL_BATCH, LARGE_BATCH))]
+            yield list(product(("pjds_spmv", "pjds_diagonal"), templates))
 
 
 def ratio(a: int, b: int) -> str:

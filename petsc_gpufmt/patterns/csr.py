@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
 
@@ -84,3 +86,9 @@ def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered
     function = backend.function("patterns/csr", "csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD))
     arguments = (backend.index.type(nnz), source, values, gathered)
     return launch_1d(function, ceil_div(nnz, VALUES_A_THREAD), GATHER_THREADS, arguments)
+
+
+@compiled_ahead("patterns/csr")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    yield [("csr_check", (CHECK_THREADS,)), ("csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD))]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
 
@@ -51,3 +53,9 @@ def _check(begins: Any, index: Any, nentries: int) -> None:
             raise PatternError(f"the beginnings of sums must rise from 0 to {index.size}, the number of their entries")
     if index.size and (int(index.min()) < 0 or int(index.max()) >= nentries):
         raise PatternError(f"entries {int(index.min())} to {int(index.max())} of {nentries} are to be summed")
+
+
+@compiled_ahead("patterns/entry_sum")
+def default_kernels() -> Iterator[list[Instance]]:
+    """Of any number of entries, and of one each."""
+    yield [("entry_sum", (BLOCK_THREADS, one)) for one in (0, 1)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 
 BLOCK_THREADS = 256
@@ -72,3 +74,10 @@ def _tile_rows(rowptr: Any, nnz: int, backend: Backend) -> Any:
     xp = backend.xp
     firsts = xp.minimum(xp.arange(ceil_div(nnz, TILE) + 1) * TILE, nnz - 1).astype(backend.index)
     return (xp.searchsorted(rowptr, firsts, side="right") - 1).astype(backend.index)
+
+
+@compiled_ahead("patterns/scale_and_add")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    kernels = ("scale_values", "scale_rows", "scale_columns", "add_values", "locate_entries")
+    yield [(kernel, (BLOCK_THREADS,)) for kernel in kernels]

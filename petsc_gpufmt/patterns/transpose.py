@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
 
@@ -71,3 +74,11 @@ def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
 def _tiles(ncols: int) -> int:
     """Blocks of the prefix sum over columns, and the end of the last."""
     return ceil_div(ncols + 1, SCAN_THREADS * COUNTS_A_THREAD)
+
+
+@compiled_ahead("patterns/transpose")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    over_entries = [(f"transpose_{what}", (BLOCK_THREADS,)) for what in ("count", "scatter", "merge")]
+    sort = ("transpose_sort", (SORT_THREADS, ENTRIES_A_THREAD, PIECE))
+    yield [*over_entries, ("transpose_row_pointer", (COUNTS_A_THREAD,)), sort]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Struct, launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
@@ -133,3 +134,9 @@ def _run(kernel: str, nrows: int, team: tuple[int, ...], arguments: tuple, backe
     """A launch with a thread a row, or a team of threads."""
     function = backend.function("patterns/union", kernel, (BLOCK_THREADS, *team))
     backend.run([launch_1d(function, nrows * sum(team or (1,)), BLOCK_THREADS, arguments)])
+
+
+@compiled_ahead("patterns/union")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    yield [("union_count", (BLOCK_THREADS,)), ("union_fill", (BLOCK_THREADS, TEAM))]

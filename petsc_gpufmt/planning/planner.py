@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.compile import stop_compiling
 from petsc_gpufmt.backends.device_memory import trim_all
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.planning import abi, start
@@ -30,7 +31,7 @@ def install() -> None:
         abi.ABI_VERSION,
         abi.PLAN_FUNCTION(_plan),
         abi.RELEASE_FUNCTION(_release),
-        abi.RELEASE_ALL_FUNCTION(_owned.clear),
+        abi.RELEASE_ALL_FUNCTION(_release_all),
         abi.FREE_POOL_FUNCTION(_free_pool),
         abi.PREPARE_FUNCTION(_prepare),
     )
@@ -128,6 +129,12 @@ def _prepare(place_address: int, format_name: bytes | None) -> None:
 
 def _release(token: int) -> None:
     _owned.pop(token, None)
+
+
+def _release_all() -> None:
+    """PETSc ends, and the process may end with it at any time."""
+    stop_compiling()
+    _owned.clear()
 
 
 def _free_pool() -> None:

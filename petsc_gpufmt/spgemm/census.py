@@ -6,6 +6,7 @@ when the operands are counted, and when the lengths of C's rows are; for `uncoun
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -260,6 +262,24 @@ def _in_turns(function: int, threads: int, arguments: tuple, backend: Backend) -
     if backend.resident_threads:
         threads = min(threads, backend.resident_threads)
     return launch_1d(function, threads, BLOCK_THREADS, arguments)
+
+
+def teams(fewest: int) -> list[int]:
+    """Threads that share a row: powers of two."""
+    return [2**k for k in range(WARP.bit_length()) if 2**k >= fewest]
+
+
+@compiled_ahead("spgemm/census")
+def census_kernels() -> Iterator[list[Instance]]:
+    """Row pointers of few rows and of many, and terms counted by the threads of a row."""
+    yield [("spgemm_row_pointer", (rows,)) for rows in (2, 8)]
+    yield [("spgemm_count_terms", (BLOCK_THREADS, lanes)) for lanes in teams(1)]
+
+
+@compiled_ahead("spgemm/hash")
+def words_kernels() -> Iterator[list[Instance]]:
+    """Words made and counted, by the threads of a row."""
+    yield [(kernel, (team,)) for kernel in ("spgemm_hash_words", "spgemm_hash_count_words") for team in teams(2)]
 
 
 def _totals(counters: list[int]) -> dict[str, Any]:

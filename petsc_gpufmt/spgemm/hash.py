@@ -13,16 +13,19 @@ warps of a block share each of them.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.spgemm.accumulator import Accumulator
-from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words
+from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words, teams
 
 THREADS = 256  # a block, of kernels that go over rows once
 LARGEST_WORD = 2**32 - 2
@@ -414,3 +417,38 @@ class HashAccumulator(Accumulator):
         lengths = ((b.count, f"to {b.bound}" if b.bound else f"above {LONGEST_UNSPLIT}") for b in self.numeric)
         bins = ", ".join(f"{count} {length}" for count, length in lengths)
         return f"{self.operands.A.nrows} rows by hashing" + (f" (entries a row: {bins})" if bins else "")
+
+
+@compiled_ahead("spgemm/hash")
+def rows_kernels() -> Iterator[list[Instance]]:
+    """Rows put in order, and cut."""
+    yield [("spgemm_hash_sort_rows", (0,)), ("spgemm_hash_sort_rows", (1,)), ("spgemm_hash_list_parts", ())]
+
+
+@compiled_ahead("spgemm/hash_symbolic")
+def symbolic_kernels() -> Iterator[list[Instance]]:
+    """Each shape of a bin, by the threads that share a row of B; and tables of all sizes together."""
+    shapes = {(s.kind, s.team, s.sizes) for by_bound in SHAPES for bound, s in by_bound.items() if bound != 0}
+    phases = ("lengths", "columns")
+    for kind, team, sizes in sorted(shapes):
+        for groups in in_pairs([group for group in teams(1) if group <= team]):
+            yield [(f"spgemm_hash_{kind}_{phase}", (team, group, *sizes)) for phase, group in product(phases, groups)]
+    for group in teams(1):
+        yield [(f"spgemm_hash_tables_{phase}", (group,)) for phase in phases]
+
+
+@compiled_ahead("spgemm/hash_values")
+def values_kernels() -> Iterator[list[Instance]]:
+    """Rows of a bin or their parts, by the threads that share a row of B, in one step or several; and all together."""
+    for bound, team in TEAMS.items():
+        groups = product([group for group in teams(1) if group <= team], (0, 1))
+        yield [("spgemm_hash_values", (team, group, step, bound or LONGEST_UNSPLIT, 0)) for group, step in groups]
+    parts = product(teams(1), (0, 1))
+    yield [("spgemm_hash_values", (WARP, group, step, LONGEST_UNSPLIT, 1)) for group, step in parts]
+    for group in teams(1):
+        yield [("spgemm_hash_values_together", (group, shared)) for shared in (0, 1)]
+
+
+def in_pairs(items: list[int]) -> list[list[int]]:
+    """Neighbours two by two."""
+    return [items[i : i + 2] for i in range(0, len(items), 2)]

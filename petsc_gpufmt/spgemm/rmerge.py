@@ -12,13 +12,16 @@ no width is asked for, columns are found by a sorting network.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
@@ -339,3 +342,12 @@ class MergeAccumulator(Accumulator):
         pieces = ", ".join(str(level.pieces.count) for level in self.splitting.levels)
         split_rows = f"{self.splitting.rows.size} rows in {pieces} pieces of {self.width}{ranges}"
         return f"merge: {widths}{', ' if widths else ''}{split_rows}"
+
+
+@compiled_ahead("spgemm/rmerge_network")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All networks."""
+    sizes = (2, 4, LARGEST_NETWORK)
+    for threads in sizes:
+        templates = [(threads, entries) for entries in sizes]
+        yield list(product(("rmerge_network_lengths", "rmerge_network_columns"), templates))

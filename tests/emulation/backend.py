@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.compile import compile_flags, instance_name, kernel_directory
 from petsc_gpufmt.backends.device_array import DeviceArray
+from petsc_gpufmt.backends.kernel_modules import instance_name
+from petsc_gpufmt.backends.kernel_sources import compile_flags, kernel_directory
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
 from petsc_gpufmt.planning import abi
 

@@ -22,7 +22,8 @@ from option_sets import ALL_OPTION_SETS
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.compile import device_flags, instance_name, kernel_directory
+from petsc_gpufmt.backends.kernel_modules import instance_name
+from petsc_gpufmt.backends.kernel_sources import device_flags, kernel_directory
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, Slot
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.patterns import scale_and_add
@@ -219,7 +220,7 @@ def asked_for(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
 
 
 def compile_log(stem: str, names: list[str], scalar: Any, index: Any, architecture: str) -> str:
-    """What the assembler says about instances of ``kernels/<stem>.cu``, compiled as compile.py does.
+    """What the assembler says about instances of ``kernels/<stem>.cu``, compiled as nvrtc.py of the package does.
 
     It is kept in build/nvrtc, and asked again only after a change of the file, what that includes, or the compiler.
     """

@@ -7,11 +7,14 @@ would take longer than the rest together, long ones are cut (balanced BSR).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.bsr.layout import (
@@ -36,6 +39,7 @@ from petsc_gpufmt.formats.bsr.parameters import (
     choose,
     parameter_space,
     power_of_two,
+    usual_parameters,
 )
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -50,6 +54,7 @@ FILL_SLICE = 8  # block rows, at most
 FILL_SHARE = 2048  # entries of a thread block that shares a block row
 FILL_WAVES = 4
 GRID_LIMIT = 65535
+USUAL_BLOCKS = range(1, 9)  # rows and columns of blocks whose kernels are compiled ahead
 
 
 class Bsr(Format):
@@ -274,3 +279,43 @@ class Bsr(Format):
 def tuning_key(row_block: int) -> str:
     """Matrices with blocks of as many rows take the same parameters."""
     return f"block_size={row_block}"
+
+
+@compiled_ahead("formats/bsr_layout")
+def layout_kernels() -> Iterator[list[Instance]]:
+    """What finds and orders blocks."""
+    yield [("bsr_count_blocks", ()), ("bsr_fill_columns", ()), ("bsr_interleave_columns", ())]
+
+
+@compiled_ahead("formats/bsr_values")
+def values_kernels() -> Iterator[list[Instance]]:
+    """What stores values of full blocks and of others, and what reads the diagonal."""
+    yield [("bsr_transpose_values", ()), ("bsr_diagonal", ()), ("bsr_diagonal_interleaved", ())]
+    for size in USUAL_BLOCKS:
+        rows = {power_of_two(min(ceil_div(FILL_ROWS, size), FILL_SLICE))}
+        rows |= {WARP for parameters in usual_parameters(size) if parameters.kernel == K1}
+        yield [("bsr_fill_values", (size, size, *others)) for others in product(sorted(rows), (0, 1))]
+
+
+@compiled_ahead("formats/bsr")
+def product_kernels() -> Iterator[list[Instance]]:
+    """Products of square blocks, which may have padding, and what adds up block rows that are cut."""
+    yield [("bsr_reduce", REDUCE_BLOCK)]
+    for size in USUAL_BLOCKS:
+        chosen = [p for p in usual_parameters(size) if p.kernel != K1]
+        yield [
+            ("bsr_spmv", (size, size, p.tile_height, p.thread_groups, p.thread_arrays, 1, p.entries_per_thread, padded))
+            for p, padded in product(chosen, (0, 1))
+        ]
+
+
+@compiled_ahead("formats/bsr_interleaved")
+def interleaved_kernels() -> Iterator[list[Instance]]:
+    """The same by K1."""
+    for size in USUAL_BLOCKS:
+        chosen = [p for p in usual_parameters(size) if p.kernel == K1]
+        if chosen:
+            yield [
+                ("bsr_spmv_interleaved", (size, size, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded))
+                for p, padded in product(chosen, (0, 1))
+            ]

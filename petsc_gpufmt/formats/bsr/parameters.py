@@ -27,6 +27,7 @@ REDUCED_AT_ONCE = 32  # partial results of a row that bsr_reduce has on the way 
 K1_WORDS = 21  # of the blocks that a thread takes at once, with x and where they are: more do not fit in registers
 K1_SUITABLE_ENTRIES = 12  # of a block, with which all its loads are on the way at once
 K1_BLOCKS = 7  # of a thread, so that slices are shared by several warps
+K1_MOST_GROUPS = 8
 K1_SHARE_OF_LANES = 0.5  # less leaves too few loads in flight
 K2_ENTRIES = 40  # of a thread
 K2_FEWEST_THREADS = 16
@@ -143,7 +144,7 @@ def choose_parameters(shape: Shape, given: dict[str, Any]) -> Parameters:
     rows = given.get("rows_per_array") or 1
     if kernel == K1:
         height = WARP
-        groups = given.get("thread_groups") or max(1, min(8, round(shape.mean / K1_BLOCKS)))
+        groups = given.get("thread_groups") or max(1, min(K1_MOST_GROUPS, round(shape.mean / K1_BLOCKS)))
         entries = given.get("entries_per_thread") or (2 if shape.row_block * shape.col_block <= 4 else 1)
         arrays = given.get("thread_arrays") or max(1, THREADS_PER_BLOCK // 2 // (WARP * groups))
     else:
@@ -160,6 +161,18 @@ def choose_parameters(shape: Shape, given: dict[str, Any]) -> Parameters:
             "lower -mat_bsr_thread_groups, -mat_bsr_thread_arrays, -mat_bsr_rows_per_array or -mat_bsr_tile_height"
         )
     return chosen
+
+
+def usual_parameters(size: int) -> list[Parameters]:
+    """All that K1 and K2 are launched with where no option is set, for square blocks of `size` rows, below K3's."""
+    shape = Shape(size, size, mean=1, longest=1, nblock_rows=1, share_of_lanes=1, resident_threads=0)
+    widest = THREADS_PER_BLOCK // size
+    groups = {*range(1, K2_FEWEST_THREADS // size), *(2**k for k in range(widest.bit_length()))}
+    groups |= {2**k // size for k in range(K2_FEWEST_THREADS.bit_length() - 1, THREADS_PER_BLOCK.bit_length())}
+    given: list[dict[str, Any]] = [{"kernel": K2, "thread_groups": n} for n in sorted(groups)]
+    if size <= K1_LARGEST and size * size <= K1_SUITABLE_ENTRIES:
+        given += [{"kernel": K1, "thread_groups": n} for n in range(1, K1_MOST_GROUPS + 1)]
+    return [choose_parameters(shape, parameters) for parameters in given]
 
 
 def _suits_k1(shape: Shape) -> bool:

@@ -7,12 +7,14 @@ choice is made for each slice, and loses nothing: mults are bit for bit those wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div
 from petsc_gpufmt.option_value import AUTO
 
@@ -147,3 +149,9 @@ class StoredColumns:
     def _run(self, kernel: str, nblocks: int, block: tuple[int, int, int], arguments: tuple[Any, ...]) -> None:
         function = self.backend.function("formats/columns", kernel, ())
         self.backend.run([Launch(function, (nblocks, 1, 1), block, arguments)])
+
+
+@compiled_ahead("formats/columns")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    yield [(f"columns_{what}", ()) for what in ("compress", "copy_wide")]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Slot, launch_1d, power_of_two
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
@@ -155,3 +158,10 @@ class CsrFormat(Format):
         z = np.zeros(self.nrows, dtype=val.dtype)
         np.add.at(z, rows, val * x[columns])
         return z if y is None else y + z
+
+
+@compiled_ahead("formats/csr_arrays")
+def default_kernels() -> Iterator[list[Instance]]:
+    """What stores columns in 16 bits, by the threads of a row."""
+    templates = [(FILL_THREADS, threads_per_row) for threads_per_row in (1, 2, 4, 8, 16, 32)]
+    yield list(product(("csr_row_spans", "csr_fill_offsets"), templates))

@@ -7,12 +7,14 @@ bit those with full columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
 
@@ -136,3 +138,9 @@ def run(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> No
     """Launch a kernel of kernels/formats/row_patterns.cu with at least `n` threads."""
     function = backend.function("formats/row_patterns", kernel, ())
     backend.run([launch_1d(function, n, THREADS_PER_BLOCK, arguments)])
+
+
+@compiled_ahead("formats/row_patterns")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    yield [(f"row_patterns_{what}", ()) for what in ("collect", "table", "assign")]

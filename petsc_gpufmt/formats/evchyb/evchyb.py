@@ -11,16 +11,18 @@ multiplies both, with more threads for longer rows in each part.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Slot, Struct, ceil_div
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import WARP, Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
-from petsc_gpufmt.formats.common.columns import CHOICES, FULL_ONLY, SHORT_WHERE_IT_FITS
+from petsc_gpufmt.formats.common.columns import CHOICES, FULL, FULL_ONLY, MIXED, SHORT, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.evchyb.layout import (
     ALL_ROWS,
     AUTOMATIC,
@@ -30,8 +32,8 @@ from petsc_gpufmt.formats.evchyb.layout import (
     is_small,
     order_rows,
 )
-from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, SMALL_BATCH, Parameters
-from petsc_gpufmt.formats.evchyb.tasks import ENTRIES_PER_THREAD, deal
+from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, SCATTERED_BLOCK_THREADS, SMALL_BATCH, Parameters
+from petsc_gpufmt.formats.evchyb.tasks import ENTRIES_PER_THREAD, deal, most_warps
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
 
@@ -267,3 +269,12 @@ def check_options(options: dict[str, Any]) -> None:
             f"-mat_evchyb_sigma_window {options['sigma_window']}: "
             "choose a number of rows, 1 for no sorting, -1 for all rows, or 0 for automatic"
         )
+
+
+@compiled_ahead("formats/evchyb")
+def default_kernels() -> Iterator[list[Instance]]:
+    """What stores a matrix, and products by the warps of a block, with all columns."""
+    yield [("evchyb_fill_columns", ()), ("evchyb_fill_values", ())]
+    for warps in sorted({most_warps(entries) for entries in ENTRIES_PER_THREAD} | {SCATTERED_BLOCK_THREADS // WARP}):
+        templates = [(warps, batch, mode) for batch, mode in product(BATCHES, (FULL, SHORT, MIXED))]
+        yield list(product(("evchyb_spmv", "evchyb_diagonal"), templates))

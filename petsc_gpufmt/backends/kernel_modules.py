@@ -1,0 +1,64 @@
+"""Which kernels are compiled together, and which of them ahead: each room says so beside where it asks for them.
+
+Kernels that one plan needs, or of which it takes one or the other, are one module: what they include is compiled once,
+and they are read from one file. Templates have more instances than default options use; others than those that are
+declared here are compiled when they are first asked for, a module each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+Instance = tuple[str, tuple[int, ...]]
+"""A kernel and its template arguments."""
+Declaration = Callable[[], Iterable[Iterable[Instance]]]
+"""The instances of each module."""
+
+
+class Module(NamedTuple):
+    """Kernel instances of ``kernels/<stem>.cu`` that are compiled together, by their C++ names."""
+
+    stem: str
+    names: tuple[str, ...]
+
+
+_declarations: dict[str, list[Declaration]] = {}
+
+
+def instance_name(kernel: str, template_arguments: tuple[int, ...]) -> str:
+    """The C++ name of a kernel instance, such as ``pjds_spmv<32,1,4>``."""
+    return f"{kernel}<{','.join(map(str, template_arguments))}>" if template_arguments else kernel
+
+
+def compiled_ahead(stem: str) -> Callable[[Declaration], Declaration]:
+    """Declares the modules of ``kernels/<stem>.cu`` that a function yields as those that default options use."""
+
+    def declare(declaration: Declaration) -> Declaration:
+        _declarations.setdefault(stem, []).append(declaration)
+        return declaration
+
+    return declare
+
+
+def default_modules() -> list[Module]:
+    """All that are declared, in the order of the stems."""
+    return [module for stem in sorted(_declarations) for module in declared(stem)]
+
+
+@functools.cache
+def declared(stem: str) -> tuple[Module, ...]:
+    """The modules that are declared for one file."""
+    modules = (module for declaration in _declarations.get(stem, ()) for module in declaration())
+    return tuple(Module(stem, tuple(instance_name(*instance) for instance in module)) for module in modules)
+
+
+@functools.cache
+def _module_of_name(stem: str) -> dict[str, Module]:
+    return {name: module for module in declared(stem) for name in module.names}
+
+
+def module_of(stem: str, name: str) -> Module:
+    """The module of a kernel instance: one that is declared, or one of its own."""
+    return _module_of_name(stem).get(name) or Module(stem, (name,))

@@ -1,0 +1,166 @@
+"""Compiled kernels on disk: those that came with the package, and under them what this user's programs have compiled.
+
+A file is one module: ``<place>/<digest>/<architecture>/<scalar>-<index>/<stem>.<names>.module``. The digest is that of
+all that is compiled and of the flags, so another version of either is another folder, and nobody ever reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import threading
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from petsc_gpufmt.backends.kernel_modules import Module
+from petsc_gpufmt.backends.kernel_sources import device_flags, source_digest
+from petsc_gpufmt.user_cache import VARIABLE, user_cache
+
+FORMAT = "petsc_gpufmt module 1"
+ENDING = ".module"
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "kernels_compiled")
+"""Read only; the build of the package fills it."""
+
+ARCHITECTURE = re.compile("(sm|compute)_[0-9]{2,3}")
+
+Capability = tuple[int, int]
+"""Compute capability: (9, 0) of an H200."""
+
+
+class Compiled(NamedTuple):
+    """A compiled module.
+
+    Attributes
+    ----------
+    symbols : dict from the C++ name of each kernel to its name in the module
+    image : what the driver loads, machine code or PTX
+    """
+
+    symbols: dict[str, str]
+    image: bytes
+
+
+class Folder:
+    """The modules of one place for one architecture and one pair of types.
+
+    Attributes
+    ----------
+    architecture : such as "sm_90", or "compute_100" for PTX, which the driver of a later GPU translates
+    """
+
+    def __init__(self, place: str, architecture: str, scalar: np.dtype, index: np.dtype):
+        self.architecture, self.scalar, self.index = architecture, scalar, index
+        self._key = os.path.join(version(scalar, index), architecture, f"{scalar.name}-{index.name}")
+        self.path = os.path.join(place, self._key)
+
+    def file(self, module: Module) -> str:
+        """Where a module is, if it is there."""
+        names = " ".join(module.names).encode()
+        name = f"{module.stem.replace('/', '.')}.{zlib.crc32(names):08x}{zlib.adler32(names):08x}"
+        return os.path.join(self.path, name + ENDING)
+
+    def read(self, module: Module) -> Compiled | None:
+        """A module; None if there is none, or if the file is not what was written for it."""
+        try:
+            with open(self.file(module), "rb") as file:
+                data = file.read()
+        except OSError:
+            return None
+        header, _, contents = data.partition(b"\n")
+        if header != self._header(contents):
+            return None
+        table, _, image = contents.partition(b"\n\n")
+        symbols = dict(line.split(" ") for line in table.decode().splitlines())
+        return Compiled(symbols, image) if tuple(symbols) == module.names else None
+
+    def write(self, module: Module, compiled: Compiled) -> None:
+        """Keep a module; who reads it meanwhile gets all of it, or nothing. OSError if the place takes no files."""
+        os.makedirs(self.path, exist_ok=True)
+        table = "\n".join(f"{name} {compiled.symbols[name]}" for name in module.names)
+        contents = table.encode() + b"\n\n" + compiled.image
+        unfinished = f"{self.file(module)}.{os.getpid()}-{threading.get_ident()}"
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(self._header(contents) + b"\n" + contents)
+            os.replace(unfinished, self.file(module))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
+
+    def keep(self, module: Module, compiled: Compiled) -> None:
+        """`write` where that is possible; else one warning a process."""
+        try:
+            self.write(module, compiled)
+        except OSError as e:
+            warn_once(f"compiled kernels are not kept ({e}): each process compiles them anew; set {VARIABLE}")
+
+    def _header(self, contents: bytes) -> bytes:
+        """Of the folder too: a file that was brought from another one does not fit."""
+        return f"{FORMAT} {len(contents)} {zlib.crc32(contents, zlib.crc32(self._key.encode())):08x}".encode()
+
+    def missing(self, modules: Iterable[Module]) -> list[Module]:
+        """Those without a file."""
+        return [module for module in modules if not os.path.exists(self.file(module))]
+
+    def nbytes(self, modules: Iterable[Module]) -> int:
+        """Of the files of the modules that are there."""
+        return sum(os.path.getsize(self.file(m)) for m in modules if os.path.exists(self.file(m)))
+
+
+@functools.cache
+def warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=3)
+
+
+@functools.cache
+def version(scalar: np.dtype, index: np.dtype) -> str:
+    """What is the same for modules that may be used for each other: sources, flags, and the format of the files."""
+    flags = " ".join((FORMAT, *device_flags(scalar, index))).encode()
+    return f"{source_digest()}{zlib.crc32(flags):08x}"
+
+
+def cache_place() -> str:
+    """Where this user's programs keep what they compile."""
+    return os.path.join(user_cache(), "kernels")
+
+
+def architectures_in(place: str, scalar: np.dtype, index: np.dtype) -> list[str]:
+    """Those that there are modules for, of this version: machine code first, then PTX, the oldest first."""
+    try:
+        names = os.listdir(os.path.join(place, version(scalar, index)))
+    except OSError:
+        return []
+    return sorted(filter(ARCHITECTURE.fullmatch, names), key=lambda name: (is_ptx(name), capability_of(name)))
+
+
+def folders(capability: Capability, scalar: np.dtype, index: np.dtype) -> Iterator[Folder]:
+    """Where there are modules for a GPU, the best first."""
+    places = {place: architectures_in(place, scalar, index) for place in (PACKAGE, cache_place())}
+    for name in usable(set().union(*places.values()), capability):
+        for place, names in places.items():
+            if name in names:
+                yield Folder(place, name, scalar, index)
+
+
+def usable(architectures: Iterable[str], capability: Capability) -> list[str]:
+    """Those whose modules a GPU runs, the best first: machine code of its family, not of a later member; older PTX."""
+    older = [name for name in architectures if capability_of(name) <= capability]
+    fitting = [name for name in older if is_ptx(name) or capability_of(name)[0] == capability[0]]
+    return sorted(fitting, key=lambda name: (not is_ptx(name), capability_of(name)), reverse=True)
+
+
+def capability_of(architecture: str) -> Capability:
+    """(9, 0) of "sm_90"."""
+    return divmod(int(architecture.partition("_")[2]), 10)
+
+
+def is_ptx(architecture: str) -> bool:
+    """Whether modules for an architecture are PTX, which the driver translates, and not machine code."""
+    return architecture.startswith("compute_")

@@ -1,0 +1,105 @@
+"""``python -m petsc_gpufmt compile``: the kernels that default options use, compiled before anyone asks for them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from petsc_gpufmt.backends import driver, native_library, nvrtc
+from petsc_gpufmt.backends.kernel_modules import Module, default_modules
+from petsc_gpufmt.backends.kernel_store import ARCHITECTURE, PACKAGE, Folder, architectures_in, cache_place
+from petsc_gpufmt.errors import GpufmtError, UnsupportedError
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "compute_100")
+"""Where there is no GPU to ask: machine code for these families, and what drivers translate for later ones."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--arch",
+        action="append",
+        metavar="A",
+        help="architecture such as sm_90, or compute_90 for PTX; may be repeated or a list with commas "
+        f"(default: those of the GPUs here; without any {', '.join(ARCHITECTURES)})",
+    )
+    parser.add_argument(
+        "--output", metavar="FOLDER", default=cache_place(), help="where to put them (default: %(default)s)"
+    )
+    parser.set_defaults(run=run_compile)
+
+
+def run_compile(arguments: argparse.Namespace) -> int:
+    asked_for = [name.strip() for names in arguments.arch or () for name in names.split(",")]
+    types, modules = native_library.petsc_types(), default_modules()
+    folders = [Folder(arguments.output, name, *types) for name in checked(asked_for or default_architectures())]
+    begin = time.monotonic()
+    compile_missing(folders, modules)
+    for folder in folders:
+        print(f"{folder.architecture:12}{in_words(folder, modules)}")
+    print(f"in {os.path.abspath(arguments.output)}, after {time.monotonic() - begin:.1f} s")
+    return 0
+
+
+def default_architectures() -> list[str]:
+    """Those of the GPUs here, or ARCHITECTURES, as far as the compiler knows them."""
+    try:
+        here = {driver.compute_capability(device) for device in range(driver.device_count())}
+    except (UnsupportedError, driver.DriverError):  # no driver, or no GPU
+        here = set()
+    return [nvrtc.architecture_for(c) for c in sorted(here)] or [a for a in ARCHITECTURES if nvrtc.supported(a)]
+
+
+def checked(architectures: Sequence[str]) -> list[str]:
+    """Each architecture once. UnsupportedError for one that the compiler does not know."""
+    for name in architectures:
+        if not ARCHITECTURE.fullmatch(name) or not nvrtc.supported(name):
+            known = ", ".join("sm_{}{}".format(*capability) for capability in nvrtc.supported_capabilities())
+            raise UnsupportedError(f"--arch {name}: NVRTC here compiles for {known}, or for one of them as compute_XY")
+    return list(dict.fromkeys(architectures))
+
+
+def compile_missing(folders: Sequence[Folder], modules: Sequence[Module]) -> None:
+    """Compile what is missing in each folder, on all cores. GpufmtError for what does not compile or cannot be kept."""
+    missing = [(folder, module) for folder in folders for module in modules if folder.read(module) is None]
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        begun = [pool.submit(compile_into, folder, module) for folder, module in missing]
+        for number, finished in enumerate(as_completed(begun), 1):
+            finished.result()
+            show_progress(number, len(missing))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def compile_into(folder: Folder, module: Module) -> None:
+    compiled = nvrtc.compile_module(module, folder.scalar, folder.index, folder.architecture)
+    try:
+        folder.write(module, compiled)
+    except OSError as e:
+        raise GpufmtError(f"compiled kernels cannot be kept ({e}): name another folder by --output") from e
+
+
+def show_progress(number: int, total: int) -> None:
+    """One line that changes, for who sits before it."""
+    if sys.stdout.isatty():
+        print(f"\r{number} of {total} modules", end="\n" if number == total else "", flush=True)
+
+
+def in_words(folder: Folder, modules: Sequence[Module]) -> str:
+    """How many of the modules a folder has."""
+    there = len(modules) - len(folder.missing(modules))
+    return f"{there} of {len(modules)} modules of kernels, {folder.nbytes(modules) / 1e6:.1f} MB"
+
+
+def kernel_rows() -> list[tuple[str, str]]:
+    """For ``info``: what is compiled, in the package and in the user's cache."""
+    types, modules, rows = native_library.petsc_types(), default_modules(), []
+    for what, place in (("package", PACKAGE), ("cache", cache_place())):
+        for architecture in architectures_in(place, *types):
+            folder = Folder(place, architecture, *types)
+            rows.append(("kernels", f"{architecture}: {in_words(folder, modules)}, in the {what} {place}"))
+    return rows or [("kernels", "not compiled ahead: run `petsc-gpufmt compile`")]
