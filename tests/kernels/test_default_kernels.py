@@ -1,0 +1,91 @@
+"""What plans with default options ask for is compiled ahead."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from builders import CsrMatrix, blocked, shape, stencil, uniform
+from recording_backend import RecordingBackend
+from sparse_products import sorted_rows
+
+from petsc_gpufmt.backends.kernel_modules import declared, instance_name
+from petsc_gpufmt.backends.plan import Operation, Product
+from petsc_gpufmt.choice.registry import find_format
+from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
+from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
+from petsc_gpufmt.patterns import scale_and_add
+from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
+from petsc_gpufmt.patterns.transpose import PIECE, transposed
+from petsc_gpufmt.patterns.union import Summand, merge
+from petsc_gpufmt.spgemm.chain import plan_product
+
+FORMATS = ("pjds", "bsr", "evchyb", "csradaptive", "gpufmt")
+"""Those that -mat_type gpufmt chooses from, and itself."""
+FEW_THREADS, MANY_THREADS = 1 << 12, 1 << 20  # of a device: threads do, or do not, share rows
+
+
+@pytest.fixture(params=[FEW_THREADS, MANY_THREADS], ids=["small device", "large device"])
+def backend(request, emulation_folder):
+    return RecordingBackend(np.float64, np.int32, emulation_folder, request.param)
+
+
+def matrices() -> list[CsrMatrix]:
+    return [stencil(), uniform(40, 400, 40, seed=70), shape("power_law"), blocked(3, 12, declared=True)]
+
+
+def not_compiled_ahead(backend: RecordingBackend) -> list[tuple[str, str]]:
+    """What was asked of the backend and is not declared."""
+    asked_for = {(stem, instance_name(kernel, template)) for stem, kernel, template in backend.instances}
+    assert asked_for
+    return sorted((stem, name) for stem, name in asked_for if not any(name in m.names for m in declared(stem)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_formats_ask_for_nothing_else(backend, format_name):
+    cls = find_format(format_name)
+    for matrix in [*matrices(), stencil(28, 28, 28)]:
+        pattern = matrix.pattern(np, backend.index).validated(backend)
+        stored = cls.build(pattern, backend, dict(cls.default_options))
+        for operation in Operation:
+            stored.plan(operation)
+    assert not_compiled_ahead(backend) == []
+
+
+@pytest.mark.slow
+def test_products_ask_for_nothing_else(backend):
+    for matrix in matrices():
+        A = sorted_rows(matrix)
+        for left, right in ((A, sorted_rows(A.transposed())), (sorted_rows(A.transposed()), A)):
+            plan_product(Product.AB, [m.pattern(np, backend.index) for m in (left, right)], backend, {})
+        plan_product(Product.PTAP, [sorted_rows(stencil()).pattern(np, backend.index)] * 2, backend, {})
+    assert not_compiled_ahead(backend) == []
+
+
+def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
+    index = backend.index
+    for begins in (None, np.array([0, 2], dtype=index)):
+        plan_entry_sum(begins, np.arange(2, dtype=index), (1, 1, 0), backend)
+    csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, index)
+    csr.validated(backend)
+    transposed(csr, backend)
+    merge((csr.nrows, csr.ncols), (0, csr.ncols), [Summand(csr, np.arange(csr.ncols, dtype=index))], backend)
+    scale_and_add.plan_scale(csr.nnz, backend)
+    scale_and_add.plan_scale_rows(csr.nnz, csr.rowptr, backend)
+    scale_and_add.plan_scale_columns(csr.colidx, backend)
+    scale_and_add.plan_add(csr.nnz, backend)
+    scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
+    assert not_compiled_ahead(backend) == []
+
+
+@pytest.mark.parametrize("size", USUAL_BLOCKS)
+def test_products_of_blocks_are_launched_with_what_is_declared(size):
+    automatic = {**PARAMETERS, "lambda": 0}
+    means, rows = (1, 2, 3, 5, 7, 9, 12, 18, 21, 27, 40, 81, 125), [2**k for k in range(0, 22, 2)]
+    chosen = {
+        choose(Shape(size, size, mean, longest, n, lanes, 270_336), automatic, {})[1]
+        for mean, longest, n, lanes in product(means, (1, 1000), rows, (0.0, 1.0))
+    }
+    assert chosen <= set(usual_parameters(size)) and len(chosen) > 3
