@@ -1,8 +1,10 @@
 """Compiles libpetscgpufmt.so against the PETSc at hand; all else about the package is in pyproject.toml."""
 
 import hashlib
+import importlib.util
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -32,8 +34,35 @@ def python_library():
     return next((str(path) for path in candidates if path.is_file()), "")
 
 
+def compile_kernels(package):
+    """Compiles kernels into the package that was built, for the GPUs here or for common ones, if CuPy is here.
+
+    PETSC_GPUFMT_ARCH names other architectures, or is "none". Without compiled kernels a package is complete: they are
+    compiled when they are first used, or by `petsc-gpufmt compile`.
+    """
+    architectures, folder = os.environ.get("PETSC_GPUFMT_ARCH", ""), package / "kernels_compiled"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier build
+    if architectures == "none" or not (architectures or importlib.util.find_spec("cupy")):
+        return
+    command = [sys.executable, "-m", "petsc_gpufmt", "compile", "--output", folder]
+    command += ["--arch", architectures] if architectures else []
+    paths = os.pathsep.join(filter(None, (str(package.parent.resolve()), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    process = subprocess.run(command, cwd=package.parent, env=environment, stderr=subprocess.PIPE, text=True)
+    if process.returncode != 0:
+        reason = (process.stderr.splitlines() or [f"status {process.returncode}"])[-1]
+        print(
+            f"kernels are not compiled ahead ({reason}): run `petsc-gpufmt compile` after the installation", flush=True
+        )
+
+
 class BuildLibrary(build_ext):
     """Builds a plain shared library with PETSc's compiler in place of a Python extension module."""
+
+    def run(self):
+        super().run()
+        if not self.inplace and not self.editable_mode:
+            compile_kernels(Path(self.build_lib, "petsc_gpufmt"))
 
     def get_ext_filename(self, fullname):
         return os.path.join(*fullname.split(".")) + ".so"

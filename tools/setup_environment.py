@@ -227,6 +227,22 @@ def compile_library(environment):
         raise SetupError("the library did not compile; the compiler's messages are above")
 
 
+def kernels_key():
+    """Differs when other kernels may have to be compiled."""
+    sources = sorted([*ROOT.glob("kernels/*/*.cu*"), *ROOT.glob("petsc_gpufmt/**/*.py")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+
+
+def compile_kernels(environment):
+    """Compiles kernels ahead for the GPUs here; without them they are compiled when they are first used."""
+    command = [PYTHON, "-m", "petsc_gpufmt", "compile"]
+    try:
+        with step("kernels for the GPUs here"):
+            run(command, log=BUILD / "logs" / "kernels.log", env={**environment, "PYTHONPATH": str(ROOT)})
+    except SetupError as error:
+        announce(f"kernels are not compiled ahead: {error}")
+
+
 def write_environment(own_petsc, source):
     settings = {
         "VIRTUAL_ENV": VENV,
@@ -299,6 +315,9 @@ def set_up(arguments):
         announce(f"PETSc {description['version']} in {description['directory']}, named by {description['origin']}")
         known = {"key": key, "petsc": description, "own_petsc": own_petsc}
     compile_library(build_environment(known["own_petsc"]))
+    if known["petsc"]["cuda"] and has_gpu() and known.get("kernels") != kernels_key():
+        compile_kernels(build_environment(known["own_petsc"]))
+        known["kernels"] = kernels_key()
     source = petsc_source(known["petsc"]) if arguments.petsc_source else os.environ.get("PETSC_SRC")
     write_environment(known["own_petsc"], source)
     STAMP.write_text(json.dumps(known))

@@ -47,9 +47,9 @@ def handle_if_accepted(found: Compiled) -> int | None:
     """The handle of a module from a file; None if this driver does not take what another machine has compiled."""
     try:
         return driver.load_module(found.image)
-    except driver.DriverError as e:
-        if e.out_of_memory:
-            raise
+    except driver.DriverMemoryError:
+        raise
+    except driver.DriverError:
         return None
 
 

@@ -26,21 +26,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="architecture such as sm_90, or compute_90 for PTX; may be repeated or a list with commas "
         f"(default: those of the GPUs here; without any {', '.join(ARCHITECTURES)})",
     )
-    parser.add_argument(
-        "--output", metavar="FOLDER", default=cache_place(), help="where to put them (default: %(default)s)"
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--in-package", action="store_const", const=PACKAGE, dest="output", help="put them there for all who use it"
     )
+    where.add_argument("--output", metavar="FOLDER", help="where to put them (default: this user's cache)")
     parser.set_defaults(run=run_compile)
 
 
 def run_compile(arguments: argparse.Namespace) -> int:
     asked_for = [name.strip() for names in arguments.arch or () for name in names.split(",")]
     types, modules = native_library.petsc_types(), default_modules()
-    folders = [Folder(arguments.output, name, *types) for name in checked(asked_for or default_architectures())]
+    place = os.path.abspath(arguments.output or cache_place())
+    folders = [Folder(place, name, *types) for name in checked(asked_for or default_architectures())]
     begin = time.monotonic()
     compile_missing(folders, modules)
     for folder in folders:
         print(f"{folder.architecture:12}{in_words(folder, modules)}")
-    print(f"in {os.path.abspath(arguments.output)}, after {time.monotonic() - begin:.1f} s")
+    print(f"in {place}, after {time.monotonic() - begin:.1f} s")
     return 0
 
 

@@ -151,10 +151,10 @@ def test_a_device_without_memory_is_an_error(gpu, tmp_path, monkeypatch):
     in_place(tmp_path / "package")
 
     def refuse(image):
-        raise driver.DriverError(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
+        raise driver.DriverMemoryError(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
 
     monkeypatch.setattr(driver, "load_module", refuse)
-    with pytest.raises(driver.DriverError):
+    with pytest.raises(driver.DriverMemoryError):
         function("pjds_b")
     assert gpu.compiled == []
 
