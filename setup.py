@@ -46,7 +46,7 @@ def compile_kernels(package):
         return
     command = [sys.executable, "-m", "petsc_gpufmt", "compile", "--output", folder]
     command += ["--arch", architectures] if architectures else []
-    paths = os.pathsep.join(filter(None, (str(package.parent.resolve()), os.environ.get("PYTHONPATH"))))
+    paths = os.pathsep.join(filter(None, (str(package.parent), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths}
     process = subprocess.run(command, cwd=package.parent, env=environment, stderr=subprocess.PIPE, text=True)
     if process.returncode != 0:
@@ -62,7 +62,7 @@ class BuildLibrary(build_ext):
     def run(self):
         super().run()
         if not self.inplace and not self.editable_mode:
-            compile_kernels(Path(self.build_lib, "petsc_gpufmt"))
+            compile_kernels(Path(self.build_lib, "petsc_gpufmt").resolve())
 
     def get_ext_filename(self, fullname):
         return os.path.join(*fullname.split(".")) + ".so"
