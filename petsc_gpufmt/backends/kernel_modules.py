@@ -25,6 +25,7 @@ class Module(NamedTuple):
 
 
 _declarations: dict[str, list[Declaration]] = {}
+_importers: list[Callable[[], None]] = []
 
 
 def instance_name(kernel: str, template_arguments: tuple[int, ...]) -> str:
@@ -42,8 +43,15 @@ def compiled_ahead(stem: str) -> Callable[[Declaration], Declaration]:
     return declare
 
 
+def declared_by(importer: Callable[[], None]) -> None:
+    """`importer` imports Python modules that declare kernels; it is called before all that are declared are listed."""
+    _importers.append(importer)
+
+
 def default_modules() -> list[Module]:
     """All that are declared, in the order of the stems."""
+    for importer in _importers:
+        importer()
     return [module for stem in sorted(_declarations) for module in declared(stem)]
 
 

@@ -13,6 +13,7 @@ from petsc_gpufmt.backends import driver, native_library, nvrtc
 from petsc_gpufmt.backends.kernel_modules import Module, default_modules
 from petsc_gpufmt.backends.kernel_store import ARCHITECTURE, PACKAGE, Folder, architectures_in, cache_place
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
+from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "compute_100")
 """Where there is no GPU to ask: machine code for these families, and what drivers translate for later ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from petsc_gpufmt.backends.kernel_modules import declared_by
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.planning.requests import backend_at
 
@@ -15,9 +16,17 @@ def prepare(place: Any, format_name: str | None) -> None:
     It runs in a thread beside the application: nothing of PETSc is called, not even for an upload.
     """
     if format_name is None:
-        list(FORMATS.values())
-        importlib.import_module("petsc_gpufmt.spgemm.chain")
+        import_all()
         return
     find_format(format_name).accepted_options()
     with backend_at(place):
         pass
+
+
+def import_all() -> None:
+    """Import all that plans are made by."""
+    list(FORMATS.values())
+    importlib.import_module("petsc_gpufmt.spgemm.chain")
+
+
+declared_by(import_all)

@@ -13,6 +13,7 @@ from petsc_gpufmt.backends import compile, driver, kernel_modules, kernel_source
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_store import Compiled, Folder
 from petsc_gpufmt.errors import GpufmtError
+from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
 
 F8, I4 = np.dtype(np.float64), np.dtype(np.int32)
 STEM = "formats/pjds"

@@ -29,6 +29,7 @@ from petsc_gpufmt.patterns import scale_and_add
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.transpose import PIECE, transposed
 from petsc_gpufmt.patterns.union import Summand, merge
+from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
