@@ -30,8 +30,11 @@ def compile_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
 
 
 def device_flags(scalar: np.dtype, index: np.dtype) -> tuple[str, ...]:
-    """Options of NVRTC. The limit is for kernels whose launch bounds set none: ptxas does not spill to reach 32."""
-    return (*compile_flags(scalar, index), "--maxrregcount=40")
+    """Options of NVRTC. The limit is for kernels whose launch bounds set none: ptxas does not spill to reach 32.
+
+    Lambdas without a word of where they run are of the device: before CUDA 13.1 NVRTC refuses them otherwise.
+    """
+    return (*compile_flags(scalar, index), "--maxrregcount=40", "--device-as-default-execution-space")
 
 
 @functools.cache
