@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import CsrMatrix, from_row_lengths, poisoned, shape
+from builders import CsrMatrix, from_row_lengths, poison, shape
 from chains import NOTHING, Exact, operands_of, random_matrix
 from emulation.backend import EmulatedBackend
 
@@ -37,18 +37,18 @@ class Planned:
     """
 
     def __init__(self, product, operands, backend, validated=False, **options):
-        backend.xp = poisoned(backend.xp)
+        poison(backend)
         self.product, self.backend = product, backend
-        patterns = [m.pattern(backend.xp, backend.index) for m in operands]
+        patterns = [m.pattern_on(backend) for m in operands]
         if validated:
             patterns = [pattern.validated(backend) for pattern in patterns]
         self.plan = plan_product(product, patterns, backend, options)
 
     def numeric(self, operands):
         """(nnz,) values of the result for other values of the operands."""
-        scalar, xp = self.backend.scalar, self.backend.xp
-        values = {slot: xp.asarray(m.values.astype(scalar)) for slot, m in zip(SLOTS, operands, strict=False)}
-        values[Slot.RESULT] = xp.full(self.plan.pattern.nnz, np.nan, dtype=scalar)
+        scalar, adopt = self.backend.scalar, self.backend.adopt
+        values = {slot: adopt(m.values.astype(scalar)) for slot, m in zip(SLOTS, operands, strict=False)}
+        values[Slot.RESULT] = adopt(np.full(self.plan.pattern.nnz, np.nan, dtype=scalar))
         self.backend.run(self.plan.numeric, values)
         return self.backend.to_host(values[Slot.RESULT])
 

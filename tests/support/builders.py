@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends.backend import Backend, CudaBackend
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 
@@ -219,6 +221,22 @@ def shape(name: str) -> CsrMatrix:
     for array in (matrix.rowptr, matrix.colidx, matrix.values):
         array.flags.writeable = False
     return matrix
+
+
+def poison(backend: Backend) -> None:
+    """What a backend hands out from now on shows use of what was never written: NaN, and integers that are negative."""
+    if isinstance(backend, CudaBackend):
+        backend.empty = functools.partial(poisoned_empty, backend)
+    else:
+        backend.xp = poisoned(backend.xp)
+
+
+def poisoned_empty(backend: CudaBackend, *arrays: tuple[int, np.dtype]) -> list[Any]:
+    made = CudaBackend.empty(backend, *arrays)
+    for array in made:
+        if array.size:
+            driver.fill(array.ptr, 0xFF, array.nbytes, backend.stream)
+    return made
 
 
 def poisoned(xp: Any) -> Any:

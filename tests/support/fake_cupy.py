@@ -48,6 +48,9 @@ class FakeCupy:
         view.owner = array
         return view if dtype is None else view.astype(dtype, copy=False)
 
+    def asnumpy(self, array: Any) -> np.ndarray:
+        return np.asarray(array)
+
 
 class Owning(np.ndarray):
     """A view that keeps what owns its memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from builders import CsrMatrix, from_row_lengths, poisoned, random_values
+from builders import CsrMatrix, from_row_lengths, poison, random_values
 from scipy import sparse
 
 from petsc_gpufmt.backends.backend import Backend
@@ -22,9 +22,9 @@ class ComputedProduct:
     def __init__(
         self, A: CsrMatrix, B: CsrMatrix, backend: Backend, options: dict | None = None, validated: bool = False
     ):
-        backend.xp = poisoned(backend.xp)
+        poison(backend)
         self.backend = backend
-        patterns = [matrix.pattern(backend.xp, backend.index) for matrix in (A, B)]
+        patterns = [matrix.pattern_on(backend) for matrix in (A, B)]
         if validated:
             patterns = [pattern.validated(backend) for pattern in patterns]
         self.plan = SparseProduct.build(*patterns, backend, options)
@@ -32,10 +32,10 @@ class ComputedProduct:
 
     def compute(self, A: CsrMatrix, B: CsrMatrix) -> None:
         """The numeric phase with the values of A and B, rounded to the backend's scalar."""
-        xp, scalar = self.backend.xp, self.backend.scalar
+        adopt, scalar = self.backend.adopt, self.backend.scalar
         self.A, self.B = (replace(m, values=m.values.astype(scalar)) for m in (A, B))
-        values = xp.full(self.plan.stats.nnz, np.nan, dtype=scalar)
-        slots = {Slot.X: xp.asarray(self.A.values), Slot.Y: xp.asarray(self.B.values), Slot.Z: values}
+        values = adopt(np.full(self.plan.stats.nnz, np.nan, dtype=scalar))
+        slots = {Slot.X: adopt(self.A.values), Slot.Y: adopt(self.B.values), Slot.Z: values}
         self.backend.run(self.plan.numeric(Slot.X, Slot.Y, Slot.Z), slots)
         self.values = self.backend.to_host(values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from builders import CsrMatrix, poisoned
+from builders import CsrMatrix, poison
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Operation, Slot
@@ -25,7 +25,7 @@ class StoredMatrix:
         self, given: CsrMatrix, cls: type[Format], backend: Backend, options: dict[str, int], transposed: bool = False
     ):
         self.backend, self.transposed = backend, transposed
-        backend.xp = poisoned(backend.xp)
+        poison(backend)
         pattern = given.pattern_on(backend)
         pattern.validated(backend)
         if transposed:
