@@ -280,6 +280,46 @@ def test_memory_of_plans_stays_in_one_pool_until_that_is_trimmed(petsc):
         assert pool(driver.USED_BYTES) == used and memory.pooled_bytes() < size
 
 
+WITHOUT_CUPY = """
+import sys
+import numpy as np
+import petsc4py
+petsc4py.init(["program", "-options_left", "no", "-mat_gpufmt_timed_after", "3"])
+from petsc4py import PETSc
+import petsc_gpufmt
+n = 600
+A = PETSc.Mat().createAIJ((n, n), nnz=9, bsize=3, comm=PETSc.COMM_SELF)
+rows = np.arange(n, dtype=PETSc.IntType)
+for i in range(n):
+    columns = np.unique((i // 3 * 3 + np.array([0, 1, 2, 30, 31, 32, 300, 301, 302], PETSc.IntType)) % n)
+    A.setValues(i, columns, np.full(columns.size, 1.0 / columns.size))
+A.assemble()
+A.convert("MAT_TYPE")
+x, z = A.createVecs()
+x.set(1.0)
+for _ in range(5):
+    A.mult(x, z)
+A.multTranspose(x, z)
+C = A.matMult(A)
+D = A.ptap(A)
+C.mult(x, z)
+assert abs(z.max()[1] - 1.0) < 1e-12, z.max()
+C.diagonalScale(x, x)
+C.axpy(2.0, A, structure=PETSc.Mat.Structure.SUBSET)
+D.mult(x, z)
+print("imported:", *(name for name in ("cupy", "scipy") if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("mat_type", ["pjds", "bsr", "evchyb", "gpufmt"])
+def test_plans_with_default_options_import_no_cupy(mat_type):
+    program = [sys.executable, "-c", WITHOUT_CUPY.replace("MAT_TYPE", mat_type)]
+    for _ in range(2):  # the first run may have to compile kernels, by CuPy's binding of NVRTC
+        finished = launch.run(program)
+        assert finished.status == 0, str(finished)
+    assert finished.output.strip() == "imported:", str(finished)
+
+
 def test_an_array_of_the_package_is_one_of_cupy_without_a_copy(petsc):
     import cupy
 
