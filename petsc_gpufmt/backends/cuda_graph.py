@@ -57,6 +57,8 @@ def _new_stream() -> Iterator[int]:
     try:
         yield stream
     finally:
+        with contextlib.suppress(driver.DriverError):  # one that ended this is on its way
+            driver.synchronize_stream(stream)  # device synchronisation: what the launches use may go
         driver.call("cuStreamDestroy_v2", stream)
 
 

@@ -128,8 +128,11 @@ class DeviceMemory:
             driver.synchronize_stream(stream)  # device synchronisation: the host reads next
 
     def first(self, address: int, count: int, dtype: np.dtype, stream: int) -> list[int]:
-        """`count` integers at an address, at most MOST_FETCHED bytes, through pinned memory; as `to_host`."""
-        driver.copy_to_host(self._pinned, address, count * dtype.itemsize, stream)
+        """`count` integers at an address, through pinned memory; as `to_host`. ValueError above MOST_FETCHED bytes."""
+        nbytes = count * dtype.itemsize
+        if nbytes > MOST_FETCHED:
+            raise ValueError(f"{nbytes} bytes are asked for at once: at most {MOST_FETCHED} can be")
+        driver.copy_to_host(self._pinned, address, nbytes, stream)
         driver.synchronize_stream(stream)  # device synchronisation: the host reads next
         return np.frombuffer(self._fetched, dtype=dtype, count=count).tolist()
 

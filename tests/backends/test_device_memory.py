@@ -174,3 +174,11 @@ def test_to_host_and_first_wait_for_the_copy(fake, memory):
     memory.to_host(nothing.ptr, np.empty(0), S)
     assert len(fake.named("cuStreamSynchronize")) == 2
     assert memory.first(a.ptr, 1, INT, S) == [-1] and len(fake.named("cuMemAllocHost_v2")) == 1
+
+
+def test_more_than_fits_the_pinned_memory_is_refused(memory):
+    (a,) = memory.empty(((1025, INT),), S)
+
+    assert memory.first(a.ptr, 1024, INT, S) == [-1] * 1024
+    with pytest.raises(ValueError, match="4100 bytes are asked for at once: at most 4096"):
+        memory.first(a.ptr, 1025, INT, S)

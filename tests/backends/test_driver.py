@@ -174,6 +174,7 @@ def test_the_time_of_a_graph_is_that_of_its_fastest_run(fake):
         *["cuGraphLaunch"] * 3,
         "cuStreamSynchronize",
         "cuGraphExecDestroy",
+        "cuStreamSynchronize",
         "cuStreamDestroy_v2",
     ]
     assert len(fake.named("cuEventDestroy_v2")) == len(fake.named("cuEventCreate")) == 4
@@ -188,3 +189,14 @@ def test_what_fails_while_a_graph_is_recorded_leaves_nothing_behind(fake):
 
     assert fake.named("cuStreamEndCapture") and fake.named("cuGraphDestroy") and fake.named("cuStreamDestroy_v2")
     assert not fake.named("cuGraphLaunch")
+
+
+def test_a_run_that_fails_is_waited_for(fake):
+    """What its launches use is freed next."""
+    fake.failing["cuEventRecord"] = 700
+
+    with pytest.raises(driver.DriverError, match="in cuEventRecord"):
+        graph_seconds(lambda stream: None, runs=2)
+
+    names = [name for name, *_ in fake.calls]
+    assert names.index("cuStreamSynchronize") < names.index("cuStreamDestroy_v2")

@@ -19,6 +19,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.device_array import DeviceArray
+from petsc_gpufmt.backends.device_memory import MOST_FETCHED
 from petsc_gpufmt.backends.kernel_modules import instance_name
 from petsc_gpufmt.backends.kernel_sources import compile_flags, kernel_directory
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
@@ -154,6 +155,11 @@ class EmulatedBackend(Backend):
         if not self.device_like:
             return super().adopt(array, keep=keep)
         return array if isinstance(array, DeviceArray) else device_array(np.array(array))
+
+    def first(self, array: Any, count: int) -> list[int]:
+        if count * array.itemsize > MOST_FETCHED:
+            raise EmulationError(f"{count} {array.dtype} are asked for at once: at most {MOST_FETCHED} bytes can be")
+        return super().first(array, count)
 
     def to_host(self, array: Any) -> np.ndarray:
         return host_view(array).copy() if isinstance(array, DeviceArray) else np.asarray(array)

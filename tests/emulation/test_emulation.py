@@ -70,6 +70,14 @@ def test_arrays_like_those_of_a_device_are_cleared_and_counted_from(device_like)
     assert device_like.first(counts[1:], 4) == [0, 0, 0, np.iinfo(np.int64).min]
 
 
+def test_a_device_gives_few_numbers_at_once(device_like):
+    (counts,) = device_like.empty((513, np.dtype(np.int64)))
+
+    assert len(device_like.first(counts, 512)) == 512
+    with pytest.raises(EmulationError, match="513 int64 are asked for at once: at most 4096 bytes can be"):
+        device_like.first(counts, 513)
+
+
 def test_where_arrays_are_like_those_of_a_device_there_is_no_module_to_compute_with(device_like):
     with pytest.raises(EmulationError, match=r"^xp\.cumsum where arrays offer no more than those of a device$"):
         device_like.xp.cumsum(np.ones(3))
