@@ -1,5 +1,6 @@
 /* Makes a matrix of -mat_type, waits until the file -wait_for is there, and ends as -ending says. */
 #include <petscmat.h>
+#include <dirent.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,15 +75,28 @@ static PetscErrorCode Popen(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* threads of this process */
+static int Threads(void)
+{
+  DIR *tasks = opendir("/proc/self/task");
+  int  count = 0;
+
+  while (readdir(tasks)) count++;
+  (void)closedir(tasks);
+  return count - 2; /* . and .. */
+}
+
 int main(int argc, char **argv)
 {
   char ending[32] = "multiply", file[PETSC_MAX_PATH_LEN] = "";
+  int  threads;
   Mat  A;
 
   PetscCallMPI(MPI_Init(&argc, &argv)); /* outlives PETSc, which begins twice */
   PetscCall(PetscInitialize(&argc, &argv, NULL, NULL));
   PetscCall(PetscOptionsGetString(NULL, NULL, "-ending", ending, sizeof(ending), NULL));
   PetscCall(PetscOptionsGetString(NULL, NULL, "-wait_for", file, sizeof(file), NULL));
+  threads = Threads();
   PetscCall(Create(&A));
   while (file[0] && access(file, F_OK)) (void)usleep(1000);
   if (!strcmp(ending, "exit")) exit(3);
@@ -100,6 +114,7 @@ int main(int argc, char **argv)
   if (strcmp(ending, "finalize")) PetscCall(MultiplyAndPrint(A));
   PetscCall(MatDestroy(&A));
   PetscCall(PetscFinalize());
+  if (Threads() > threads) (void)printf("a thread is left\n");
   PetscCallMPI(MPI_Finalize());
   return 0;
 }
