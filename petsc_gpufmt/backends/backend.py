@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends import driver, native_library
-from petsc_gpufmt.backends.compile import device_function
+from petsc_gpufmt.backends.compile import device_function, load_if_compiled
 from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
 from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.device_memory import memory_of
+from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, address, argument_word
 from petsc_gpufmt.errors import UnsupportedError
 
@@ -47,6 +48,9 @@ class Backend(ABC):
     @abstractmethod
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         """What to launch: a kernel of ``kernels/<stem>.cu`` with its template arguments, or its host counterpart."""
+
+    def load(self, module: Module) -> None:  # noqa: B027  on the host they are ready
+        """Make the kernels of a module ready to be asked for, unless they would have to be compiled."""
 
     @abstractmethod
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
@@ -185,6 +189,9 @@ class CudaBackend(Backend):
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
+
+    def load(self, module: Module) -> None:
+        load_if_compiled(module, self.scalar, self.index, self.device)
 
     def run(
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None

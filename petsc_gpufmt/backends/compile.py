@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.backends.kernel_modules import Module, default_modules, instance_name, module_of
 from petsc_gpufmt.backends.kernel_store import Capability, Compiled, Folder, cache_place, folders
 
@@ -39,8 +39,19 @@ def loaded_module(module: Module, scalar: np.dtype, index: np.dtype, device: int
         handle = found and handle_if_accepted(found)
         if found and handle:
             return handle, found.symbols
-    compiled = compilation(capability, scalar, index).compiled(module)
+    with native_library.logged_compilation():
+        compiled = compilation(capability, scalar, index).compiled(module)
     return driver.load_module(compiled.image), compiled.symbols
+
+
+def load_if_compiled(module: Module, scalar: np.dtype, index: np.dtype, device: int) -> None:
+    """Load a module and its kernels, which the driver may put off until they are asked for, if a folder has it."""
+    known = known_folders(driver.compute_capability(device), scalar, index)
+    if all(folder.missing([module]) for folder in known):
+        return
+    handle, symbols = loaded_module(module, scalar, index, device)
+    for symbol in symbols.values():
+        driver.module_function(handle, symbol)
 
 
 def handle_if_accepted(found: Compiled) -> int | None:

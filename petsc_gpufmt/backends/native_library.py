@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,16 @@ def upload(dev_array: Any, host_array: np.ndarray, stream: int) -> None:
     code = load().GpufmtUpload(dev, host, ctypes.c_size_t(host_array.nbytes), handle)
     if code:
         raise GpufmtError(f"PETSc error {code} in an upload of {host_array.nbytes} bytes: its message is above")
+
+
+@contextlib.contextmanager
+def logged_compilation() -> Iterator[None]:
+    """What waits for a compiler in a ``with`` statement is the event GpufmtCompile in PETSc's log."""
+    load().GpufmtLogCompile(1)
+    try:
+        yield
+    finally:
+        load().GpufmtLogCompile(0)
 
 
 def petsc_types() -> tuple[np.dtype, np.dtype]:

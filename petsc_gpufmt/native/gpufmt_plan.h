@@ -183,6 +183,7 @@ typedef struct {
   void (*release)(int64_t token);
   void (*release_all)(void);
   void (*free_pool)(void); /* returns cached device memory to the driver */
-  /* imports and loads what the first plan of a format needs at that place; `format` NULL: what later plans may need. Calls nothing of PETSc. */
-  void (*prepare)(const GpufmtPlace *, const char *format);
+  /* imports and loads what the first plan of a format needs at that place; `format` NULL: a little of what later plans may need, until it answers
+     that nothing is left. Calls nothing of PETSc. */
+  int32_t (*prepare)(const GpufmtPlace *, const char *format);
 } GpufmtPlanner;

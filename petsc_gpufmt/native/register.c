@@ -69,6 +69,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   PetscCall(PetscClassIdRegister("Storage formats", &class_id));
   PetscCall(PetscLogEventRegister("GpufmtStart", class_id, &GPUFMT_Start));
   PetscCall(PetscLogEventRegister("GpufmtPlan", class_id, &GPUFMT_Plan));
+  PetscCall(PetscLogEventRegister("GpufmtCompile", class_id, &GPUFMT_Compile));
   PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
   PetscCall(PetscLogEventRegister("GpufmtSymbolic", class_id, &GPUFMT_Symbolic));
   PetscCall(PetscRegisterFinalize(Finalize));

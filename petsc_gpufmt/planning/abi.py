@@ -202,7 +202,7 @@ PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)
 RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 RELEASE_ALL_FUNCTION = c.CFUNCTYPE(None)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
-PREPARE_FUNCTION = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
+PREPARE_FUNCTION = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_char_p)
 
 
 class PlannerStruct(c.Structure):

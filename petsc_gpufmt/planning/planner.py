@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import itertools
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from petsc_gpufmt.backends import native_library
@@ -20,6 +21,7 @@ from petsc_gpufmt.planning.requests import KINDS, Kind, Leases, backend_at, cuda
 _tokens = itertools.count(1)
 _owned: dict[int, list[Any]] = {}
 _planner: abi.PlannerStruct | None = None
+_later: Iterator[None] | None = None
 
 
 def install() -> None:
@@ -120,11 +122,18 @@ def _out_of_memory(e: BaseException) -> bool:
     return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"
 
 
-def _prepare(place_address: int, format_name: bytes | None) -> None:
-    """Callback of the thread that starts Python; what fails here fails in the first plan again, which reports it."""
+def _prepare(place_address: int, format_name: bytes | None) -> bool:
+    """Callback of the thread that starts Python; what fails here fails in a plan again, which reports it."""
+    global _later
+    place = abi.PlaceStruct.from_address(place_address)
     with contextlib.suppress(Exception):
-        place = abi.PlaceStruct.from_address(place_address)
-        start.prepare(place, format_name.decode() if format_name else None)
+        if format_name is not None:
+            start.prepare(place, format_name.decode())
+            return False
+        _later = _later or start.prepare_later(place)
+        for _ in _later:
+            return True
+    return False
 
 
 def _release(token: int) -> None:

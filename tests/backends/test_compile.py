@@ -57,6 +57,30 @@ def test_a_module_is_loaded_once_for_a_device(gpu, tmp_path):
     assert gpu.compiled == []
 
 
+def test_a_module_is_loaded_before_it_is_asked_for_if_it_is_compiled(gpu, tmp_path, monkeypatch):
+    in_place(tmp_path / "package")
+    looked_up = []
+    monkeypatch.setattr(driver, "module_function", lambda module, name: looked_up.append(name))
+    for module in (DEFAULTS[0], Module(STEM, ("pjds_other<3>",))):
+        compile.load_if_compiled(module, F8, I4, 0)
+    assert len(gpu.loaded) == 1 and looked_up == ["_Zpjds_a<1>", "_Zpjds_a<2>"] and gpu.compiled == []
+    function("pjds_a", (1,))
+    assert len(gpu.loaded) == 1
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_the_wait_for_a_compiler_is_an_event_of_its_own(gpu, tmp_path, found):
+    from petsc4py import PETSc
+
+    PETSc.Log.begin()
+    event = PETSc.Log.Event("GpufmtCompile")
+    before = event.getPerfInfo()["count"]
+    if found:
+        in_place(tmp_path / "package")
+    function("pjds_b")
+    assert event.getPerfInfo()["count"] == before + (not found)
+
+
 @pytest.mark.parametrize("place", ["package", "cache/kernels"])
 def test_kernels_that_are_there_are_not_compiled(gpu, tmp_path, place):
     in_place(tmp_path / place)

@@ -4,6 +4,8 @@
 
 PetscLogEvent GPUFMT_Plan = 0;
 
+PetscLogEvent GPUFMT_Compile = -1; /* the types are not registered */
+
 static GpufmtPlanner planner;
 static atomic_bool   planner_set  = false; /* by the thread of start.c, it may be: what that wrote before is seen by whoever sees this */
 static atomic_bool   python_ended = false;
@@ -19,15 +21,25 @@ PETSC_EXTERN int GpufmtSetPlanner(const GpufmtPlanner *p)
   return GPUFMT_ABI_VERSION;
 }
 
+/* For petsc_gpufmt/backends/native_library.py: what is compiled in the thread of start.c, nobody waits for. */
+PETSC_EXTERN PetscErrorCode GpufmtLogCompile(int begins)
+{
+  if (GpufmtStartIsHere()) return PETSC_SUCCESS;
+  PetscFunctionBegin;
+  if (GPUFMT_Compile >= 0 && begins) PetscCall(PetscLogEventBegin(GPUFMT_Compile, 0, 0, 0, 0));
+  if (GPUFMT_Compile >= 0 && !begins) PetscCall(PetscLogEventEnd(GPUFMT_Compile, 0, 0, 0, 0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscBool GpufmtPlannerPresent(void)
 {
   return (PetscBool)(planner_set || python_ended);
 }
 
-/* by any thread that does not hold Python; an interrupt is not taken away as below, since programs whose Python has one have no such thread */
-void GpufmtPlannerPrepare(const GpufmtPlace *place, const char format[])
+/* For the thread of start.c. No interrupt is taken away as below, since a Python that handles interrupts has no such thread. */
+bool GpufmtPlannerPrepare(const GpufmtPlace *place, const char format[])
 {
-  if (planner_set && planner.prepare) planner.prepare(place, format);
+  return planner_set && planner.prepare && planner.prepare(place, format);
 }
 
 void GpufmtPlannerEnd(void)

@@ -18,13 +18,14 @@ typedef struct {
 
 /* planner.c */
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Plan;
+GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Compile;
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent, Mat, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerRelease(int64_t token);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPlannerReleaseAll(void);
 GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
 GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPlannerPresent(void);
-GPUFMT_HIDDEN void           GpufmtPlannerPrepare(const GpufmtPlace *, const char format[]);
+GPUFMT_HIDDEN bool           GpufmtPlannerPrepare(const GpufmtPlace *, const char format[]);
 
 /* lease.c */
 GPUFMT_HIDDEN extern int64_t gpufmt_generation;

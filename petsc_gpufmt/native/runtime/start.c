@@ -50,18 +50,18 @@ static bool ImportPackage(void)
 static bool PrepareFirst(void)
 {
   if (wanted.place.backend == GPUFMT_BACKEND_CUDA && !GpufmtDeviceEnter(wanted.place.device, wanted.context)) return false;
-  GpufmtPlannerPrepare(&wanted.place, wanted.format);
+  (void)GpufmtPlannerPrepare(&wanted.place, wanted.format);
   return true;
 }
 
+/* in short steps, as the first plan waits for one in progress */
 static bool PrepareLater(void)
 {
-  GpufmtPlannerPrepare(&wanted.place, NULL);
-  return true;
+  return GpufmtPlannerPrepare(&wanted.place, NULL);
 }
 
 static bool (*const steps[])(void) = {StartPython, ImportNumpy, ImportPackage, PrepareFirst, PrepareLater};
-enum { ALL_STEPS = PETSC_STATIC_ARRAY_LENGTH(steps), STEPS_OF_FIRST_PLAN = ALL_STEPS - 1 };
+enum { STEPS_OF_FIRST_PLAN = PETSC_STATIC_ARRAY_LENGTH(steps) - 1, ALL_STEPS = 1 << 20 }; /* the last until nothing is left */
 
 /* The process ends without PetscFinalize(): libraries that the thread may be in are closed next. A step that takes longer is left alone. */
 static void AtExit(void)
@@ -87,9 +87,9 @@ static void *Run(void *unused)
   (void)fesetenv(FE_DFL_ENV); /* with -fp_trap, NumPy would trap while it is imported */
   for (int k = 0; done && k < atomic_load(&nsteps); k++) {
     (void)pthread_mutex_lock(&step_lock);
-    done = steps[k]();
+    done = steps[k < STEPS_OF_FIRST_PLAN ? k : STEPS_OF_FIRST_PLAN]();
     (void)pthread_mutex_unlock(&step_lock);
-    (void)atexit(AtExit); /* once more, to come before what the libraries of this step do at the end */
+    if (k <= STEPS_OF_FIRST_PLAN) (void)atexit(AtExit); /* once more, to come before what the libraries of this step do at the end */
   }
   return NULL;
 }
