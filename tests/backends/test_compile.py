@@ -196,7 +196,30 @@ def test_nothing_is_begun_after_the_end(gpu):
     assert DEFAULTS[0] in gpu.compiled
 
 
-def test_two_threads_of_two_processes_share_the_work(gpu, tmp_path):
+def test_a_process_that_finds_its_kernels_imports_no_compiler_and_no_threads(tmp_path):
+    program = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+import numpy as np
+from petsc_gpufmt.backends import compile, driver, kernel_store
+from petsc_gpufmt.backends.kernel_modules import module_of
+kernel_store.PACKAGE = {str(tmp_path)!r}
+F8, I4 = np.dtype("f8"), np.dtype("i4")
+module = module_of("formats/pjds", "pjds_slice_sizes")
+kernel_store.Folder(kernel_store.PACKAGE, "sm_90", F8, I4).write(
+    module, kernel_store.Compiled(dict.fromkeys(module.names, "symbol"), b"image"))
+driver.compute_capability = lambda device: (9, 0)
+driver.load_module = lambda image: 5
+driver.module_function = lambda module, name: 7
+before = set(sys.modules)
+assert compile.device_function("formats/pjds", "pjds_slice_sizes", (), F8, I4, 0) == 7
+print(sorted(set(sys.modules) - before), "cupy" in sys.modules, "concurrent.futures" in sys.modules)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert found.stdout == "[] False False\n", found
+
+
+def test_two_processes_share_the_work(gpu, tmp_path):
     """What one process compiles ahead, the other does not; what both ask for, both may compile."""
     gpu.may_go_on.clear()
     function("pjds_b")
