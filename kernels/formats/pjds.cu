@@ -3,7 +3,6 @@
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
 // BATCH: entries that a thread loads before it uses the first.
 #include "formats/columns.cuh"
-#include "common/reduce.cuh"
 #include "formats/row_patterns.cuh"
 
 constexpr int INDEX_PATTERN = 3; // after the modes of columns.cuh
@@ -129,48 +128,6 @@ __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_B
                                   resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)) pjds_diagonal(const Pjds A, scalar_t *z)
 {
   product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, DiagonalOperand{}, 1, 0, nullptr, z);
-}
-
-// structure pass: slice_sizes [nslices], the entries of each slice padded to its longest row; sums [3], all 0 before: entries of all
-// slices, rows with an entry, entries of the longest row. Threads: blockDim = (lanes of a slice, slices), with at most 32 lanes a slice
-// and 32 | blockDim.x blockDim.y; blocks take slices in turn, so that few meet at the sums.
-// clang-format off: it would align the parameters of the two lines
-__global__ void __launch_bounds__(128) pjds_slice_sizes(index_t nrows, index_t height, const index_t *__restrict__ rowptr,
-                                                        const index_t *__restrict__ row_perm, offset_t *sums, offset_t *__restrict__ slice_sizes)
-// clang-format on
-{
-  const offset_t nslices = ((offset_t)nrows + height - 1) / height;
-  offset_t       nstored = 0, longest = 0, nonempty = 0;
-
-  for (offset_t first = (offset_t)blockIdx.x * blockDim.y; first < nslices; first += (offset_t)gridDim.x * blockDim.y) {
-    const offset_t slice = first + threadIdx.y;
-    index_t        width = 0;
-
-    for (index_t lane = threadIdx.x; slice < nslices && lane < height; lane += blockDim.x) {
-      const offset_t position = slice * height + lane;
-
-      if (position >= nrows) break;
-      const offset_t row    = row_perm ? row_perm[position] : position;
-      const index_t  length = rowptr[row + 1] - rowptr[row];
-
-      nonempty += length > 0;
-      width = max(width, length);
-    }
-    width = group_max(width, blockDim.x);
-    if (threadIdx.x == 0 && slice < nslices) {
-      slice_sizes[slice] = (offset_t)width * height;
-      nstored += (offset_t)width * height;
-    }
-    longest = max(longest, (offset_t)width);
-  }
-  nstored  = group_sum(nstored);
-  nonempty = group_sum(nonempty);
-  longest  = group_max(longest);
-  if ((threadIdx.y * blockDim.x + threadIdx.x) % WARP == 0) {
-    atomicAdd((unsigned long long *)sums, (unsigned long long)nstored);
-    atomicAdd((unsigned long long *)(sums + 1), (unsigned long long)nonempty);
-    atomicMax(sums + 2, longest);
-  }
 }
 
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if

@@ -1,24 +1,49 @@
 // Whether arrays are a CSR pattern, and values in its order (petsc_gpufmt/patterns/csr.py).
 #include "common/scan.cuh"
 
-// Sets found[0] unless the row pointer runs from 0 to nnz, found[1] if it decreases, found[2] if a column is not in the matrix, and found[3]
-// to the length of the longest row; they are zeros at first.
+constexpr int LENGTH_BINS = 12;
+
+// The bin of rows of so many entries: 0, 1, 2, 3-4, 5-8, ..., 257-512, more
+__device__ __forceinline__ int length_bin(offset_t length)
+{
+  return length <= 0 ? 0 : min(33 - __clz((int)min(length, offset_t(1024)) - 1), LENGTH_BINS - 1);
+}
+
+// What csr_check finds, all zeros at first.
+struct CsrFound {
+  count_t ends, decreases, outside; // not 0: the row pointer does not run from 0 to nnz, it decreases, a column is not in the matrix
+  count_t longest, sliced;          // entries of the longest row; of all slices of 32 rows, each padded to its longest
+  count_t lengths[LENGTH_BINS];     // how many rows have 0, 1, 2, 3-4, 5-8, ... entries, the last bin those of all more
+};
+
+// Whether arrays are a pattern, and how long its rows are. Threads: a row each, and an entry each, in turns.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr,
-                                                           const index_t *__restrict__ colidx, count_t *__restrict__ found)
+                                                           const index_t *__restrict__ colidx, CsrFound *__restrict__ found)
 {
-  constexpr int       NWARPS = BLOCK_THREADS / WARP;
-  __shared__ offset_t longest_of_warps[NWARPS];
-  const offset_t      first = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, step = (offset_t)gridDim.x * BLOCK_THREADS;
-  bool                decreases = false, outside = false;
-  offset_t            longest = 0;
+  __shared__ count_t shared_longest, shared_sliced, shared_lengths[LENGTH_BINS];
+  const offset_t     first = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, step = (offset_t)gridDim.x * BLOCK_THREADS;
+  const int          lane      = threadIdx.x % WARP;
+  bool               decreases = false, outside = false;
+  offset_t           longest = 0, sliced = 0;
+  count_t            in_bin = 0; // rows of the bin that the lane counts
 
-#pragma unroll 4
-  for (offset_t row = first; row < nrows; row += step) {
-    const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
+  if (threadIdx.x < LENGTH_BINS) shared_lengths[threadIdx.x] = 0;
+  if (threadIdx.x == 0) shared_longest = shared_sliced = 0;
+  for (offset_t row = first; row - lane < nrows; row += step) { // a warp has a slice
+    const offset_t length = row < nrows ? (offset_t)rowptr[row + 1] - rowptr[row] : offset_t(0);
+    const offset_t width  = group_max(length);
+    const int      bin    = row < nrows ? length_bin(length) : -1;
 
-    decreases |= rowptr[row + 1] < rowptr[row];
-    longest = max(longest, length);
+    decreases |= length < 0;
+    longest = max(longest, width);
+    sliced += max(width, offset_t(0)) * WARP;
+#pragma unroll
+    for (int b = 0; b < LENGTH_BINS; b++) {
+      const unsigned rows = __ballot_sync(FULL_WARP, bin == b);
+
+      if (lane == b) in_bin += __popc(rows);
+    }
   }
 #pragma unroll 4
   for (offset_t k = first; k < nnz; k += step) {
@@ -26,15 +51,21 @@ __global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_
 
     outside |= column < 0 || column >= ncols;
   }
-  if (first == 0 && (rowptr[0] != 0 || rowptr[nrows] != nnz)) found[0] = 1;
-  if (decreases) found[1] = 1; // all threads that write, write the same
-  if (outside) found[2] = 1;
-  longest = group_max(longest);
-  if (threadIdx.x % WARP == 0) longest_of_warps[threadIdx.x / WARP] = longest;
+  if (first == 0 && (rowptr[0] != 0 || rowptr[nrows] != nnz)) found->ends = 1;
+  if (decreases) found->decreases = 1; // all threads that write, write the same
+  if (outside) found->outside = 1;
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < NWARPS; warp++) longest = max(longest, longest_of_warps[warp]);
-  if (longest > 0) atomicMax(found + 3, (count_t)longest);
+  if (lane < LENGTH_BINS && in_bin) atomicAdd(shared_lengths + lane, in_bin);
+  if (lane == 0 && longest > 0) {
+    atomicMax(&shared_longest, (count_t)longest);
+    atomicAdd(&shared_sliced, (count_t)sliced);
+  }
+  __syncthreads();
+  if (threadIdx.x < LENGTH_BINS && shared_lengths[threadIdx.x]) atomicAdd(found->lengths + threadIdx.x, shared_lengths[threadIdx.x]);
+  if (threadIdx.x == 0 && shared_longest) {
+    atomicMax(&found->longest, shared_longest);
+    atomicAdd(&found->sliced, shared_sliced);
+  }
 }
 
 // gathered[k] = values[source[k]], or values[k] if source is null: values in the order of a pattern. A thread copies VALUES_PER_THREAD.
@@ -57,4 +88,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
     if (k < nnz) gathered[k] = v[i];
   }
+}
+
+// gathered[k] = indices[places[k]]: a part of a pattern. A thread copies one.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  csr_gather_indices(offset_t n, const offset_t *__restrict__ places, const index_t *__restrict__ indices, index_t *__restrict__ gathered)
+{
+  const offset_t k = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (k < n) gathered[k] = indices[places[k]];
 }

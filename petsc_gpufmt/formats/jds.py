@@ -15,7 +15,7 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.ell import BLOCK_THREADS, EllFormat, row_lengths
-from petsc_gpufmt.formats.pjds import sort_rows
+from petsc_gpufmt.formats.common.sliced_rows import sort_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 PAPER_ALIGNMENT = 16
@@ -44,7 +44,8 @@ class Jds(EllFormat):
             raise OptionError(
                 f"-mat_jds_alignment {self.alignment}: choose 1 to {MAX_ALIGNMENT} entries, or 0 for {PAPER_ALIGNMENT}"
             )
-        self.perm = sort_rows(csr.rowptr, csr.nrows, backend)
+        perm = sort_rows(csr, csr.nrows, backend)
+        self.perm = None if perm is None else backend.xp.asarray(perm)
         self.nz_count = lengths if self.perm is None else lengths[self.perm]
         self.jd_ptr = jagged_diagonals(lengths, longest, self.alignment, backend.xp)
         self.store(int(self.jd_ptr[-1]), csr)

@@ -11,7 +11,6 @@ In the literature on SELL-C-sigma a slice is called a chunk.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -25,8 +24,9 @@ from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import StoredColumns
 from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
+from petsc_gpufmt.formats.common.sliced_rows import Slices, cut
 from petsc_gpufmt.option_value import AUTO
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
 THREADS_PER_ROW = (1, 2, 4, 8, 16, 32)
@@ -76,19 +76,21 @@ class Pjds(Format):
     }
     words = {"index": (*columns.CHOICES, PATTERN)}
 
-    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], slices: Slices):
+    def __init__(
+        self, csr: CsrPattern, backend: Backend, options: dict[str, Any], counts: RowCounts, slices: Slices
+    ):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
         self.slice_height, self.sigma_window = slices.height, slices.window
         self.row_perm, self.slice_offsets = slices.row_perm, slices.offsets
         self.nslices, self.nstored = int(slices.offsets.size) - 1, slices.nstored
-        self.longest, self.nonempty_rows = slices.longest, slices.nonempty_rows
+        self.longest, self.nonempty_rows = counts.longest, counts.nonempty_rows
         self.mean_width = self.nstored / max(1, self.nslices * self.slice_height)
         self.block_threads = options["block_threads"] or DEFAULT_BLOCK_THREADS
         self.threads_per_row = options["threads_per_row"] or self._enough_threads_per_row()
         self.columns = self._store_columns(csr, options["index"])
-        self.val = backend.xp.empty(self.nstored, dtype=backend.scalar)
+        (self.val,) = backend.empty((self.nstored, backend.scalar))
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Pjds:
@@ -96,8 +98,9 @@ class Pjds(Format):
         options = cls.with_measured(options, csr, backend)
         height = options["slice_height"] or backend.simd_width
         check_options(options, height)
-        slices = cut(csr, height, options["sigma_window"], backend)
-        return cls(csr, backend, options, slices)
+        csr, counts = csr.counted(backend)
+        slices = cut_automatically(csr, height, options["sigma_window"], backend)
+        return cls(csr, backend, options, counts, slices)
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
@@ -129,7 +132,7 @@ class Pjds(Format):
                         f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {e}: "
                         f"choose {', '.join(columns.CHOICES)}"
                     ) from e
-        col = self.backend.xp.empty(self.nstored, dtype=self.backend.index)
+        (col,) = self.backend.empty((self.nstored, self.backend.index))
         self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
         if choice == AUTO and not (worth_it and self.backend.name != "host"):
             choice = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
@@ -244,7 +247,7 @@ class Pjds(Format):
 def default_kernels() -> Iterator[list[Instance]]:
     """For slices as high as a warp: what stores a matrix, and products by the threads of a row, with all columns."""
     fill = [(WARP, threads, DEFAULT_BLOCK_THREADS // (WARP * threads)) for threads in (1, 2, 4)]
-    yield [("pjds_slice_sizes", ()), *product(("pjds_fill_columns", "pjds_fill_values"), fill)]
+    yield list(product(("pjds_fill_columns", "pjds_fill_values"), fill))
     modes = (columns.FULL, columns.SHORT, columns.MIXED, INDEX_PATTERN)
     for threads in THREADS_PER_ROW:
         if threads * WARP <= MOST_BLOCK_THREADS:
@@ -281,32 +284,12 @@ def check_options(options: dict[str, Any], height: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Slices:
-    """Rows sorted within windows of `window` rows and cut into slices of `height`.
-
-    Attributes
-    ----------
-    row_perm : (nrows,) index or None; see Pjds
-    offsets : (nslices + 1,) int64; where each slice begins when padded to its longest row
-    nstored, nonempty_rows, longest : entries with padding; rows with an entry; entries of the longest row
-    """
-
-    height: int
-    window: int
-    row_perm: Any
-    offsets: Any
-    nstored: int
-    nonempty_rows: int
-    longest: int
-
-
-def cut(csr: CsrPattern, height: int, sigma: int, backend: Backend) -> Slices:
+def cut_automatically(csr: CsrPattern, height: int, sigma: int, backend: Backend) -> Slices:
     """The slices for `sigma_window` = sigma; for 0, those of the smallest automatic window with acceptable padding."""
     best = None
     for candidate in AUTOMATIC_WINDOWS if sigma == AUTOMATIC else (sigma,):
         window = max(1, csr.nrows if candidate == ALL_ROWS else min(candidate, csr.nrows))
-        slices = slices_of_rows(csr.rowptr, sort_rows(csr.rowptr, window, backend), window, height, backend)
+        slices = cut(csr, window, height, backend)
         if best is None or slices.nstored < best.nstored:
             best = slices
         acceptable = max(ACCEPTABLE_FILL_RATIO * slices.nstored, backend.resident_threads // THREADS_PER_PADDING)
@@ -314,35 +297,3 @@ def cut(csr: CsrPattern, height: int, sigma: int, backend: Backend) -> Slices:
             break
     assert best is not None
     return best
-
-
-def sort_rows(rowptr: Any, window: int, backend: Backend) -> Any:
-    """Stable sort of rows by decreasing length within windows of `window` rows; None if nothing would move."""
-    xp, nrows = backend.xp, int(rowptr.size) - 1
-    if window <= 1 or nrows <= 1:
-        return None
-    lengths = xp.diff(rowptr)
-    longest = int(lengths.max())
-    windows = xp.arange(nrows, dtype=xp.int64) // window
-    key = windows * (longest + 1) + (longest - lengths)
-    if bool((key[1:] >= key[:-1]).all()):
-        return None
-    return xp.argsort(key, kind="stable").astype(backend.index)
-
-
-def slices_of_rows(rowptr: Any, row_perm: Any, window: int, height: int, backend: Backend) -> Slices:
-    """Cut rows, sorted already, into slices. One launch and one read of its results: small matrices are built often."""
-    xp, nrows = backend.xp, int(rowptr.size) - 1
-    nslices = ceil_div(nrows, height)
-    counted = xp.zeros(3 + nslices + 1, dtype=np.int64)  # three sums, then 0 and the size of each slice
-    if nslices:
-        lanes = min(height, 32)
-        block = (lanes, DEFAULT_BLOCK_THREADS // lanes, 1)
-        nblocks = ceil_div(nslices, block[1])
-        nblocks = min(nblocks, max(1, backend.resident_threads // DEFAULT_BLOCK_THREADS))
-        function = backend.function("formats/pjds", "pjds_slice_sizes", ())
-        index = backend.index.type
-        arguments = (index(nrows), index(height), rowptr, row_perm, counted[:3], counted[4:])
-        backend.run([Launch(function, (nblocks, 1, 1), block, arguments)])
-    nstored, nonempty_rows, longest = map(int, backend.to_host(counted[:3]))
-    return Slices(height, window, row_perm, xp.cumsum(counted[3:]), nstored, nonempty_rows, longest)

@@ -14,7 +14,31 @@ from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
 
 CHECK_THREADS, CHECKS_A_THREAD = 256, 4
+SLICE_HEIGHT = 32  # of the slices whose padding is counted: a warp of a device
+LENGTH_BINS = 12  # rows of 0, 1, 2, 3-4, 5-8, ..., 257-512 entries, and of more
+FAULTS, COUNTS = 3, 2 + LENGTH_BINS  # fields of CsrFound in kernels/patterns/csr.cu
 GATHER_THREADS, VALUES_A_THREAD = 256, 4
+INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What is known of the lengths of rows, without looking at them again.
+
+    Attributes
+    ----------
+    longest : entries of the longest row
+    sliced_entries : entries with padding in slices of SLICE_HEIGHT rows, in the order of the matrix
+    lengths : rows of 0, 1, 2, 3-4, 5-8, ..., 257-512 entries, and of more
+    """
+
+    longest: int
+    sliced_entries: int
+    lengths: tuple[int, ...]
+
+    @property
+    def nonempty_rows(self) -> int:
+        return sum(self.lengths[1:])
 
 
 @dataclass(frozen=True)
@@ -23,12 +47,13 @@ class CsrPattern:
 
     Attributes
     ----------
-    rowptr : (nrows + 1,) integer array, NumPy or CuPy
+    rowptr : (nrows + 1,) integer array of a backend
     colidx : (nnz,) integer array; columns of a row may come in any order and may repeat (repeated entries add up)
     source : (nnz,) integer array or None
         Where entry k finds its value in the array of values; None means at k.
     row_block, col_block : block sizes that the application has set for rows and columns (MatSetBlockSizes), 1 if none
     longest : entries of the longest row, None if not known
+    counts : RowCounts, None if not known
     """
 
     nrows: int
@@ -39,18 +64,19 @@ class CsrPattern:
     row_block: int = 1
     col_block: int = 1
     longest: int | None = None
+    counts: RowCounts | None = None
 
     @property
     def nnz(self) -> int:
         return int(self.colidx.size)
 
     def validated(self, backend: Backend) -> CsrPattern:
-        """The pattern with its longest row known. Waits for the device.
+        """The pattern with its longest row and its counts known. Waits for the device.
 
         Raises PatternError if the row pointer decreases or a column lies outside the matrix.
         """
         fits = self.rowptr.size == self.nrows + 1
-        ends, decreases, outside, longest = self._checked(backend) if fits else [1, 0, 0, 0]
+        (ends, decreases, outside), counts = self._checked(backend) if fits else ([1, 0, 0], None)
         if ends:
             raise PatternError(
                 f"row pointer of a {self.nrows} x {self.ncols} matrix "
@@ -59,15 +85,22 @@ class CsrPattern:
         if decreases:
             raise PatternError("row pointer decreases: assemble the matrix before multiplying")
         if outside:
+            columns = backend.to_host(self.colidx)
             raise PatternError(
-                f"column indices lie in [{int(self.colidx.min())}, {int(self.colidx.max())}], the "
-                f"matrix has {self.ncols} columns"
+                f"column indices lie in [{columns.min()}, {columns.max()}], the matrix has {self.ncols} columns"
             )
-        return replace(self, longest=longest)
+        assert counts is not None
+        return replace(self, longest=counts.longest, counts=counts)
 
-    def _checked(self, backend: Backend) -> list[int]:
-        """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; longest row."""
-        found = backend.xp.empty(4, dtype=np.int64)
+    def counted(self, backend: Backend) -> tuple[CsrPattern, RowCounts]:
+        """The pattern with its counts, and these. Waits for the device if they are not known."""
+        known = self if self.counts else self.validated(backend)
+        assert known.counts is not None
+        return known, known.counts
+
+    def _checked(self, backend: Backend) -> tuple[list[int], RowCounts]:
+        """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; the counts."""
+        (found,) = backend.empty((FAULTS + COUNTS, INT64))
         backend.clear(found)
         threads = max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD))
         if backend.resident_threads:
@@ -75,7 +108,9 @@ class CsrPattern:
         function = backend.function("patterns/csr", "csr_check", (CHECK_THREADS,))
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
         backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])
-        return backend.first(found, 4)  # waits for the device
+        words = backend.first(found, FAULTS + COUNTS)  # waits for the device
+        longest, sliced, *lengths = words[FAULTS:]
+        return words[:FAULTS], RowCounts(longest, sliced, tuple(lengths))
 
 
 def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered: Any) -> Launch:
@@ -86,6 +121,16 @@ def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered
     function = backend.function("patterns/csr", "csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD))
     arguments = (backend.index.type(nnz), source, values, gathered)
     return launch_1d(function, ceil_div(nnz, VALUES_A_THREAD), GATHER_THREADS, arguments)
+
+
+def gather_indices(backend: Backend, indices: Any, places: np.ndarray) -> np.ndarray:
+    """indices[places] on the host, for (n,) int64 `places` there. Waits for the device."""
+    (gathered,) = backend.empty((places.size, backend.index))
+    if places.size:
+        function = backend.function("patterns/csr", "csr_gather_indices", (GATHER_THREADS,))
+        arguments = (np.int64(places.size), backend.adopt(places), indices, gathered)
+        backend.run([launch_1d(function, places.size, GATHER_THREADS, arguments)])
+    return backend.to_host(gathered)
 
 
 @compiled_ahead("patterns/csr")

@@ -17,6 +17,7 @@ from petsc_gpufmt.formats import pjds
 from petsc_gpufmt.formats.common import base, columns
 from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.common.row_patterns import RowPatterns
+from petsc_gpufmt.formats.common.sliced_rows import cut
 from petsc_gpufmt.formats.pjds import (
     ACCEPTABLE_FILL_RATIO,
     ALL_ROWS,
@@ -27,11 +28,9 @@ from petsc_gpufmt.formats.pjds import (
     SMALL_BATCH,
     Pjds,
     check_options,
-    cut,
-    slices_of_rows,
-    sort_rows,
+    cut_automatically,
 )
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
 
 MANY_THREADS = 1 << 20
 
@@ -58,14 +57,11 @@ def row_pointer(lengths):
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def sorted_rows(lengths, window, backend):
-    return sort_rows(row_pointer(lengths), window, backend)
-
-
 def padded_slices(lengths, height, window, backend):
     """Slices of rows of these lengths, without storing them."""
     rowptr = row_pointer(lengths)
-    return slices_of_rows(rowptr, sort_rows(rowptr, window, backend), window, height, backend)
+    csr = CsrPattern(lengths.size, 1, rowptr, np.zeros(rowptr[-1], dtype=rowptr.dtype))
+    return cut(csr, window, height, backend)
 
 
 def padded_entries(lengths, height, window, backend):
@@ -101,18 +97,6 @@ def test_layout(backend, shape_name, options):
     assert stored.columns.decode().tolist() == expected_columns
     assert stored.val.tolist() == expected_values
     assert sorted(perm) == list(range(matrix.nrows))
-
-
-@pytest.mark.parametrize("window", [1, 7, 64, 300])
-def test_rows_are_sorted_by_decreasing_length_inside_windows_and_ties_keep_their_order(backend, window):
-    lengths = np.random.default_rng(40).integers(0, 9, 300).astype(np.int32)
-    expected = np.concatenate(
-        [first + np.argsort(-lengths[first : first + window], kind="stable") for first in range(0, 300, window)]
-    )
-
-    perm = sorted_rows(lengths, window, backend)
-
-    assert (np.arange(300) if perm is None else perm).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("window", [AUTOMATIC, ALL_ROWS, 5])
@@ -174,7 +158,7 @@ def test_padding_and_reduction_on_matrices_like_the_papers(backend, n, longest, 
     slices = padded_slices(lengths, 32, n, backend)
 
     assert slices.nstored - nnz < 1e-4 * nnz
-    assert 100 * (1 - slices.nstored / (n * slices.longest)) == pytest.approx(reduction, abs=0.7)
+    assert 100 * (1 - slices.nstored / (n * longest)) == pytest.approx(reduction, abs=0.7)
 
 
 @pytest.mark.parametrize("height", SLICE_HEIGHTS)
@@ -210,7 +194,9 @@ def test_rows_are_not_sorted_for_padding_that_the_device_does_not_notice(backend
     backend.resident_threads = resident_threads
     lengths = np.where(np.arange(12800) % 2, 20, 1)
     lengths[::100] = 2
-    slices = cut(CsrPattern(12800, 20, row_pointer(lengths), np.zeros(lengths.sum())), 8, AUTOMATIC, backend)
+    csr = CsrPattern(12800, 20, row_pointer(lengths), np.zeros(lengths.sum(), dtype=np.int32))
+
+    slices = cut_automatically(csr, 8, AUTOMATIC, backend)
 
     assert (slices.row_perm is not None) == sorts
 
@@ -292,9 +278,12 @@ def test_a_negative_window_is_refused(backend):
 
 
 def test_padding_may_pass_what_the_index_type_counts(backend):
-    slices = padded_slices(np.array([2**30, 5]), 8, 1, backend)
+    counts = RowCounts(2**30, 0, ())
+    csr = CsrPattern(2, 1, row_pointer(np.array([2**30, 5])), np.zeros(0, dtype=np.int32), counts=counts)
 
-    assert slices.offsets.tolist() == [0, 2**33] and slices.nstored == 2**33 and slices.longest == 2**30
+    slices = cut(csr, 1, 8, backend)
+
+    assert slices.offsets.tolist() == [0, 2**33] and slices.nstored == 2**33
 
 
 @pytest.mark.parametrize(

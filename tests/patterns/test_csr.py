@@ -1,12 +1,14 @@
 """What is refused as a CSR pattern, on the host and by the device kernel."""
 
+import itertools
+
 import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, shape
 from places import EVERY_PLACE, INDEX, make_backend
 
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, gather_indices
 
 
 @pytest.fixture(params=EVERY_PLACE)
@@ -46,6 +48,38 @@ def test_what_is_a_pattern_is_taken_and_its_longest_row_is_known(backend, shape_
     validated = validate(matrix.pattern(np, INDEX), backend)
 
     assert validated.longest == np.diff(matrix.rowptr).max(initial=0) and validated.nnz == matrix.values.size
+
+
+@EVERY_SHAPE_MOST_SLOW
+def test_the_lengths_of_rows_are_counted(backend, shape_name):
+    matrix = shape(shape_name)
+    lengths = np.diff(matrix.rowptr)
+
+    _, counts = matrix.pattern(backend.xp, INDEX).counted(backend)
+
+    bounds = [-1, 0, *(2**k for k in range(10)), np.inf]
+    expected = [int(((lengths > low) & (lengths <= high)).sum()) for low, high in itertools.pairwise(bounds)]
+    padded = np.append(lengths, np.zeros(-lengths.size % SLICE_HEIGHT, dtype=lengths.dtype))
+    assert list(counts.lengths) == expected
+    assert counts.nonempty_rows == (lengths > 0).sum() and counts.longest == lengths.max(initial=0)
+    assert counts.sliced_entries == SLICE_HEIGHT * padded.reshape(-1, SLICE_HEIGHT).max(axis=1).sum()
+
+
+def test_what_is_known_is_not_counted_again(backend, monkeypatch):
+    known = validate(pattern([0, 1, 2], [0, 1]), backend)
+    monkeypatch.setattr(backend, "run", None)
+
+    again, counts = known.counted(backend)
+
+    assert again is known and counts is known.counts
+
+
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_indices_are_gathered(backend, n):
+    indices = np.arange(400, dtype=INDEX) * 3
+    places = np.random.default_rng(5).integers(0, 400, n)
+
+    assert gather_indices(backend, backend.xp.asarray(indices), places).tolist() == indices[places].tolist()
 
 
 @pytest.mark.parametrize(("fault", "message"), [("row", "row pointer decreases"), ("column", r"lie in \[0, 9\]")])

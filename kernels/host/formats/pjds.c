@@ -191,26 +191,6 @@ static inline void row_range(offset_t position, index_t nrows, const index_t *ro
   }
 }
 
-/* structure pass: sizes of slices padded to their longest row; sums: entries of all, rows with an entry, entries of the longest row */
-HOST_KERNEL(pjds_slice_sizes)
-{
-  const index_t nrows = PARAM(index_t, 0), height = PARAM(index_t, 1), *rowptr = PARAM(const index_t *, 2), *row_perm = PARAM(const index_t *, 3);
-  offset_t     *sums = PARAM(offset_t *, 4), *slice_sizes = PARAM(offset_t *, 5);
-
-  for (offset_t first = 0; first < nrows; first += height) {
-    offset_t width = 0, begin, end;
-
-    for (offset_t position = first; position < first + height; position++) {
-      row_range(position, nrows, rowptr, row_perm, &begin, &end);
-      sums[1] += end > begin;
-      if (end - begin > width) width = end - begin;
-    }
-    *slice_sizes++ = width * height;
-    sums[0] += width * height;
-    if (width > sums[2]) sums[2] = width;
-  }
-}
-
 #define DEFINE_FILL(Entry, padding) \
   const int       height = (int)block[0]; \
   const index_t   nrows = PARAM(index_t, 0), *row_perm = PARAM(const index_t *, 3), *source = PARAM(const index_t *, 4); \

@@ -1,25 +1,45 @@
 /* Whether arrays are a CSR pattern, and values in its order; the parameters are those of kernels/patterns/csr.cu. */
 #include "common/host.h"
 
+#define SLICE_HEIGHT 32
+#define LENGTH_BINS  12
+
+typedef struct {
+  offset_t ends, decreases, outside, longest, sliced, lengths[LENGTH_BINS];
+} CsrFound;
+
+/* the bin of rows of so many entries: 0, 1, 2, 3-4, 5-8, ..., 257-512, more */
+static inline int length_bin(offset_t length)
+{
+  int bin = length > 0;
+
+  for (offset_t most = 1; most < length && bin < LENGTH_BINS - 1; most *= 2) bin++;
+  return bin;
+}
+
 HOST_KERNEL(csr_check)
 {
   const index_t   nrows = PARAM(index_t, 0), ncols = PARAM(index_t, 1), nnz = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 3),
-                  *colidx   = PARAM(const index_t *, 4);
-  offset_t *const found     = PARAM(offset_t *, 5);
-  int             decreases = 0, outside = 0;
-  offset_t        longest = 0;
+                  *colidx = PARAM(const index_t *, 4);
+  CsrFound *const found   = PARAM(CsrFound *, 5);
+  int             outside = 0;
 
-  for (offset_t row = 0; row < nrows; row++) {
-    const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
+  for (offset_t first = 0; first < nrows; first += SLICE_HEIGHT) {
+    offset_t width = 0;
 
-    decreases |= rowptr[row + 1] < rowptr[row];
-    if (length > longest) longest = length;
+    for (offset_t row = first; row < nrows && row < first + SLICE_HEIGHT; row++) {
+      const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
+
+      found->decreases |= length < 0;
+      found->lengths[length_bin(length)]++;
+      if (length > width) width = length;
+    }
+    found->sliced += width * SLICE_HEIGHT;
+    if (width > found->longest) found->longest = width;
   }
   for (offset_t k = 0; k < nnz; k++) outside |= colidx[k] < 0 || colidx[k] >= ncols;
-  found[0] = rowptr[0] != 0 || rowptr[nrows] != nnz;
-  found[1] = decreases;
-  found[2] = outside;
-  found[3] = longest;
+  found->ends    = rowptr[0] != 0 || rowptr[nrows] != nnz;
+  found->outside = outside;
 }
 
 /* gathered[k] = values[source[k]], or values[k] if source is null */
@@ -31,4 +51,14 @@ HOST_KERNEL(csr_gather_values)
   scalar_t       *gathered = PARAM(scalar_t *, 3);
 
   for (offset_t k = 0; k < nnz; k++) gathered[k] = values[source ? source[k] : k];
+}
+
+/* gathered[k] = indices[places[k]] */
+HOST_KERNEL(csr_gather_indices)
+{
+  const offset_t n = PARAM(offset_t, 0), *places = PARAM(const offset_t *, 1);
+  const index_t *indices  = PARAM(const index_t *, 2);
+  index_t       *gathered = PARAM(index_t *, 3);
+
+  for (offset_t k = 0; k < n; k++) gathered[k] = indices[places[k]];
 }

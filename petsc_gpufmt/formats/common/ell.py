@@ -168,5 +168,6 @@ class EllFormat(Format):
 
 def row_lengths(csr: CsrPattern, backend: Backend) -> tuple[Any, int]:
     """Entries of each row, (nrows,) index, and of the longest."""
-    lengths = backend.xp.diff(csr.rowptr)
+    xp = backend.xp
+    lengths = xp.diff(xp.asarray(csr.rowptr))
     return lengths, int(lengths.max()) if csr.nrows else 0

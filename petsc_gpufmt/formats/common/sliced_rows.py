@@ -1,0 +1,98 @@
+"""Rows in slices: sorted by decreasing length within windows, and cut into slices that are padded to their longest row.
+
+Few launches, and no wait where the counts of the pattern tell the padding: small matrices are built often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.patterns.csr import INT64, SLICE_HEIGHT, CsrPattern
+
+TILE, SORT_THREADS, ROW_THREADS = 1024, 512, 256  # as in kernels/formats/sliced_rows.cu
+SCAN_THREADS, SCANNED_ROWS = 256, 2048  # of a block of the prefix sum
+CONTROL_WORDS = 3  # fields of `Control` there
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Rows sorted within windows of `window` rows and cut into slices of `height`.
+
+    Attributes
+    ----------
+    row_perm : (nrows,) index or None; row_perm[sorted position] = row, None if rows keep their order
+    offsets : (nslices + 1,) int64; slice s has the padded entries offsets[s] to offsets[s + 1]
+    nstored : entries of all slices
+    """
+
+    height: int
+    window: int
+    row_perm: Any
+    offsets: Any
+    nstored: int
+
+
+def cut(csr: CsrPattern, window: int, height: int, backend: Backend) -> Slices:
+    """The slices of `height` rows, sorted within windows of `window`; `height` is a power of two from 8 to 128.
+
+    Waits for the device, unless rows keep their order and slices have the SLICE_HEIGHT rows that were counted.
+    """
+    csr, counts = csr.counted(backend)
+    nslices = ceil_div(csr.nrows, height)
+    nblocks = nslices * height // SCANNED_ROWS + 1
+    offsets, control = backend.empty((nslices + 1, INT64), (CONTROL_WORDS + nblocks, INT64))
+    backend.clear(control)
+    head, states = control[:CONTROL_WORDS], control[CONTROL_WORDS:]
+    sort = window > 1 and csr.nrows > 1
+    row_perm = sorted_rows(csr, counts.longest, window, head, backend) if sort else None
+    function = backend.function("formats/sliced_rows", "sliced_rows_offsets", ())
+    arguments = (csr.nrows, height, csr.rowptr, row_perm, offsets, head, states)
+    backend.run([launch_1d(function, nblocks * SCAN_THREADS, SCAN_THREADS, arguments)])
+    if not sort and height == SLICE_HEIGHT:
+        return Slices(height, window, None, offsets, counts.sliced_entries)
+    _, nstored, moved = backend.first(control, CONTROL_WORDS)  # waits for the device
+    return Slices(height, window, row_perm if moved else None, offsets, nstored)
+
+
+def sort_rows(csr: CsrPattern, window: int, backend: Backend) -> Any:
+    """Stable order of rows by decreasing length within windows of `window` rows: (nrows,) index.
+
+    None if nothing would move. Waits for the device.
+    """
+    if window <= 1 or csr.nrows <= 1:
+        return None
+    csr, counts = csr.counted(backend)
+    (control,) = backend.empty((CONTROL_WORDS, INT64))
+    backend.clear(control)
+    row_perm = sorted_rows(csr, counts.longest, window, control, backend)
+    return row_perm if backend.first(control, CONTROL_WORDS)[-1] else None  # waits for the device
+
+
+def sorted_rows(csr: CsrPattern, longest: int, window: int, control: Any, backend: Backend) -> Any:
+    """The launches of `sort_rows`; `control` tells whether a row has moved."""
+    nrows, length_bits, place_bits = csr.nrows, longest.bit_length(), (window - 1).bit_length()
+    row_perm, keys, merged = backend.empty((nrows, backend.index), (nrows, INT64), (nrows, INT64))
+
+    def run(kernel: str, n: int, threads: int, *arguments: Any) -> None:
+        function = backend.function("formats/sliced_rows", kernel, ())
+        backend.run([launch_1d(function, n, threads, (nrows, *arguments))])
+
+    ntiles, lengths = ceil_div(nrows, TILE), (longest, length_bits)
+    run("sliced_rows_sort", ntiles * SORT_THREADS, SORT_THREADS, window, *lengths, place_bits, csr.rowptr, keys, control)
+    length = TILE
+    while length % window and length < nrows:  # a window begins in one run and ends in another
+        run("sliced_rows_merge", nrows, ROW_THREADS, length, keys, merged)
+        keys, merged, length = merged, keys, 2 * length
+    run("sliced_rows_order", nrows, ROW_THREADS, window, place_bits, keys, row_perm)
+    return row_perm
+
+
+@compiled_ahead("formats/sliced_rows")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    yield [(f"sliced_rows_{what}", ()) for what in ("offsets", "sort", "merge", "order")]
