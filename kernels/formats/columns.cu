@@ -1,7 +1,9 @@
 // Structure kernels of column compression (formats/common/columns.py): full columns into the arrays of columns.cuh.
 #include "formats/columns.cuh"
-#include "common/reduce.cuh"
+#include "common/scan.cuh"
 #include "common/search.cuh"
+
+constexpr int SIZES = 4; // of slices, that a thread adds up
 
 // Base and offsets of every group; of slices with a group whose columns span too much, the number of entries in wide_size [nslices],
 // which is all 0 before. A null slice_offsets means that each group is a slice.
@@ -34,6 +36,38 @@ __global__ void __launch_bounds__(128)
 
       wide_size[slice] = __ldg(slice_offsets + slice + 1) - __ldg(slice_offsets + slice);
     } else wide_size[group] = height;
+  }
+}
+
+// wide_size [nslices] becomes wide_offset: where the full columns of each wide slice begin, -1 for the others. `control` is zeros at first: how
+// many tiles blocks have taken, the entries of all wide slices, and after these two, in `states`, a zero for each block.
+__global__ void __launch_bounds__(SCAN_THREADS)
+  columns_wide_offsets(offset_t nslices, offset_t *__restrict__ wide_size, count_t *control, count_t *states)
+{
+  __shared__ BlockScan scan;
+  offset_t             sizes[SIZES], before[SIZES], sum = 0;
+
+  scan.take_tile(control);
+  __syncthreads();
+  const offset_t first = ((offset_t)scan.tile * SCAN_WARPS + threadIdx.x / WARP) * (WARP * SIZES) + threadIdx.x % WARP;
+
+#pragma unroll
+  for (int i = 0; i < SIZES; i++) sizes[i] = first + i * WARP < nslices ? wide_size[first + i * WARP] : offset_t(0);
+#pragma unroll
+  for (int i = 0; i < SIZES; i++) {
+    const offset_t up_to_lane = sum_up_to_lane(sizes[i]);
+
+    before[i] = sum + up_to_lane - sizes[i];
+    sum += __shfl_sync(FULL_WARP, up_to_lane, WARP - 1);
+  }
+  const offset_t before_warp = (offset_t)scan.sum_before_warp(states, (count_t)sum);
+
+#pragma unroll
+  for (int i = 0; i < SIZES; i++) {
+    const offset_t slice = first + i * WARP;
+
+    if (slice < nslices) wide_size[slice] = sizes[i] ? before_warp + before[i] : offset_t(-1);
+    if (slice == nslices - 1) control[1] = (count_t)(before_warp + before[i] + sizes[i]);
   }
 }
 

@@ -65,31 +65,58 @@ __global__ void __launch_bounds__(256) row_patterns_collect(index_t    nrows, co
   }
 }
 
-// The table of deltas, from one row for each pattern. Threads: a block for a pattern.
+// The keys of the table in ascending order, and the deltas of their rows: pattern_deltas [*npatterns][pattern_stride]. Nothing if there are more
+// than `most` patterns. Threads: one block, a key each.
 __global__ void __launch_bounds__(256)
-  row_patterns_table(index_t pattern_stride, const offset_t *__restrict__ rows, const index_t *__restrict__ rowptr,
-                     const index_t *__restrict__ colidx, index_t *__restrict__ pattern_deltas)
+  row_patterns_table(index_t most, index_t pattern_stride, const row_key_t *__restrict__ keys, const offset_t *__restrict__ rows,
+                     const int *__restrict__ npatterns, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
+                     row_key_t *__restrict__ sorted_keys, index_t *__restrict__ pattern_deltas)
 {
-  const offset_t row = rows[blockIdx.x], begin = rowptr[row], length = rowptr[row + 1] - begin;
+  __shared__ row_key_t found[LIMIT];
+  __shared__ offset_t  row_of[LIMIT], row_of_sorted[LIMIT];
+  __shared__ int       nfound;
+  const int            count = *npatterns, thread = threadIdx.x;
 
-  for (offset_t j = threadIdx.x; j < pattern_stride; j += blockDim.x)
-    pattern_deltas[blockIdx.x * (offset_t)pattern_stride + j] = j < length ? index_t(colidx[begin + j] - row) : NO_ENTRY;
+  if (count > most) return;
+  if (thread == 0) nfound = 0;
+  __syncthreads();
+  for (int slot = thread; slot < SLOTS; slot += blockDim.x)
+    if (keys[slot]) {
+      const int i = atomicAdd(&nfound, 1);
+
+      found[i]  = keys[slot];
+      row_of[i] = rows[slot];
+    }
+  __syncthreads();
+  if (thread < count) {
+    int place = 0;
+
+    for (int i = 0; i < count; i++) place += found[i] < found[thread];
+    sorted_keys[place]   = found[thread];
+    row_of_sorted[place] = row_of[thread];
+  }
+  __syncthreads();
+  for (offset_t i = thread; i < (offset_t)count * pattern_stride; i += blockDim.x) {
+    const offset_t row = row_of_sorted[i / pattern_stride], j = i % pattern_stride, begin = rowptr[row], length = rowptr[row + 1] - begin;
+
+    pattern_deltas[i] = j < length ? index_t(colidx[begin + j] - row) : NO_ENTRY;
+  }
 }
 
-// The pattern of each row, found by its key (`keys` [npatterns] ascend) and compared entry by entry; *mismatch is set if a row differs
-// from the pattern of its key. Threads: a row each, in the order of row_perm.
+// The pattern of each row, found by its key (`keys` [*npatterns] ascend) and compared entry by entry; *mismatch is set if a row differs
+// from the pattern of its key. Nothing if there are more than `most` patterns. Threads: a row each, in the order of row_perm.
 __global__ void __launch_bounds__(256)
-  row_patterns_assign(index_t nrows, index_t npatterns, index_t pattern_stride, const row_key_t *__restrict__ keys,
+  row_patterns_assign(index_t nrows, index_t most, index_t pattern_stride, const int *__restrict__ npatterns, const row_key_t *__restrict__ keys,
                       const index_t *__restrict__ pattern_deltas, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx,
                       const index_t *__restrict__ row_perm, unsigned char *__restrict__ row_pattern, int *mismatch)
 {
   const offset_t position = (offset_t)blockIdx.x * blockDim.x + threadIdx.x;
 
-  if (position >= nrows) return;
+  if (position >= nrows || *npatterns > most) return;
   const offset_t  row   = row_perm ? row_perm[position] : position;
   const row_key_t key   = row_key(row, rowptr, colidx);
   const offset_t  begin = rowptr[row], length = rowptr[row + 1] - begin;
-  const index_t   id     = partition_point(index_t(1), npatterns, [&](index_t p) { return __ldg(keys + p) <= key; }) - 1;
+  const index_t   id     = partition_point(index_t(1), (index_t)*npatterns, [&](index_t p) { return __ldg(keys + p) <= key; }) - 1;
   const index_t  *deltas = pattern_deltas + id * pattern_stride;
   bool            same   = length <= pattern_stride && (length == pattern_stride || __ldg(deltas + length) == NO_ENTRY);
 

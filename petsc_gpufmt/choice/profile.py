@@ -9,7 +9,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.choice.sample import SLICE_HEIGHT, Sample, find_blocks
-from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, STRIDE_MULTIPLE, collect
+from petsc_gpufmt.formats.common.row_patterns import collect, table_limits
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.patterns.csr import CsrPattern
 
@@ -141,7 +141,9 @@ def by_powers_of_two(counts: np.ndarray) -> tuple[int, ...]:
 
 def count_patterns(csr: CsrPattern, longest: int, backend: Backend) -> int:
     """How many different rows there are, 0 if too many for a table in the cache of a multiprocessor."""
-    stride = ceil_div(longest, STRIDE_MULTIPLE) * STRIDE_MULTIPLE
-    most = min(MOST_PATTERNS, MOST_TABLE_BYTES // (stride * backend.index.itemsize))
-    count = int(collect(csr, backend)[0].size) if most else 0
+    _, most = table_limits(longest, backend)
+    if not most:
+        return 0
+    counts, _, _ = collect(csr, backend)
+    (count,) = backend.first(counts, 1)  # waits for the device
     return count if count <= most else 0

@@ -53,7 +53,7 @@ class CsrPattern:
         Where entry k finds its value in the array of values; None means at k.
     row_block, col_block : block sizes that the application has set for rows and columns (MatSetBlockSizes), 1 if none
     longest : entries of the longest row, None if not known
-    counts : RowCounts, None if not known
+    counts : RowCounts of the rows, None if not known
     """
 
     nrows: int
@@ -64,7 +64,7 @@ class CsrPattern:
     row_block: int = 1
     col_block: int = 1
     longest: int | None = None
-    counts: RowCounts | None = None
+    counts: Any = None
 
     @property
     def nnz(self) -> int:
@@ -95,7 +95,6 @@ class CsrPattern:
     def counted(self, backend: Backend) -> tuple[CsrPattern, RowCounts]:
         """The pattern with its counts, and these. Waits for the device if they are not known."""
         known = self if self.counts else self.validated(backend)
-        assert known.counts is not None
         return known, known.counts
 
     def _checked(self, backend: Backend) -> tuple[list[int], RowCounts]:

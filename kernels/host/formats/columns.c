@@ -43,6 +43,20 @@ HOST_KERNEL(columns_compress)
   }
 }
 
+/* where the full columns of wide slices begin, -1 for the others; control[1] is the end of the last */
+HOST_KERNEL(columns_wide_offsets)
+{
+  const offset_t nslices = PARAM(offset_t, 0);
+  offset_t      *wide = PARAM(offset_t *, 1), *control = PARAM(offset_t *, 2);
+
+  for (offset_t slice = 0; slice < nslices; slice++) {
+    const offset_t size = wide[slice];
+
+    wide[slice] = size ? control[1] : -1;
+    control[1] += size;
+  }
+}
+
 /* the full columns of wide slices */
 HOST_KERNEL(columns_copy_wide)
 {

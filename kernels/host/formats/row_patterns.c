@@ -37,16 +37,24 @@ HOST_KERNEL(row_patterns_collect)
   }
 }
 
-/* the table of deltas, from one row for each pattern */
+/* the keys of the table in ascending order, and the deltas of their rows; nothing if there are too many */
 HOST_KERNEL(row_patterns_table)
 {
-  const index_t   stride = PARAM(index_t, 0);
-  const offset_t *rows   = PARAM(const offset_t *, 1);
-  const index_t  *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3);
-  index_t        *deltas = PARAM(index_t *, 4);
+  const index_t   most = PARAM(index_t, 0), stride = PARAM(index_t, 1);
+  const uint64_t *keys      = PARAM(const uint64_t *, 2);
+  const offset_t *rows      = PARAM(const offset_t *, 3);
+  const int       npatterns = *PARAM(const int *, 4);
+  const index_t  *rowptr = PARAM(const index_t *, 5), *colidx = PARAM(const index_t *, 6);
+  uint64_t       *sorted = PARAM(uint64_t *, 7), last = 0; /* which no key is */
+  index_t        *deltas = PARAM(index_t *, 8);
 
-  for (uint32_t id = 0; id < grid[0]; id++, deltas += stride) {
-    const offset_t row = rows[id], begin = rowptr[row], length = rowptr[row + 1] - begin;
+  for (int id = 0; npatterns <= most && id < npatterns; id++, deltas += stride) {
+    int next = -1;
+
+    for (int slot = 0; slot < SLOTS; slot++)
+      if (keys[slot] > last && (next < 0 || keys[slot] < keys[next])) next = slot;
+    last = sorted[id]  = keys[next];
+    const offset_t row = rows[next], begin = rowptr[row], length = rowptr[row + 1] - begin;
 
     for (offset_t j = 0; j < stride; j++) deltas[j] = j < length ? (index_t)(colidx[begin + j] - row) : NO_ENTRY;
   }
@@ -64,14 +72,14 @@ static index_t find_pattern(uint64_t key, const uint64_t *keys, index_t npattern
 /* the pattern of each row; *mismatch is set if a row differs from the pattern of its key */
 HOST_KERNEL(row_patterns_assign)
 {
-  const index_t   nrows = PARAM(index_t, 0), npatterns = PARAM(index_t, 1), stride = PARAM(index_t, 2);
-  const uint64_t *keys   = PARAM(const uint64_t *, 3);
-  const index_t  *table  = PARAM(const index_t *, 4);
-  const index_t  *rowptr = PARAM(const index_t *, 5), *colidx = PARAM(const index_t *, 6), *row_perm = PARAM(const index_t *, 7);
-  uint8_t        *row_pattern = PARAM(uint8_t *, 8);
-  int            *mismatch    = PARAM(int *, 9);
+  const index_t   nrows = PARAM(index_t, 0), most = PARAM(index_t, 1), stride = PARAM(index_t, 2), npatterns = *PARAM(const int *, 3);
+  const uint64_t *keys   = PARAM(const uint64_t *, 4);
+  const index_t  *table  = PARAM(const index_t *, 5);
+  const index_t  *rowptr = PARAM(const index_t *, 6), *colidx = PARAM(const index_t *, 7), *row_perm = PARAM(const index_t *, 8);
+  uint8_t        *row_pattern = PARAM(uint8_t *, 9);
+  int            *mismatch    = PARAM(int *, 10);
 
-  for (offset_t position = 0; position < nrows; position++) {
+  for (offset_t position = 0; position < nrows && npatterns <= most; position++) {
     const offset_t row = row_perm ? row_perm[position] : position, begin = rowptr[row], length = rowptr[row + 1] - begin;
     const index_t  id     = find_pattern(row_key(row, rowptr, colidx), keys, npatterns);
     const index_t *deltas = table + (offset_t)id * stride;

@@ -17,6 +17,7 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div
 from petsc_gpufmt.option_value import AUTO
+from petsc_gpufmt.patterns.csr import INT64
 
 FULL, SHORT, MIXED = 0, 1, 2
 """Index modes, as in kernels/formats/columns.cuh: all columns full, all short, or full in some slices."""
@@ -27,6 +28,8 @@ CHOICES = (AUTO, FULL_ONLY, SHORT_WHERE_IT_FITS)
 
 SHORT_PADDING = 0xFFFF
 THREADS_PER_BLOCK = 128
+SCAN_THREADS, SCANNED_A_THREAD, CONTROL_WORDS = 256, 4, 2  # of columns_wide_offsets
+UINT16 = np.dtype(np.uint16)
 
 
 @dataclass(frozen=True)
@@ -114,28 +117,26 @@ class StoredColumns:
         return "16-bit columns" if self.mode == SHORT else "full columns"
 
     def _shortened(self) -> StoredColumns:
-        """These full columns in 16 bits, but for the slices that have a group where they do not fit."""
-        backend, xp = self.backend, self.backend.xp
-        ngroups = self.nstored // self.height
-        col_offset = xp.empty(self.nstored, dtype=np.uint16)
-        col_base = xp.empty(ngroups, dtype=backend.index)
-        wide_size = xp.zeros(self.nslices, dtype=np.int64)
-        lanes = min(self.height, 32)
-        block = (lanes, THREADS_PER_BLOCK // lanes, 1)
-        height, compressed = backend.index.type(self.height), (col_offset, col_base, wide_size)
-        self._run(
-            "columns_compress",
-            ceil_div(ngroups, block[1]),
-            block,
-            (np.int64(ngroups), height, np.int64(self.nslices), self.slice_offsets, self.col, *compressed),
+        """These full columns in 16 bits, but for the slices that have a group where they do not fit. Waits once."""
+        backend, height, nslices = self.backend, self.height, self.nslices
+        ngroups, nblocks = self.nstored // height, ceil_div(nslices, SCAN_THREADS * SCANNED_A_THREAD)
+        col_offset, col_base, words = backend.empty(
+            (self.nstored, UINT16), (ngroups, backend.index), (CONTROL_WORDS + nblocks + nslices, INT64)
         )
-        nwide = int(wide_size.sum())  # waits for the device
+        backend.clear(words)
+        control, states = words[:CONTROL_WORDS], words[CONTROL_WORDS : CONTROL_WORDS + nblocks]
+        wide_offset = words[CONTROL_WORDS + nblocks :]  # sizes of wide slices at first
+        lanes = min(height, 32)
+        block = (lanes, THREADS_PER_BLOCK // lanes, 1)
+        compressed = (ngroups, height, nslices, self.slice_offsets, self.col, col_offset, col_base, wide_offset)
+        self._run("columns_compress", ceil_div(ngroups, block[1]), block, compressed)
+        self._run("columns_wide_offsets", nblocks, (SCAN_THREADS, 1, 1), (nslices, wide_offset, control, states))
+        _, nwide = backend.first(control, CONTROL_WORDS)  # waits for the device
         if not nwide:
             return replace(self, mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
-        wide_offset = xp.where(wide_size > 0, xp.cumsum(wide_size) - wide_size, -1)
-        wide_col = xp.empty(nwide, dtype=backend.index)
+        (wide_col,) = backend.empty((nwide, backend.index))
         arguments = (height, self.slice_offsets, wide_offset, self.col, wide_col)
-        self._run("columns_copy_wide", self.nslices, (THREADS_PER_BLOCK, 1, 1), arguments)
+        self._run("columns_copy_wide", nslices, (THREADS_PER_BLOCK, 1, 1), arguments)
         return replace(
             self,
             mode=MIXED,

@@ -16,7 +16,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import ceil_div, launch_1d
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import INT64, CsrPattern
 
 MOST_PATTERNS = 256
 """What a byte numbers; LIMIT in the kernels."""
@@ -29,6 +29,8 @@ SLOTS = 1024
 
 STRIDE_MULTIPLE = 4
 THREADS_PER_BLOCK = 256
+COUNTS = 2  # how many patterns there are, and whether a row differs from the pattern of its hash
+UINT8 = np.dtype(np.uint8)
 
 
 class NoRowPatternsError(Exception):
@@ -42,58 +44,58 @@ class RowPatterns:
     Attributes
     ----------
     row_pattern : (nrows,) uint8; pattern of each row, in the order of `row_perm`
-    pattern_deltas : (npatterns, stride) index; column - row of each entry, then the smallest index
+    pattern_deltas : (npatterns * stride,) index; column - row of each entry, then the smallest index, row by row
+    stride : entries of a pattern in `pattern_deltas`
     row_perm : (nrows,) index or None; the row at each place of `row_pattern`
     """
 
     row_pattern: Any
     pattern_deltas: Any
+    stride: int
     row_perm: Any
     backend: Backend
 
     @classmethod
     def find(cls, csr: CsrPattern, longest: int, row_perm: Any, backend: Backend) -> RowPatterns:
-        """The patterns of `csr`, whose longest row has `longest` entries. Raises NoRowPatternsError.
+        """The patterns of `csr`, whose longest row has `longest` entries. Waits once. Raises NoRowPatternsError.
 
         Every row is compared with its pattern: a collision of hashes cannot give a wrong matrix.
         """
         if not csr.nrows:
             raise NoRowPatternsError("no rows")
-        stride = ceil_div(max(longest, 1), STRIDE_MULTIPLE) * STRIDE_MULTIPLE
-        row_bytes = stride * backend.index.itemsize
-        if row_bytes > MOST_TABLE_BYTES:
+        stride, most = table_limits(longest, backend)
+        if not most:
             raise NoRowPatternsError(
                 f"rows of up to {longest} entries, too long for a table of {MOST_TABLE_BYTES} bytes"
             )
-        keys, rows = collect(csr, backend)
-        if keys.size > min(MOST_PATTERNS, MOST_TABLE_BYTES // row_bytes):
-            count = f"{keys.size}" if keys.size <= MOST_PATTERNS else f"more than {MOST_PATTERNS}"
+        counts, keys, rows = collect(csr, backend)
+        count, mismatch, pattern = counts[:1], counts[1:], (csr.rowptr, csr.colidx)
+        in_order, deltas, row_pattern = backend.empty(
+            (most, INT64), (most * stride, backend.index), (csr.nrows, UINT8)
+        )
+        table = (most, stride, keys, rows, count, *pattern, in_order, deltas)
+        run(backend, "row_patterns_table", 1, table)
+        assigned = (csr.nrows, most, stride, count, in_order, deltas, *pattern, row_perm, row_pattern, mismatch)
+        run(backend, "row_patterns_assign", csr.nrows, assigned)
+        npatterns, differs = backend.first(counts, COUNTS)  # waits for the device
+        if npatterns > most:
+            number = f"{npatterns}" if npatterns <= MOST_PATTERNS else f"more than {MOST_PATTERNS}"
             raise NoRowPatternsError(
-                f"{count} row patterns of up to {longest} entries, where {MOST_PATTERNS} patterns in a table of "
+                f"{number} row patterns of up to {longest} entries, where {MOST_PATTERNS} patterns in a table of "
                 f"{MOST_TABLE_BYTES} bytes are the limit"
             )
-        index, xp = backend.index.type, backend.xp
-        found = xp.asarray(np.stack([keys.view(np.int64), rows]))
-        deltas = xp.empty((keys.size, stride), dtype=backend.index)
-        pattern = (csr.rowptr, csr.colidx)
-        run(backend, "row_patterns_table", keys.size * THREADS_PER_BLOCK, (index(stride), found[1], *pattern, deltas))
-        row_pattern = xp.empty(csr.nrows, dtype=np.uint8)
-        mismatch = xp.zeros(1, dtype=np.int32)
-        sizes = (index(csr.nrows), index(keys.size), index(stride))
-        arguments = (*sizes, found[0], deltas, *pattern, row_perm, row_pattern, mismatch)
-        run(backend, "row_patterns_assign", csr.nrows, arguments)
-        if backend.to_host(mismatch)[0]:
+        if differs:
             raise NoRowPatternsError("two row patterns with the same hash")
-        return cls(row_pattern, deltas, row_perm, backend)
+        return cls(row_pattern, deltas[: npatterns * stride], stride, row_perm, backend)
 
     @property
     def members(self) -> tuple[Any, Any, Any]:
         """Those of RowPatterns in the kernels."""
-        return self.row_pattern, self.pattern_deltas, int(self.pattern_deltas.shape[1])
+        return self.row_pattern, self.pattern_deltas, self.stride
 
     @property
     def npatterns(self) -> int:
-        return int(self.pattern_deltas.shape[0])
+        return int(self.pattern_deltas.size) // self.stride
 
     @property
     def nbytes(self) -> int:
@@ -109,7 +111,7 @@ class RowPatterns:
         """(nrows, stride) columns of the rows in the order of `row_perm`, -1 after the last one."""
         row_pattern, deltas = self.backend.to_host(self.row_pattern), self.backend.to_host(self.pattern_deltas)
         rows = np.arange(row_pattern.size) if self.row_perm is None else self.backend.to_host(self.row_perm)
-        of_row = deltas[row_pattern]
+        of_row = deltas.reshape(-1, self.stride)[row_pattern]
         return np.where(of_row == np.iinfo(deltas.dtype).min, -1, rows[:, None] + of_row).astype(deltas.dtype)
 
     def summary(self) -> str:
@@ -117,21 +119,24 @@ class RowPatterns:
         return f"{self.npatterns} row pattern{'' if self.npatterns == 1 else 's'}"
 
 
-def collect(csr: CsrPattern, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of the different rows, ascending, and a row for each: (npatterns,) uint64 and int64.
+def table_limits(longest: int, backend: Backend) -> tuple[int, int]:
+    """Entries of a pattern in a table for rows of up to `longest` entries, and how many patterns there may be."""
+    stride = ceil_div(max(longest, 1), STRIDE_MULTIPLE) * STRIDE_MULTIPLE
+    return stride, min(MOST_PATTERNS, MOST_TABLE_BYTES // (stride * backend.index.itemsize))
 
-    More than MOST_PATTERNS of them if there are too many; then some are missing.
+
+def collect(csr: CsrPattern, backend: Backend) -> tuple[Any, Any, Any]:
+    """Launch what finds the different rows: (counts, keys, rows), all (..,) int64.
+
+    The first of the COUNTS counts says how many there are, more than MOST_PATTERNS if too many; then some are missing.
+    `keys` are their hashes, in some of SLOTS places, 0 in the others, and `rows` has a row for each.
     """
-    table = backend.xp.zeros(2 * SLOTS + 1, dtype=np.int64)  # keys, rows, how many
+    (words,) = backend.empty((COUNTS + 2 * SLOTS, INT64))
+    backend.clear(words)
+    counts, keys, rows = words[:COUNTS], words[COUNTS : COUNTS + SLOTS], words[COUNTS + SLOTS :]
     threads = min(csr.nrows, max(1, backend.resident_threads))  # blocks take rows in turns
-    parts = (table[:SLOTS], table[SLOTS : 2 * SLOTS], table[2 * SLOTS :])
-    arguments = (backend.index.type(csr.nrows), csr.rowptr, csr.colidx, *parts)
-    run(backend, "row_patterns_collect", threads, arguments)
-    host_table = backend.to_host(table)
-    keys, rows = host_table[:SLOTS].view(np.uint64), host_table[SLOTS : 2 * SLOTS]
-    order = np.argsort(keys)
-    order = order[keys[order] > 0]
-    return keys[order], rows[order]
+    run(backend, "row_patterns_collect", threads, (csr.nrows, csr.rowptr, csr.colidx, keys, rows, counts[:1]))
+    return counts, keys, rows
 
 
 def run(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> None:

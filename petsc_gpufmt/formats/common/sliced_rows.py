@@ -82,12 +82,12 @@ def sorted_rows(csr: CsrPattern, longest: int, window: int, control: Any, backen
         function = backend.function("formats/sliced_rows", kernel, ())
         backend.run([launch_1d(function, n, threads, (nrows, *arguments))])
 
-    ntiles, lengths = ceil_div(nrows, TILE), (longest, length_bits)
-    run("sliced_rows_sort", ntiles * SORT_THREADS, SORT_THREADS, window, *lengths, place_bits, csr.rowptr, keys, control)
-    length = TILE
-    while length % window and length < nrows:  # a window begins in one run and ends in another
-        run("sliced_rows_merge", nrows, ROW_THREADS, length, keys, merged)
-        keys, merged, length = merged, keys, 2 * length
+    threads, sizes = ceil_div(nrows, TILE) * SORT_THREADS, (window, longest, length_bits, place_bits)
+    run("sliced_rows_sort", threads, SORT_THREADS, *sizes, csr.rowptr, keys, control)
+    in_order = TILE
+    while in_order % window and in_order < nrows:  # a window begins in one run of keys and ends in another
+        run("sliced_rows_merge", nrows, ROW_THREADS, in_order, keys, merged)
+        keys, merged, in_order = merged, keys, 2 * in_order
     run("sliced_rows_order", nrows, ROW_THREADS, window, place_bits, keys, row_perm)
     return row_perm
 
