@@ -1,11 +1,13 @@
 """The type that chooses: a matrix in the storage format that suits it.
 
-The choice is made from the pattern (`petsc_gpufmt.choice.model`). On a device, a matrix that has been multiplied often
-is stored once more, in the few formats that the model finds close to each other, and the fastest of them is kept.
+The choice is made from the pattern (`petsc_gpufmt.choice.model`), for a small matrix from the counts of its rows alone.
+On a device, a matrix that has been multiplied very often is stored once more, in the few formats that the model finds
+close to each other, and the fastest of them is kept.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +23,12 @@ from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
 
-# Mults after which formats are timed; -1: as many as take as long as the timing, so that it is worth while.
+# Mults after which formats are timed; -1: so many that timing adds no more than TIMING_SHARE to what they have taken.
 TIMED_AFTER = -1
-FEWEST_MULTS = 50
-# What timing takes on an H200: two or three stores, the loading of their kernels, and mults.
-SECONDS_OF_TIMING = 0.05
+TIMING_SHARE = 0.05
+# What timing takes on an H200: plans of two or three stores and the loading of their kernels; and for each candidate as
+# long as so many mults, until its arrays are made and filled and it is timed.
+SECONDS_OF_TIMING, MULTS_OF_TIMING = 0.05, 150
 # Of the mults of a candidate that are timed; three sequences are run.
 TIMED_MULTS = 6
 # A runner-up that saves less than the noise of the measurement does not replace the first choice.
@@ -73,13 +76,14 @@ class Gpufmt(Format):
         if options["format"] != AUTO:
             chosen = store(options["format"], {}, csr, backend, options)
             return cls(chosen, f"{chosen.name}, as asked for")
+        csr, _ = csr.counted(backend)
         profile = Profile.of(csr, backend)
         ranked = rank(profile, backend)
-        best = ranked[0]
+        best, close = ranked[0], worth_timing(ranked)
         chosen = store(best.name, best.options, csr, backend, options)
         if timed_after == TIMED_AFTER:
-            timed_after = max(FEWEST_MULTS, round(SECONDS_OF_TIMING / best.seconds))
-        timed = csr.nnz and backend.model is not None and len(worth_timing(ranked)) > 1
+            timed_after = mults_before_timing(close)
+        timed = csr.nnz and backend.model is not None and len(close) > 1
         return cls(
             chosen,
             reasons(chosen, best, profile, backend),
@@ -92,6 +96,7 @@ class Gpufmt(Format):
         """Store the pattern in the format whose mults take the least time, of those that the model finds close."""
         if options["format"] != AUTO:
             return cls.build(csr, backend, options)
+        csr, _ = csr.counted(backend)
         profile = Profile.of(csr, backend)
         ranked = rank(profile, backend)
         best = ranked[0]
@@ -160,6 +165,12 @@ def store(
     return cls.build(csr, backend, merged)
 
 
+def mults_before_timing(close: Sequence[Candidate]) -> int:
+    """Mults in the first of the candidates of which the timing of all takes no more than TIMING_SHARE."""
+    timing = SECONDS_OF_TIMING + MULTS_OF_TIMING * sum(c.seconds for c in close)
+    return math.ceil(timing / (TIMING_SHARE * close[0].seconds))
+
+
 def reasons(chosen: Format, candidate: Candidate, profile: Profile, backend: Backend) -> str:
     """The format and what speaks for it, in words."""
     moved, as_csr = chosen.stats().bytes_per_mult, csr_bytes(profile, backend)
@@ -171,14 +182,14 @@ def notes(profile: Profile, ranked: Sequence[Candidate], backend: Backend) -> li
     """Lines with the profile and the estimates; seconds are those of a device."""
     p = profile
     lines = [
-        f"{p.nnz} entries; with the padding of slices of 32 rows {p.sliced_entries}, of rows sorted by length "
-        f"{p.sorted_entries}; {p.empty_rows} empty rows"
+        f"{p.nnz} entries; with the padding of slices of 32 rows {p.sliced_entries}, of rows sorted by length at "
+        f"most {p.sorted_entries}; {p.empty_rows} empty rows"
     ]
     if p.lengths:
         lines.append(f"rows of 0, 1, 2, 3-4, 5-8, ... entries: {', '.join(map(str, p.lengths))}")
     if p.npatterns:
         lines.append(f"{p.npatterns} row patterns, which take the place of columns")
-    elif p.nnz >= FEW_ENTRIES:
+    elif p.sampled and p.nnz >= FEW_ENTRIES:
         lines.append(f"too many row patterns for a table; columns fit 16 bits in {p.short_slices:.0%} of the slices")
     if p.block_shape != (1, 1):
         lines.append("dense blocks: {} x {}, {:.0%} full".format(*p.block_shape, p.block_fill))

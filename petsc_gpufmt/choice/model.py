@@ -50,8 +50,11 @@ ADAPTIVE_ENTRIES, ADAPTIVE_THREADS = 8, 256
 # Share of its entries that a block must have: with fewer, padding outweighs what the indices save.
 LEAST_BLOCK_FILL = 0.7
 # A format that the model finds so much slower than the best is not worth a measurement.
-WORTH_TIMING = 1.4
+WORTH_TIMING = 1.15
 MOST_TIMED = 3
+# A small matrix takes pJDS unless that is so many times slower, and by so many seconds: the kernels of one more format
+# take as long to load as a thousand mults gain then. Blocks are an exception: all levels of a multigrid method have them.
+WORTH_LOADING, SECONDS_WORTH_LOADING = 1.15, 1e-6
 
 
 @dataclass(frozen=True)
@@ -75,14 +78,20 @@ class Candidate:
 
 
 def rank(profile: Profile, backend: Backend) -> list[Candidate]:
-    """All formats that may suit, the fastest by the model first."""
+    """All formats that may suit, the fastest by the model first; for a small matrix pJDS if it is about as fast."""
     candidates = [_pjds(profile, backend), _evchyb(profile, backend)]
     if backend.name == "host":  # a core has no threads to wait for each other: bytes decide
         return sorted(candidates, key=lambda c: c.nbytes)
     candidates.append(_csradaptive(profile, backend))
     if profile.block_shape != (1, 1) and profile.block_fill >= LEAST_BLOCK_FILL:
         candidates.append(_bsr(profile, backend))
-    return sorted(candidates, key=lambda c: c.seconds)
+    ranked = sorted(candidates, key=lambda c: c.seconds)
+    pjds, best = candidates[0], ranked[0]
+    close = max(WORTH_LOADING * best.seconds, best.seconds + SECONDS_WORTH_LOADING)
+    if best.name != "bsr" and pjds.seconds <= close and is_small(profile, backend):
+        ranked.remove(pjds)
+        ranked.insert(0, pjds)
+    return ranked
 
 
 def worth_timing(ranked: list[Candidate]) -> list[Candidate]:
@@ -149,8 +158,7 @@ def _rows_stored_along(p: Profile, backend: Backend) -> int:
     """Rows of the vCSR part of EVC-HYB: of more than 128 entries, or 64 in a small matrix that this pads little."""
     if not is_small(p, backend):
         return p.long_rows
-    uniform = p.nrows if SMALL_SPLIT_LENGTHS[0] < p.mean <= SMALL_SPLIT_LENGTHS[1] else p.long_rows
-    longer = sum(p.lengths[SMALL_SPLIT_LENGTHS[1].bit_length() :]) if p.lengths else uniform
+    longer = sum(p.lengths[SMALL_SPLIT_LENGTHS[1].bit_length() :])
     acceptable = SMALL_ACCEPTABLE_ROW_PADDING * p.nnz
     return longer if longer * LONG_ROW_PADDING / 2 <= acceptable else p.long_rows
 

@@ -1,24 +1,18 @@
-"""What the choice of a format needs to know about a pattern: from a few passes over rows, and a sample of entries."""
+"""What the choice of a format needs to know about a pattern: the counts of its rows, and a sample of a large one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div
-from petsc_gpufmt.choice.sample import SLICE_HEIGHT, Sample, find_blocks
+from petsc_gpufmt.choice.sample import LEAST_BLOCK_SEARCH_ENTRIES, Sample, find_blocks
 from petsc_gpufmt.formats.common.row_patterns import collect, table_limits
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern
 
-# A length that is counted as one with all above: rows so long are few, and no format pads them by much.
-COUNTED_LENGTHS = 1024
 # Rows that EVC-HYB stores apart are longer.
 LONG_ROW = 128
-# Where slices pad no more than this, row lengths are not counted: nothing would be sorted.
-REGULAR = 0.03
 
 
 @dataclass(frozen=True)
@@ -30,17 +24,18 @@ class Profile:
     nrows, ncols, nnz : as in CSR
     longest, empty_rows : entries of the longest row, and how many rows have none
     sliced_entries : entries with padding in slices of 32 rows, in the order of the matrix
-    sorted_entries : the same, all rows sorted by length
+    sorted_entries : the most that they may be if all rows are sorted by length
     long_rows : rows of more than 128 entries
-    lengths : rows of 0, 1, 2, 3-4, 5-8, ... entries; empty where slices hardly pad
+    lengths : rows of 0, 1, 2, 3-4, 5-8, ... entries
     block_shape, block_fill : rows and columns of dense blocks, 1 x 1 if none; share of their entries that exist
     npatterns : different rows, as columns relative to the row; 0 if there are too many for a table
     short_slices : share of slices (by entries) whose columns fit 16 bits, from a sample
     short_rows : whether this holds for all rows of the sample
     sectors : pieces of 32 bytes of x that about a hundred neighbouring rows read, for each of their entries
+    sampled : whether blocks, short columns and sectors were looked for
 
-    Row patterns are not looked for where entries are few; nor blocks that the matrix does not tell, nor short columns.
-    Where there are row patterns, nothing saves more, and the others are not looked for.
+    Where entries are few, the counts of the rows decide: row patterns are not looked for, nor blocks that the matrix
+    does not tell. Where there are row patterns, nothing saves more, and the others are not looked for.
     """
 
     nrows: int
@@ -58,6 +53,7 @@ class Profile:
     short_slices: float = 1.0
     short_rows: bool = True
     sectors: float = 0.0
+    sampled: bool = False
 
     @property
     def mean(self) -> float:
@@ -71,39 +67,31 @@ class Profile:
 
     @classmethod
     def of(cls, csr: CsrPattern, backend: Backend) -> Profile:
-        """The profile of a pattern on `backend`."""
+        """The profile of a pattern on `backend`. Waits for the device if its rows are not counted, or it is large."""
         if not csr.nnz:
             return cls(csr.nrows, csr.ncols, 0, empty_rows=csr.nrows)
-        xp = backend.xp
-        lengths = xp.diff(csr.rowptr)
-        padded = xp.zeros(ceil_div(csr.nrows, SLICE_HEIGHT) * SLICE_HEIGHT, dtype=lengths.dtype)
-        padded[: csr.nrows] = lengths
-        widths = padded.reshape(-1, SLICE_HEIGHT).max(axis=1)
-        figures = (widths.max(), widths.sum(dtype=np.int64), (lengths == 0).sum())
-        longest, width, empty = (int(f) for f in backend.to_host(xp.stack([f.astype(np.int64) for f in figures])))
-        sliced = width * SLICE_HEIGHT
-        counts = None
-        if sliced * (1 - REGULAR) > csr.nnz:
-            counts = backend.to_host(xp.bincount(xp.minimum(lengths, COUNTED_LENGTHS), minlength=COUNTED_LENGTHS + 1))
-        few = csr.nnz < FEW_ENTRIES  # no format saves bytes of columns there
-        npatterns = 0 if few else count_patterns(csr, longest, backend)
-        if npatterns or (few and csr.row_block * csr.col_block == 1):
-            found = (1, 1), 1.0, npatterns, 0.0, False, 0.0
-        else:
+        csr, counts = csr.counted(backend)
+        longest, sliced, lengths = counts.longest, counts.sliced_entries, counts.lengths
+        facts: dict[str, Any] = {}
+        looked_at = csr.nnz >= least_looked_at(backend)
+        if looked_at:
+            facts["npatterns"] = count_patterns(csr, longest, backend)
+        if not facts.get("npatterns") and (looked_at or csr.row_block * csr.col_block > 1):
             sample = Sample.of(csr, backend)
-            sectors = sample.sectors(backend.scalar.itemsize)
-            found = *find_blocks(csr, sample), 0, *sample.short_columns(csr.ncols), sectors
+            facts["block_shape"], facts["block_fill"] = find_blocks(csr, sample)
+            facts["short_slices"], facts["short_rows"] = sample.short_columns(csr.ncols)
+            facts["sectors"] = sample.sectors(backend.scalar.itemsize)
         return cls(
             csr.nrows,
             csr.ncols,
             csr.nnz,
             longest,
-            empty,
+            lengths[0],
             sliced,
-            sliced if counts is None else sorted_entries(counts, csr.nnz, longest),
-            (csr.nrows if longest > LONG_ROW else 0) if counts is None else int(counts[LONG_ROW + 1 :].sum()),
-            () if counts is None else by_powers_of_two(counts),
-            *found,
+            min(sliced, csr.nnz + SLICE_HEIGHT * longest),  # where a slice ends, the next begins
+            sum(lengths[LONG_ROW.bit_length() + 1 :]),
+            lengths,
+            **{"short_slices": 0.0, "short_rows": False, "sampled": "sectors" in facts, **facts},
         )
 
     def describe(self) -> str:
@@ -114,29 +102,13 @@ class Profile:
         return f"{self.mean:.3g} entries a row, {spread}"
 
 
-def sorted_entries(counts: np.ndarray, nnz: int, longest: int) -> int:
-    """Entries in slices of rows sorted by length, from (COUNTED_LENGTHS + 1,) how many rows have each length.
+def least_looked_at(backend: Backend) -> int:
+    """Entries from which row patterns, blocks and short columns are looked for.
 
-    Exact but for rows that are longer than what is counted: of these, the first slice is padded to the longest.
+    With fewer, no format saves bytes of columns; a device waits for memory more than it moves bytes, up to where blocks
+    pay that the matrix does not tell of.
     """
-    lengths = np.arange(counts.size, dtype=np.int64)
-    first = np.cumsum(counts[::-1])[::-1] - counts  # rows that are longer
-    slices = ceil_div(first + counts, SLICE_HEIGHT) - ceil_div(first, SLICE_HEIGHT)  # whose first row has this length
-    counted = int((slices * lengths)[:-1].sum()) * SLICE_HEIGHT
-    beyond = int(counts[-1])
-    if not beyond:
-        return counted
-    mean = (nnz - int((counts * lengths)[:-1].sum())) / beyond
-    return counted + SLICE_HEIGHT * longest + round(mean * max(0, beyond - SLICE_HEIGHT))
-
-
-def by_powers_of_two(counts: np.ndarray) -> tuple[int, ...]:
-    """How many rows have 0, 1, 2, 3-4, 5-8, ... entries."""
-    bounds = [0, *(2**k for k in range(COUNTED_LENGTHS.bit_length() - 1))]
-    parts = [
-        int(counts[low + 1 : high + 1].sum()) for low, high in zip([-1, *bounds], [*bounds, counts.size], strict=False)
-    ]
-    return tuple(parts)
+    return FEW_ENTRIES if backend.name == "host" else LEAST_BLOCK_SEARCH_ENTRIES
 
 
 def count_patterns(csr: CsrPattern, longest: int, backend: Backend) -> int:

@@ -76,9 +76,7 @@ class Pjds(Format):
     }
     words = {"index": (*columns.CHOICES, PATTERN)}
 
-    def __init__(
-        self, csr: CsrPattern, backend: Backend, options: dict[str, Any], counts: RowCounts, slices: Slices
-    ):
+    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], counts: RowCounts, slices: Slices):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source

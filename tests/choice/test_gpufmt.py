@@ -12,8 +12,8 @@ from stored_matrix import StoredMatrix, assert_product
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.choice import gpufmt, mult_timer
-from petsc_gpufmt.choice.gpufmt import FEWEST_MULTS, SECONDS_OF_TIMING, TIMED_MULTS, Gpufmt, in_bytes
-from petsc_gpufmt.choice.model import MOST_TIMED, Candidate, csr_bytes, rank
+from petsc_gpufmt.choice.gpufmt import SECONDS_OF_TIMING, TIMED_MULTS, Gpufmt, in_bytes, mults_before_timing
+from petsc_gpufmt.choice.model import MOST_TIMED, Candidate, csr_bytes, rank, worth_timing
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError
 from petsc_gpufmt.formats.common.base import parse_options
@@ -137,14 +137,32 @@ def test_other_formats_do_not_take_options_with_a_dot():
 def test_timing_is_due_on_a_device_where_formats_are_close(device, host):
     close, clear = scattered(np.full(50_000, 9), 50_000, device), long_rows(device, 50_000, 50_000)
 
-    seconds = rank(Profile.of(close, device), device)[0].seconds
-    assert Gpufmt.build(close, device, options()).replan_after == round(SECONDS_OF_TIMING / seconds) > FEWEST_MULTS
+    candidates = worth_timing(rank(Profile.of(close, device), device))
+    assert Gpufmt.build(close, device, options()).replan_after == mults_before_timing(candidates)
     assert Gpufmt.build(close, device, options(timed_after=7)).replan_after == 7
     assert "formats are timed after 7 products" in Gpufmt.build(close, device, options(timed_after=7)).detail()
     assert Gpufmt.build(close, device, options(timed_after=0)).replan_after == 0
     assert Gpufmt.build(clear, device, options()).replan_after == 0
     assert Gpufmt.build(close, host, options()).replan_after == 0
     assert Gpufmt.build(pattern(shape("all_empty"), device), device, options()).replan_after == 0
+
+
+def test_timing_adds_a_twentieth_to_the_products_so_far():
+    close = [Candidate("pjds", 0, 5e-5), Candidate("evchyb", 0, 5.5e-5)]
+
+    products = mults_before_timing(close) * 5e-5
+
+    assert 20 * (SECONDS_OF_TIMING + 150 * 1.05e-4) == pytest.approx(products, rel=1e-3)
+
+
+def test_nothing_is_timed_where_the_runner_up_is_far_behind(device, monkeypatch):
+    csr = pattern(uniform(100, 100, 10, seed=74), device)
+    for behind, timed in ((1.14, True), (1.16, False)):
+        ranked = [Candidate("pjds", 0, 1e-5), Candidate("evchyb", 0, behind * 1e-5)]
+        monkeypatch.setattr(gpufmt, "rank", lambda seen, backend, ranked=ranked: ranked)
+
+        assert (Gpufmt.build(csr, device, options()).replan_after > 0) == timed
+        assert (Gpufmt.build(csr, device, options(timed_after=7)).replan_after == 7) == timed
 
 
 class MadeUpTimer:

@@ -7,7 +7,16 @@ from patterns import MadeUpDevice, long_rows, of_arrays, stencil
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.choice import gpufmt
-from petsc_gpufmt.choice.model import MOST_TIMED, SECTOR_SECONDS, WORTH_TIMING, Candidate, csr_bytes, rank, worth_timing
+from petsc_gpufmt.choice.model import (
+    MOST_TIMED,
+    SECTOR_SECONDS,
+    WORTH_LOADING,
+    WORTH_TIMING,
+    Candidate,
+    csr_bytes,
+    rank,
+    worth_timing,
+)
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.tune.matrices import power_law
 
@@ -116,7 +125,7 @@ def test_short_columns_count_where_they_fit(device):
 
 
 def test_the_estimate_of_bytes_is_that_of_the_formats(device):
-    for csr in (stencil("27point", 24, device), stencil("27point", 12, device, block_size=4), long_rows(device)):
+    for csr in (stencil("27point", 28, device), stencil("27point", 12, device, block_size=4), long_rows(device)):
         for c in rank(Profile.of(csr, device), device):
             stored = gpufmt.store(c.name, c.options, csr, device, {})
             assert stored.stats().bytes_per_mult == pytest.approx(c.nbytes, rel=0.25), c.name
@@ -136,3 +145,27 @@ def test_only_close_candidates_are_worth_timing():
 
     assert len(worth_timing(candidates(1.0, WORTH_TIMING * 0.99, WORTH_TIMING * 1.01))) == 2
     assert len(worth_timing(candidates(1.0, 1.0, 1.0, 1.0))) == MOST_TIMED == 3
+
+
+def test_small_matrices_take_pjds_unless_another_format_is_much_faster(device):
+    def first(**facts):
+        return rank(Profile(**{**SMALL, **facts}), device)[0].name
+
+    large = {"nrows": 10**6, "ncols": 10**6, "nnz": 10**7, "sliced_entries": 11 * 10**6, "sorted_entries": 11 * 10**6}
+    assert first() == "pjds"
+    assert first(longest=3000) == "evchyb"
+    assert first(block_shape=(3, 3)) == "bsr"
+    assert first(**large) != "pjds"
+    seconds = {c.name: c.seconds for c in rank(Profile(**SMALL), device)}
+    assert seconds["evchyb"] < seconds["pjds"] < WORTH_LOADING * seconds["evchyb"]
+
+
+SMALL = {
+    "nrows": 40_000,
+    "ncols": 40_000,
+    "nnz": 400_000,
+    "longest": 20,
+    "sliced_entries": 600_000,
+    "sorted_entries": 410_000,
+    "sectors": 0.5,
+}

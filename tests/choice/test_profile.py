@@ -8,9 +8,9 @@ from patterns import MadeUpDevice, long_rows, of_arrays, pattern, scattered, ste
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench.matrices import stencil_pattern
-from petsc_gpufmt.choice import profile, sample
+from petsc_gpufmt.choice import sample
 from petsc_gpufmt.choice.model import rank
-from petsc_gpufmt.choice.profile import Profile, sorted_entries
+from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.choice.sample import find_blocks
 
 
@@ -38,20 +38,20 @@ def test_rows_are_counted(host, name):
     assert seen.mean == pytest.approx(lengths.mean()) and seen.spread == pytest.approx(lengths.max() / lengths.mean())
     assert seen.sliced_entries == slices(lengths)
     assert seen.long_rows == (lengths > 128).sum()
-    if seen.lengths:
-        expected = [
-            np.sum((lengths > low) & (lengths <= high)) for low, high in ((-1, 0), (0, 1), (1, 2), (2, 4), (4, 8))
-        ]
-        assert list(seen.lengths[:5]) == expected and sum(seen.lengths) == matrix.nrows
-        if lengths.max() <= profile.COUNTED_LENGTHS:
-            assert seen.sorted_entries == slices(np.sort(lengths)[::-1])
+    expected = [np.sum((lengths > low) & (lengths <= high)) for low, high in ((-1, 0), (0, 1), (1, 2), (2, 4), (4, 8))]
+    assert list(seen.lengths[:5]) == expected and sum(seen.lengths) == matrix.nrows
+    assert slices(np.sort(lengths)[::-1]) <= seen.sorted_entries <= seen.sliced_entries
 
 
-@pytest.mark.parametrize(("many", "stored"), [(32, 32 * 5000), (64, 64 * 5000), (2, 32 * 5000)])
-def test_rows_longer_than_what_is_counted_fill_their_slices(many, stored):
-    counts = np.bincount([3] * 64 + [profile.COUNTED_LENGTHS] * many, minlength=profile.COUNTED_LENGTHS + 1)
+@pytest.mark.parametrize("name", ["banded", "power_law", "empty_rows"])
+def test_counts_that_are_known_are_all_that_a_small_matrix_needs(device, monkeypatch, name):
+    csr = pattern(shape(name), device).validated(device)
+    monkeypatch.setattr(device, "run", None)
+    monkeypatch.setattr(device, "adopt", None)
 
-    assert sorted_entries(counts, 3 * 64 + 5000 * many, 5000) == stored + 64 * 3
+    seen = Profile.of(csr, device)
+
+    assert (seen.longest, seen.npatterns, seen.sampled) == (csr.counts.longest, 0, False)
 
 
 @pytest.mark.parametrize("name", ["0x0", "0xN", "Nx0", "all_empty"])
@@ -70,8 +70,9 @@ def test_row_patterns_of_stencils_are_counted(host):
     assert Profile.of(stencil("27point", 20, host, block_size=3), host).npatterns == 0  # 81 rows of 81, beyond a table
 
 
-def test_row_patterns_are_not_sought_where_entries_are_few(host):
+def test_row_patterns_are_not_sought_where_entries_are_few(host, device):
     assert Profile.of(stencil("7point", 20, host), host).npatterns == 0
+    assert Profile.of(stencil("7point", 30, host), device).npatterns == 0
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 8])

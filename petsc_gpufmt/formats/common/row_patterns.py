@@ -70,9 +70,7 @@ class RowPatterns:
             )
         counts, keys, rows = collect(csr, backend)
         count, mismatch, pattern = counts[:1], counts[1:], (csr.rowptr, csr.colidx)
-        in_order, deltas, row_pattern = backend.empty(
-            (most, INT64), (most * stride, backend.index), (csr.nrows, UINT8)
-        )
+        in_order, deltas, row_pattern = backend.empty((most, INT64), (most * stride, backend.index), (csr.nrows, UINT8))
         table = (most, stride, keys, rows, count, *pattern, in_order, deltas)
         run(backend, "row_patterns_table", 1, table)
         assigned = (csr.nrows, most, stride, count, in_order, deltas, *pattern, row_perm, row_pattern, mismatch)
