@@ -53,7 +53,8 @@ LEAST_BLOCK_FILL = 0.7
 WORTH_TIMING = 1.15
 MOST_TIMED = 3
 # A small matrix takes pJDS unless that is so many times slower, and by so many seconds: the kernels of one more format
-# take as long to load as a thousand mults gain then. Blocks are an exception: all levels of a multigrid method have them.
+# take as long to load as a thousand mults gain then. Blocks are an exception, as all levels of a multigrid method have
+# them.
 WORTH_LOADING, SECONDS_WORTH_LOADING = 1.15, 1e-6
 
 

@@ -50,6 +50,8 @@ DEFAULT_BLOCK_THREADS = 128
 MOST_BLOCK_THREADS = BLOCK_THREADS[-1]  # larger blocks leave a part of the registers to nobody
 # Entries that a thread loads before it uses the first, where it has at most so many on average, and where it has more.
 SMALL_BATCH, LARGE_BATCH = 4, 7
+# Mean width of slices up to which a thread has the row of a diagonal entry.
+LONG_DIAGONAL_ROW = 32
 # Columns of fewer entries come from the second-level cache in less time than it takes to launch a kernel.
 FEW_ENTRIES = 1 << 17
 
@@ -138,15 +140,21 @@ class Pjds(Format):
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
-        return self._multiply("pjds_spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+        batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
+        how = (batch, self.threads_per_row, self.block_threads)
+        return self._multiply("pjds_spmv", *how, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
     def diagonal(self) -> list[Launch]:
-        return self._multiply("pjds_diagonal", Slot.Z)
+        # is asked for once a set-up: the levels of a multigrid method share few kernels, which need loading
+        threads_per_row = 1 if self.mean_width <= LONG_DIAGONAL_ROW else 4
+        return self._multiply("pjds_diagonal", SMALL_BATCH, threads_per_row, DEFAULT_BLOCK_THREADS, Slot.Z)
 
     def refresh(self) -> list[Launch]:
         return self._fill("pjds_fill_values", Slot.VALUES, self.val, source=self.source)
 
-    def _multiply(self, kernel: str, *vectors: Any) -> list[Launch]:
+    def _multiply(
+        self, kernel: str, batch: int, threads_per_row: int, block_threads: int, *vectors: Any
+    ) -> list[Launch]:
         """The launch of a kernel that reads the matrix row by row."""
         if not self.nrows:
             return []
@@ -155,8 +163,7 @@ class Pjds(Format):
         else:
             index_mode, stored, patterns = self.columns.mode, self.columns.members, NO_PATTERNS
         matrix = Struct(self.nrows, self.slice_offsets, *stored, *patterns, self.val, self.row_perm)
-        batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
-        return [self._launch(kernel, (index_mode, batch), self.threads_per_row, self.block_threads, matrix, *vectors)]
+        return [self._launch(kernel, (index_mode, batch), threads_per_row, block_threads, matrix, *vectors)]
 
     def _enough_threads_per_row(self) -> int:
         """More than one where rows are too few to fill the device, and long enough for four entries a thread."""

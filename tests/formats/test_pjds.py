@@ -327,10 +327,23 @@ def test_batches_and_threads_of_the_refresh_follow_the_entries_of_a_thread(
     for operation in (Operation.MULT, Operation.DIAGONAL, Operation.REFRESH):
         stored.plan(operation)
 
-    assert [template[1] for kernel, template in asked if kernel != "pjds_fill_values"] == [batch, batch]
+    assert [template[1] for kernel, template in asked if kernel == "pjds_spmv"] == [batch]
     assert [template[1] for kernel, template in asked if kernel == "pjds_fill_values"] == (
         [fill_threads] if fill_threads else []
     )
+
+
+@pytest.mark.parametrize(
+    ("row_length", "template"), [(32, (0, SMALL_BATCH, 32, 1, 4)), (33, (0, SMALL_BATCH, 32, 4, 1))]
+)
+def test_diagonals_have_one_kernel_for_short_rows_and_one_for_long_ones(backend, monkeypatch, row_length, template):
+    for threads_per_row in (1, 8):
+        options = {"slice_height": 32, "threads_per_row": threads_per_row}
+        stored = StoredMatrix(uniform(40, 90, row_length, seed=56), Pjds, backend, options).format
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "function", lambda stem, kernel, template: (kernel, template))
+
+            assert [launch.function for launch in stored.diagonal()] == [("pjds_diagonal", template)]
 
 
 def test_threads_per_row_and_block_are_those_asked_for(backend):
