@@ -26,7 +26,7 @@ __device__ __forceinline__ void put_in_order(count_t *keys, int low, int high, b
 }
 
 // keys [nrows], ascending in each tile of 1024 rows. Threads: half a tile each block (Batcher's bitonic sort).
-__global__ void __launch_bounds__((TILE / 2))
+__global__ void __launch_bounds__((TILE / 2), 2)
   sliced_rows_sort(index_t nrows, index_t window, index_t longest, int length_bits, int place_bits, const index_t *__restrict__ rowptr,
                    count_t *__restrict__ keys, Control *__restrict__ control)
 {
@@ -82,9 +82,11 @@ __global__ void __launch_bounds__(256)
 // slice_offsets [nslices + 1], where each slice of `height` rows begins when padded to its longest, and their end, which is also in *control.
 // `height` is a power of two from 8 to 128. Rows are in the order of row_perm, in their own if that is null. `states` are the zeros after control.
 // Threads: a block for each 2048 rows and one place more; a warp has 256 of them.
+// clang-format off: it would align the parameters of the two lines
 __global__ void __launch_bounds__(SCAN_THREADS)
-  sliced_rows_offsets(index_t nrows, index_t                         height, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm,
+  sliced_rows_offsets(index_t nrows, index_t height, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm,
                       offset_t *__restrict__ slice_offsets, Control *control, count_t *states)
+// clang-format on
 {
   __shared__ BlockScan scan;
   const offset_t       nslices = ((offset_t)nrows + height - 1) / height;
