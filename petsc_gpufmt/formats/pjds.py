@@ -54,6 +54,8 @@ SMALL_BATCH, LARGE_BATCH = 4, 7
 LONG_DIAGONAL_ROW = 32
 # Columns of fewer entries come from the second-level cache in less time than it takes to launch a kernel.
 FEW_ENTRIES = 1 << 17
+# A device does not look for patterns in fewer rows if these need sorting: they are seldom alike, and it would wait.
+MANY_ROWS = 200_000
 
 
 class Pjds(Format):
@@ -121,7 +123,9 @@ class Pjds(Format):
     def _store_columns(self, csr: CsrPattern, choice: str) -> StoredColumns | RowPatterns:
         """The columns as asked for; if nothing is, in the fewest bytes."""
         worth_it = self.nnz >= FEW_ENTRIES
-        if choice == PATTERN or (choice == AUTO and worth_it):
+        on_host = self.backend.name == "host"
+        look = worth_it and (on_host or self.row_perm is None or self.nrows > MANY_ROWS)
+        if choice == PATTERN or (choice == AUTO and look):
             try:
                 patterns = RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
                 if choice == PATTERN or patterns.nbytes < 2 * self.nstored:
@@ -134,9 +138,9 @@ class Pjds(Format):
                     ) from e
         (col,) = self.backend.empty((self.nstored, self.backend.index))
         self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
-        if choice == AUTO and not (worth_it and self.backend.name != "host"):
+        if choice == AUTO and (on_host or not worth_it):
             choice = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
-        return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, choice)
+        return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, choice, self.ncols)
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))

@@ -133,3 +133,31 @@ def test_summary_says_what_is_stored(backend):
     assert compress(col.ravel(), None, 32, backend).summary() == "16-bit columns"
     col[3, 1], col[3, 2] = 3, 100_000
     assert compress(col.ravel(), None, 32, backend).summary() == "16-bit columns, full ones for 32 of 320 entries"
+
+
+@pytest.mark.parametrize(("ncols", "waits"), [(SHORT_PADDING, False), (SHORT_PADDING + 1, True), (None, True)])
+def test_columns_that_all_fit_are_stored_without_a_wait(backend, monkeypatch, ncols, waits):
+    col = np.tile([0, SHORT_PADDING - 1, -1, 7], 8)
+    seen, first = [], backend.first
+    monkeypatch.setattr(backend, "first", lambda *arguments: seen.append(1) or first(*arguments))
+
+    stored = StoredColumns.compress(
+        backend.adopt(col.astype(backend.index)), None, 8, backend, SHORT_WHERE_IT_FITS, ncols
+    )
+
+    assert stored.mode == SHORT and stored.decode().tolist() == col.tolist()
+    assert bool(seen) == waits
+
+
+@pytest.mark.parametrize("nslices", [1, 1023, 1024, 2500])
+def test_wide_slices_are_counted_over_many_blocks(backend, nslices):
+    col = np.zeros((nslices, 8), dtype=np.int64)
+    wide = np.random.default_rng(53).random(nslices) < 0.3
+    wide[-1] = True
+    col[wide, 3] = SHORT_PADDING
+    stored = compress(col.ravel(), None, 8, backend)
+
+    assert (stored.mode, stored.nwide) == (MIXED, 8 * wide.sum())
+    expected = np.where(wide, 8 * (np.cumsum(wide) - wide), -1)
+    assert backend.to_host(stored.wide_offset).tolist() == expected.tolist()
+    assert stored.decode().tolist() == col.ravel().tolist()

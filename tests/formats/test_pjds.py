@@ -433,7 +433,7 @@ def test_the_automatic_index_on_the_host_is_the_dictionary_or_full(backend, monk
 
 def test_the_automatic_index_on_a_device_is_that_of_fewest_bytes(emulation_folder, monkeypatch):
     monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
-    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=MANY_THREADS)
     chosen = {name: StoredMatrix(shape(name), Pjds, backend, {}).format for name in ("stencil", "power_law", "dense")}
     far = replace(uniform(64, 64, 4, seed=56), ncols=64 * 70_000)
     far = replace(far, colidx=far.colidx * 70_000)
@@ -441,6 +441,37 @@ def test_the_automatic_index_on_a_device_is_that_of_fewest_bytes(emulation_folde
     assert isinstance(chosen["stencil"].columns, RowPatterns)
     assert chosen["power_law"].columns.mode == chosen["dense"].columns.mode == columns.SHORT
     assert StoredMatrix(far, Pjds, backend, {}).format.columns.mode == columns.FULL
+
+
+def test_a_device_does_not_look_for_patterns_in_few_rows_that_it_sorts(emulation_folder, monkeypatch):
+    monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
+    even, uneven = banded(512), from_row_lengths(np.where(np.arange(512) % 2, 1, 9), 512, seed=57)
+
+    def index_of(matrix):
+        return StoredMatrix(matrix, Pjds, backend, {}).format.columns
+
+    monkeypatch.setattr(RowPatterns, "find", None)
+    assert index_of(uneven).mode == columns.SHORT
+    with pytest.raises(TypeError):
+        index_of(even)
+    monkeypatch.setattr(pjds, "MANY_ROWS", 511)
+    with pytest.raises(TypeError):
+        index_of(uneven)
+
+
+def test_small_matrices_are_stored_without_a_wait_and_regular_ones_with_one(emulation_folder, monkeypatch):
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=MANY_THREADS)
+    waits, first = [], backend.first
+    for few, matrix, expected in ((1 << 17, stencil(), 0), (0, stencil(), 1), (0, uniform(90, 90, 7, seed=58), 1)):
+        monkeypatch.setattr(pjds, "FEW_ENTRIES", few)
+        csr = matrix.pattern(np, np.int32).validated(backend)
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "first", lambda *arguments: waits.append(1) or first(*arguments))
+            waits.clear()
+            Pjds.build(csr, backend, Pjds.default_options)
+
+        assert len(waits) == expected
 
 
 def test_columns_of_few_entries_stay_full(backend):

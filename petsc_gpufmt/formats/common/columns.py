@@ -60,15 +60,24 @@ class StoredColumns:
     nwide: int = 0
 
     @classmethod
-    def compress(cls, col: Any, slice_offsets: Any, height: int, backend: Backend, choice: str = AUTO) -> StoredColumns:
+    def compress(
+        cls,
+        col: Any,
+        slice_offsets: Any,
+        height: int,
+        backend: Backend,
+        choice: str = AUTO,
+        ncols: int | None = None,
+    ) -> StoredColumns:
         """Store the columns `col`: (nstored,) index, -1 in padding; the array is kept where they stay full.
 
-        `slice_offsets` is None if each group is a slice.
+        `slice_offsets` is None if each group is a slice. Waits for the device, but where `ncols`, the columns that the
+        matrix has, says that all fit.
         """
         full = cls(FULL, height, int(col.size), slice_offsets, backend, col)
         if choice == FULL_ONLY or not col.size:
             return full
-        short = full._shortened()
+        short = full._shortened(all_fit=ncols is not None and ncols <= SHORT_PADDING)
         return full if choice == AUTO and short.bytes_per_mult >= full.bytes_per_mult else short
 
     @property
@@ -116,36 +125,36 @@ class StoredColumns:
             return f"16-bit columns, full ones for {self.nwide} of {self.nstored} entries"
         return "16-bit columns" if self.mode == SHORT else "full columns"
 
-    def _shortened(self) -> StoredColumns:
-        """These full columns in 16 bits, but for the slices that have a group where they do not fit. Waits once."""
+    def _shortened(self, all_fit: bool) -> StoredColumns:
+        """These full columns in 16 bits, but for the slices that have a group where they do not fit, if any may."""
         backend, height, nslices = self.backend, self.height, self.nslices
-        ngroups, nblocks = self.nstored // height, ceil_div(nslices, SCAN_THREADS * SCANNED_A_THREAD)
-        col_offset, col_base, words = backend.empty(
-            (self.nstored, UINT16), (ngroups, backend.index), (CONTROL_WORDS + nblocks + nslices, INT64)
-        )
+        ngroups = self.nstored // height
+        col_offset, col_base = backend.empty((self.nstored, UINT16), (ngroups, backend.index))
+        short = replace(self, mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
+        lanes = min(height, 32)
+        block = (lanes, THREADS_PER_BLOCK // lanes, 1)
+
+        def compress(wide_size: Any) -> None:
+            arguments = (ngroups, height, nslices, self.slice_offsets, self.col, col_offset, col_base, wide_size)
+            self._run("columns_compress", ceil_div(ngroups, block[1]), block, arguments)
+
+        if all_fit:
+            compress(None)
+            return short
+        nblocks = ceil_div(nslices, SCAN_THREADS * SCANNED_A_THREAD)
+        (words,) = backend.empty((CONTROL_WORDS + nblocks + nslices, INT64))
         backend.clear(words)
         control, states = words[:CONTROL_WORDS], words[CONTROL_WORDS : CONTROL_WORDS + nblocks]
         wide_offset = words[CONTROL_WORDS + nblocks :]  # sizes of wide slices at first
-        lanes = min(height, 32)
-        block = (lanes, THREADS_PER_BLOCK // lanes, 1)
-        compressed = (ngroups, height, nslices, self.slice_offsets, self.col, col_offset, col_base, wide_offset)
-        self._run("columns_compress", ceil_div(ngroups, block[1]), block, compressed)
+        compress(wide_offset)
         self._run("columns_wide_offsets", nblocks, (SCAN_THREADS, 1, 1), (nslices, wide_offset, control, states))
         _, nwide = backend.first(control, CONTROL_WORDS)  # waits for the device
         if not nwide:
-            return replace(self, mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
+            return short
         (wide_col,) = backend.empty((nwide, backend.index))
         arguments = (height, self.slice_offsets, wide_offset, self.col, wide_col)
         self._run("columns_copy_wide", nslices, (THREADS_PER_BLOCK, 1, 1), arguments)
-        return replace(
-            self,
-            mode=MIXED,
-            col=wide_col,
-            col_offset=col_offset,
-            col_base=col_base,
-            wide_offset=wide_offset,
-            nwide=nwide,
-        )
+        return replace(short, mode=MIXED, col=wide_col, wide_offset=wide_offset, nwide=nwide)
 
     def _run(self, kernel: str, nblocks: int, block: tuple[int, int, int], arguments: tuple[Any, ...]) -> None:
         function = self.backend.function("formats/columns", kernel, ())

@@ -76,7 +76,8 @@ def sort_rows(csr: CsrPattern, window: int, backend: Backend) -> Any:
 def sorted_rows(csr: CsrPattern, longest: int, window: int, control: Any, backend: Backend) -> Any:
     """The launches of `sort_rows`; `control` tells whether a row has moved."""
     nrows, length_bits, place_bits = csr.nrows, longest.bit_length(), (window - 1).bit_length()
-    row_perm, keys, merged = backend.empty((nrows, backend.index), (nrows, INT64), (nrows, INT64))
+    (row_perm,) = backend.empty((nrows, backend.index))
+    keys, merged = backend.empty((nrows, INT64), (nrows, INT64))  # these go
 
     def run(kernel: str, n: int, threads: int, *arguments: Any) -> None:
         function = backend.function("formats/sliced_rows", kernel, ())
