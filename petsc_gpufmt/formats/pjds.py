@@ -91,7 +91,7 @@ class Pjds(Format):
         self.mean_width = self.nstored / max(1, self.nslices * self.slice_height)
         self.block_threads = options["block_threads"] or DEFAULT_BLOCK_THREADS
         self.threads_per_row = options["threads_per_row"] or self._enough_threads_per_row()
-        self.columns = self._store_columns(csr, options["index"])
+        self.columns = self._store_columns(csr, options["index"], options["sigma_window"] == AUTOMATIC)
         (self.val,) = backend.empty((self.nstored, backend.scalar))
 
     @classmethod
@@ -120,12 +120,12 @@ class Pjds(Format):
             if threads <= mean and height * threads <= block
         ]
 
-    def _store_columns(self, csr: CsrPattern, choice: str) -> StoredColumns | RowPatterns:
+    def _store_columns(self, csr: CsrPattern, choice: str, sorted_at_need: bool) -> StoredColumns | RowPatterns:
         """The columns as asked for; if nothing is, in the fewest bytes."""
         worth_it = self.nnz >= FEW_ENTRIES
         on_host = self.backend.name == "host"
-        look = worth_it and (on_host or self.row_perm is None or self.nrows > MANY_ROWS)
-        if choice == PATTERN or (choice == AUTO and look):
+        unlike = sorted_at_need and self.row_perm is not None and self.nrows <= MANY_ROWS and not on_host
+        if choice == PATTERN or (choice == AUTO and worth_it and not unlike):
             try:
                 patterns = RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
                 if choice == PATTERN or patterns.nbytes < 2 * self.nstored:
