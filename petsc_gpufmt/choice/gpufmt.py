@@ -71,7 +71,7 @@ class Gpufmt(Format):
         if timed_after < TIMED_AFTER:
             raise OptionError(
                 f"-mat_gpufmt_timed_after {timed_after}: choose a number of products, 0 for no timing, "
-                "or -1 for as many as take as long as timing"
+                "or -1 for as many as take twenty times as long"
             )
         if options["format"] != AUTO:
             chosen = store(options["format"], {}, csr, backend, options)
