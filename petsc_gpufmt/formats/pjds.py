@@ -258,11 +258,12 @@ def default_kernels() -> Iterator[list[Instance]]:
     fill = [(WARP, threads, DEFAULT_BLOCK_THREADS // (WARP * threads)) for threads in (1, 2, 4)]
     yield list(product(("pjds_fill_columns", "pjds_fill_values"), fill))
     modes = (columns.FULL, columns.SHORT, columns.MIXED, INDEX_PATTERN)
+    yield [("pjds_diagonal", (mode, SMALL_BATCH, WARP, *shape)) for mode, shape in product(modes, ((1, 4), (4, 1)))]
     for threads in THREADS_PER_ROW:
         if threads * WARP <= MOST_BLOCK_THREADS:
             block = (WARP, threads, max(1, DEFAULT_BLOCK_THREADS // (WARP * threads)))
             templates = [(mode, batch, *block) for mode, batch in product(modes, (SMALL_BATCH, LARGE_BATCH))]
-            yield list(product(("pjds_spmv", "pjds_diagonal"), templates))
+            yield [("pjds_spmv", template) for template in templates]
 
 
 def ratio(a: int, b: int) -> str:

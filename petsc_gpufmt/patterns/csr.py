@@ -135,4 +135,5 @@ def gather_indices(backend: Backend, indices: Any, places: np.ndarray) -> np.nda
 @compiled_ahead("patterns/csr")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    yield [("csr_check", (CHECK_THREADS,)), ("csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD))]
+    gather = [("csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD)), ("csr_gather_indices", (GATHER_THREADS,))]
+    yield [("csr_check", (CHECK_THREADS,)), *gather]

@@ -164,4 +164,4 @@ class StoredColumns:
 @compiled_ahead("formats/columns")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    yield [(f"columns_{what}", ()) for what in ("compress", "copy_wide")]
+    yield [(f"columns_{what}", ()) for what in ("compress", "wide_offsets", "copy_wide")]
