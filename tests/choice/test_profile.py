@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 from builders import blocked, shape, uniform
 from patterns import MadeUpDevice, long_rows, of_arrays, pattern, scattered, stencil
+from places import make_backend
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench.matrices import stencil_pattern
-from petsc_gpufmt.choice import sample
+from petsc_gpufmt.choice import profile, sample
 from petsc_gpufmt.choice.model import rank
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.choice.sample import find_blocks
+from petsc_gpufmt.formats.common import row_patterns
 
 
 @pytest.fixture
@@ -178,3 +180,16 @@ def test_a_sample_without_entries_reads_no_sectors():
     empty = np.zeros(0, dtype=np.int64)
 
     assert sample.Sample(120, empty, empty, empty).sectors(8) == 0
+
+
+@pytest.mark.parametrize("matrix", ["banded", "power_law", "empty_rows", "blocked"])
+def test_a_device_is_seen_as_the_host_is(request, host, monkeypatch, matrix):
+    monkeypatch.setattr(profile, "least_looked_at", lambda backend: 1)
+    monkeypatch.setattr(row_patterns, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(sample, "LEAST_BLOCK_SEARCH_ENTRIES", 1)
+    backend = make_backend(request, "device_like", resident_threads=512)
+    given = blocked(4, 60, declared=False) if matrix == "blocked" else shape(matrix)
+
+    seen = Profile.of(given.pattern_on(backend), backend)
+
+    assert seen == Profile.of(given.pattern_on(host), host) and seen.sampled

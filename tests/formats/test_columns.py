@@ -18,16 +18,15 @@ from petsc_gpufmt.option_value import AUTO
 HEIGHTS = (8, 16, 32, 64, 128)
 
 
-@pytest.fixture(params=["host", "emulation", "emulation_int64", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["host", "device_like", "emulation int64", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request):
-    name, _, index = request.param.partition("_")
+    name, _, index = request.param.partition(" ")
     return make_backend(request, name, np.float64, index or np.int32)
 
 
 def compress(col, slice_offsets, height, backend, choice=SHORT_WHERE_IT_FITS):
-    xp = backend.xp
-    offsets = None if slice_offsets is None else xp.asarray(np.asarray(slice_offsets, dtype=np.int64))
-    return StoredColumns.compress(xp.asarray(col.astype(backend.index)), offsets, height, backend, choice)
+    offsets = None if slice_offsets is None else backend.adopt(np.asarray(slice_offsets, dtype=np.int64))
+    return StoredColumns.compress(backend.adopt(col.astype(backend.index)), offsets, height, backend, choice)
 
 
 def near(ngroups, height, seed=50):

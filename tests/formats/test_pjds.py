@@ -45,7 +45,8 @@ def make_backend(place, request):
     if place == "cuda":
         return CudaBackend(np.float64, np.int32, device=0)
     resident_threads = MANY_THREADS if place.endswith("many threads") else 0
-    return EmulatedBackend(np.float64, np.int32, request.getfixturevalue("emulation_folder"), resident_threads)
+    folder, device_like = request.getfixturevalue("emulation_folder"), place == "device_like"
+    return EmulatedBackend(np.float64, np.int32, folder, resident_threads, device_like=device_like)
 
 
 @pytest.fixture
@@ -403,7 +404,7 @@ def test_all_options_of_the_tuning_space_are_offered_and_none_wastes_a_thread():
     "place",
     [
         "host",
-        "emulation",
+        "device_like",
         pytest.param("emulation of many threads", marks=pytest.mark.slow),
         pytest.param("cuda", marks=pytest.mark.gpu),
     ],

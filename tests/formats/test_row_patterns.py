@@ -5,32 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths, shape, stencil, uniform
-from emulation.backend import EmulatedBackend
+from places import make_backend
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.formats.common import row_patterns
 from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, NoRowPatternsError, RowPatterns
 
 SEVERAL_BLOCKS = 1024
 
 
-@pytest.fixture(params=["host", "emulation", "emulation_int64", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["host", "device_like", "emulation int64", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request):
-    if request.param == "host":
-        return HostBackend(*native_library.petsc_types())
-    if request.param == "cuda":
-        return CudaBackend(np.float64, np.int32, device=0)
-    index = np.int64 if request.param == "emulation_int64" else np.int32
-    folder = request.getfixturevalue("emulation_folder")
-    return EmulatedBackend(np.float64, index, folder, resident_threads=SEVERAL_BLOCKS)
+    name, _, index = request.param.partition(" ")
+    return make_backend(request, name, np.float64, index or np.int32, resident_threads=SEVERAL_BLOCKS)
 
 
 def find(matrix, backend, row_perm=None):
     longest = int(np.diff(matrix.rowptr).max(initial=0))
     if row_perm is not None:
-        row_perm = backend.xp.asarray(row_perm.astype(backend.index))
-    return RowPatterns.find(matrix.pattern(backend.xp, backend.index), longest, row_perm, backend)
+        row_perm = backend.adopt(row_perm.astype(backend.index))
+    return RowPatterns.find(matrix.pattern_on(backend), longest, row_perm, backend)
 
 
 def rows_of(matrix):
@@ -126,7 +121,7 @@ def test_a_table_that_is_too_large_is_refused(backend):
 
 def test_rows_that_are_too_long_are_refused_unread(backend):
     longest = MOST_TABLE_BYTES // backend.index.itemsize + 1
-    csr = replace(uniform(3, 5, 1, seed=53).pattern(backend.xp, backend.index), colidx=None, rowptr=None)
+    csr = replace(uniform(3, 5, 1, seed=53).pattern(np, backend.index), colidx=None, rowptr=None)
 
     with pytest.raises(
         NoRowPatternsError, match=f"rows of up to {longest} entries, too long for a table of 16384 bytes"

@@ -9,7 +9,7 @@ from petsc_gpufmt.formats.pjds import SLICE_HEIGHTS
 from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern
 
 
-@pytest.fixture(params=EVERY_PLACE)
+@pytest.fixture(params=[*EVERY_PLACE, "device_like"])
 def backend(request):
     return make_backend(request, request.param, resident_threads=512)
 

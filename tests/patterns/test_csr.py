@@ -11,7 +11,7 @@ from petsc_gpufmt.errors import PatternError
 from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, gather_indices
 
 
-@pytest.fixture(params=EVERY_PLACE)
+@pytest.fixture(params=[*EVERY_PLACE, "device_like"])
 def backend(request):
     return make_backend(request, request.param, resident_threads=512)
 
@@ -21,7 +21,7 @@ def pattern(rowptr, colidx, nrows=2, ncols=3):
 
 
 def validate(csr, backend):
-    rowptr, colidx = (backend.xp.asarray(a) for a in (csr.rowptr, csr.colidx))
+    rowptr, colidx = (backend.adopt(a) for a in (csr.rowptr, csr.colidx))
     return CsrPattern(csr.nrows, csr.ncols, rowptr, colidx).validated(backend)
 
 
@@ -55,7 +55,7 @@ def test_the_lengths_of_rows_are_counted(backend, shape_name):
     matrix = shape(shape_name)
     lengths = np.diff(matrix.rowptr)
 
-    _, counts = matrix.pattern(backend.xp, INDEX).counted(backend)
+    _, counts = matrix.pattern_on(backend).counted(backend)
 
     bounds = [-1, 0, *(2**k for k in range(10)), np.inf]
     expected = [int(((lengths > low) & (lengths <= high)).sum()) for low, high in itertools.pairwise(bounds)]
@@ -79,7 +79,7 @@ def test_indices_are_gathered(backend, n):
     indices = np.arange(400, dtype=INDEX) * 3
     places = np.random.default_rng(5).integers(0, 400, n)
 
-    assert gather_indices(backend, backend.xp.asarray(indices), places).tolist() == indices[places].tolist()
+    assert gather_indices(backend, backend.adopt(indices), places).tolist() == indices[places].tolist()
 
 
 @pytest.mark.parametrize(("fault", "message"), [("row", "row pointer decreases"), ("column", r"lie in \[0, 9\]")])
