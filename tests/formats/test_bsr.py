@@ -17,12 +17,9 @@ from petsc_gpufmt.errors import IndexOverflowError, OptionError
 from petsc_gpufmt.formats.bsr import layout as bsr_layout
 from petsc_gpufmt.formats.bsr.bsr import Bsr
 from petsc_gpufmt.formats.bsr.layout import (
-    Entries,
     cut_block_rows,
-    distinct_entries,
     interleave_columns,
     interleaved_places,
-    share_of_lanes,
 )
 from petsc_gpufmt.patterns import transpose
 
@@ -227,50 +224,27 @@ def test_repeated_entries_are_added_up_where_blocks_are_full(backend):
     assert stored.format.val.tolist() == [20, 40, 40, 50]
 
 
-def test_entries_in_order_are_taken_as_they_are(backend):
-    pattern = shape("banded").pattern(np, backend.index)
-
-    assert distinct_entries(pattern, np) == Entries(
-        pattern.nrows, pattern.ncols, pattern.rowptr, pattern.colidx, None, None
-    )
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_entries_out_of_order_are_sorted_with_their_values(backend, transposed):
-    pattern = shape("duplicate_columns").pattern(np, backend.index)
-    pattern = transpose.transposed(pattern, backend) if transposed else pattern
-    values = np.arange(pattern.nnz) if pattern.source is None else pattern.source
-    entries = distinct_entries(pattern, np)
-
-    for row in range(pattern.nrows):
-        columns = pattern.colidx[pattern.rowptr[row] : pattern.rowptr[row + 1]]
-        mine = slice(entries.rowptr[row], entries.rowptr[row + 1])
-        assert entries.colidx[mine].tolist() == np.unique(columns).tolist()
-        for k in range(mine.start, mine.stop):
-            places = entries.source[entries.first[k] : entries.first[k + 1]]
-            expected = values[pattern.rowptr[row] : pattern.rowptr[row + 1]][columns == entries.colidx[k]]
-            assert places.tolist() == expected.tolist()
-
-
 # --- balanced BSR
 
 
-def test_the_papers_example_of_balanced_bsr():
+@pytest.mark.parametrize("place", ["backend", "emulation"])
+def test_the_papers_example_of_balanced_bsr(request, place):
     """Figure 8: lambda = 3, and the segment pointer given in section 5.5."""
     lengths = np.array([4, 3, 2, 12, 5, 1, 9])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
 
-    segment_offsets, segment_ptr = cut_block_rows(offsets, 3, np)
+    segment_offsets, segment_ptr = cut_block_rows(offsets, 3, request.getfixturevalue(place))
 
     assert segment_ptr.tolist() == [0, 2, 3, 4, 8, 10, 11, 14]
     assert np.diff(segment_offsets).tolist() == [3, 1, 3, 2, 3, 3, 3, 3, 3, 2, 1, 3, 3, 3]
 
 
-def test_segments_cover_all_blocks_and_are_no_longer_than_the_limit():
+@pytest.mark.parametrize("place", ["backend", "emulation"])
+def test_segments_cover_all_blocks_and_are_no_longer_than_the_limit(request, place):
     lengths = np.random.default_rng(95).geometric(0.05, 500) - 1
     offsets = np.concatenate([[0], np.cumsum(lengths)])
 
-    segment_offsets, segment_ptr = cut_block_rows(offsets, 7, np)
+    segment_offsets, segment_ptr = cut_block_rows(offsets, 7, request.getfixturevalue(place))
 
     pieces = np.diff(segment_offsets)
     assert 0 < pieces.min() and pieces.max() == 7 and segment_offsets[-1] == offsets[-1]
@@ -354,12 +328,6 @@ def test_large_matrices_of_small_blocks_take_k1_by_themselves(emulation):
         "kernel K1, 4 x 1 warps a thread block, 1 blocks a thread at once"
     )
     check(stored, "K1 chosen")
-
-
-def test_the_share_of_lanes():
-    assert share_of_lanes(np.arange(65), 32, np) == 1
-    assert share_of_lanes(np.array([0, 4, 4, 5]), 2, np) == 5 / (2 * (4 + 1))
-    assert share_of_lanes(np.zeros(3, dtype=int), 32, np) == 1
 
 
 @pytest.mark.parametrize("options", ALL_OPTION_SETS["bsr"], ids=option_id)

@@ -3,47 +3,130 @@
 #include "formats/bsr.h"
 #include "common/search.h"
 
-/* Structure pass: the blocks that each row opens (it has an entry in them, no earlier row of its block row has), counted in `nopened` or
-   written to block_col from first_block[row] on. */
-static void open_blocks(index_t nrows, index_t row_block, index_t col_block, const index_t *rowptr, const index_t *colidx, index_t *nopened,
-                        const offset_t *first_block, index_t *block_col)
+typedef struct {
+  uint64_t nblocks, longest, steps, empty_rows, out_of_order, several_rows_opened;
+} Found;
+
+/* whether an entry of a row has block column `wanted`; it mostly is at place `entry` of the row, as in a row before it */
+static inline int has_block(const index_t *rowptr, const index_t *colidx, offset_t row, offset_t entry, index_t col_block, index_t wanted)
 {
-  for (offset_t first_row = 0; first_row < nrows; first_row += row_block) {
-    const offset_t last_row = nrows - first_row < row_block ? nrows : first_row + row_block;
+  const offset_t begin = rowptr[row], end = rowptr[row + 1];
+  offset_t       p;
 
-    for (offset_t row = first_row; row < last_row; row++) {
-      index_t count = 0, previous = -1;
+  if (entry < end - begin && colidx[begin + entry] / col_block == wanted) return 1;
+  PARTITION_POINT(p, begin, end, colidx[p] / col_block < wanted);
+  return p < end && colidx[p] / col_block == wanted;
+}
 
-      for (index_t k = rowptr[row]; k < rowptr[row + 1]; k++) {
-        const index_t wanted = colidx[k] / col_block;
-        int           open   = wanted == previous;
+/* The blocks that a row opens (it has an entry in them, no earlier row of its block row has): how many; written to `block_col` if that is
+   not null. */
+static index_t open_blocks(offset_t row, index_t row_block, index_t col_block, const index_t *rowptr, const index_t *colidx, index_t *block_col)
+{
+  index_t count = 0, previous = -1;
 
-        previous = wanted;
-        for (offset_t i = first_row; i < row && !open; i++) {
-          offset_t p;
+  for (offset_t k = rowptr[row]; k < rowptr[row + 1]; k++) {
+    const index_t wanted = colidx[k] / col_block;
+    int           open   = wanted == previous;
 
-          PARTITION_POINT(p, rowptr[i], rowptr[i + 1], colidx[p] / col_block < wanted);
-          open = p < rowptr[i + 1] && colidx[p] / col_block == wanted;
-        }
-        if (open) continue;
-        if (block_col) block_col[first_block[row] + count] = wanted;
-        count++;
-      }
-      if (nopened) nopened[row] = count;
-    }
+    previous = wanted;
+    for (offset_t i = row - row % row_block; i < row && !open; i++) open = has_block(rowptr, colidx, i, k - rowptr[row], col_block, wanted);
+    if (open) continue;
+    if (block_col) block_col[count] = wanted;
+    count++;
   }
+  return count;
 }
 
 HOST_KERNEL(bsr_count_blocks)
 {
-  open_blocks(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), PARAM(index_t *, 5),
-              NULL, NULL);
+  const index_t  nrows = PARAM(index_t, 0), row_block = PARAM(index_t, 1), col_block = PARAM(index_t, 2);
+  const index_t *rowptr = PARAM(const index_t *, 3), *colidx = PARAM(const index_t *, 4);
+  index_t       *first_block = PARAM(index_t *, 5), nblocks = 0;
+  offset_t      *block_offsets = PARAM(offset_t *, 6);
+  Found         *found         = PARAM(Found *, 7);
+
+  for (offset_t row = 0; row < nrows; row++) {
+    const index_t count = open_blocks(row, row_block, col_block, rowptr, colidx, NULL);
+
+    for (offset_t k = (offset_t)rowptr[row] + 1; k < rowptr[row + 1]; k++) found->out_of_order |= colidx[k - 1] >= colidx[k];
+    found->empty_rows += rowptr[row] == rowptr[row + 1];
+    if (count && rowptr[row] > rowptr[row - row % row_block]) found->several_rows_opened = 1;
+    first_block[row] = nblocks;
+    if (row % row_block == 0) block_offsets[row / row_block] = nblocks;
+    nblocks += count;
+  }
+  first_block[nrows] = block_offsets[((offset_t)nrows + row_block - 1) / row_block] = nblocks;
+}
+
+HOST_KERNEL(bsr_measure_block_rows)
+{
+  const offset_t nblock_rows = PARAM(offset_t, 0), *block_offsets = PARAM(const offset_t *, 1);
+  Found         *found  = PARAM(Found *, 2);
+  offset_t       widest = 0;
+
+  for (offset_t i = 0; i < nblock_rows; i++) {
+    const offset_t length = block_offsets[i + 1] - block_offsets[i];
+
+    if (length > widest) widest = length;
+    if ((i + 1) % LANES && i + 1 < nblock_rows) continue;
+    if ((uint64_t)widest > found->longest) found->longest = (uint64_t)widest;
+    found->steps += (uint64_t)widest;
+    widest = 0;
+  }
+  found->nblocks = (uint64_t)block_offsets[nblock_rows];
 }
 
 HOST_KERNEL(bsr_fill_columns)
 {
-  open_blocks(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4), NULL,
-              PARAM(const offset_t *, 5), PARAM(index_t *, 6));
+  const index_t *first_block = PARAM(const index_t *, 5);
+
+  for (offset_t row = 0; row < PARAM(index_t, 0); row++)
+    open_blocks(row, PARAM(index_t, 1), PARAM(index_t, 2), PARAM(const index_t *, 3), PARAM(const index_t *, 4),
+                PARAM(index_t *, 6) + first_block[row]);
+}
+
+/* block columns as rows open them, brought into ascending order in each block row */
+HOST_KERNEL(bsr_order_columns)
+{
+  const index_t  nrows = PARAM(index_t, 0), row_block = PARAM(index_t, 1), *first_block = PARAM(const index_t *, 2);
+  const index_t *opened    = PARAM(const index_t *, 3);
+  index_t       *block_col = PARAM(index_t *, 4);
+
+  for (offset_t row = 0; row < nrows; row++) {
+    const offset_t first_row = row - row % row_block, end_row = nrows - first_row < row_block ? nrows : first_row + row_block;
+
+    for (offset_t block = first_block[row]; block < first_block[row + 1]; block++) {
+      offset_t place = first_block[first_row];
+
+      for (offset_t i = first_row; i < end_row; i++) {
+        offset_t p;
+
+        PARTITION_POINT(p, first_block[i], first_block[i + 1], opened[p] < opened[block]);
+        place += p - first_block[i];
+      }
+      block_col[place] = opened[block];
+    }
+  }
+}
+
+HOST_KERNEL(bsr_cut_block_rows)
+{
+  const offset_t nblock_rows = PARAM(offset_t, 0), limit = PARAM(offset_t, 1), *block_offsets = PARAM(const offset_t *, 2);
+  offset_t      *segment_ptr = PARAM(offset_t *, 3);
+
+  segment_ptr[0] = 0;
+  for (offset_t i = 0; i < nblock_rows; i++) segment_ptr[i + 1] = segment_ptr[i] + (block_offsets[i + 1] - block_offsets[i] + limit - 1) / limit;
+}
+
+HOST_KERNEL(bsr_fill_segments)
+{
+  const offset_t  nblock_rows = PARAM(offset_t, 0), nsegments = PARAM(offset_t, 1), limit = PARAM(offset_t, 2);
+  const offset_t *block_offsets = PARAM(const offset_t *, 3), *segment_ptr = PARAM(const offset_t *, 4);
+  offset_t       *segment_offsets = PARAM(offset_t *, 5);
+
+  for (offset_t i = 0; i < nblock_rows; i++)
+    for (offset_t s = segment_ptr[i]; s < segment_ptr[i + 1]; s++) segment_offsets[s] = block_offsets[i] + (s - segment_ptr[i]) * limit;
+  segment_offsets[nsegments] = block_offsets[nblock_rows];
 }
 
 HOST_KERNEL(bsr_interleave_columns)

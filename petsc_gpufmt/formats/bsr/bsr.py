@@ -18,17 +18,15 @@ from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.bsr.layout import (
-    BlockPattern,
+    Blocks,
     Entries,
-    block_pattern,
-    choose_blocks,
-    count_blocks,
+    block_columns,
     cut_block_rows,
-    distinct_entries,
+    find_blocks,
     interleave_columns,
     interleaved_places,
     kept_for_refresh,
-    share_of_lanes,
+    shapes_of,
 )
 from petsc_gpufmt.formats.bsr.parameters import (
     AUTOMATIC,
@@ -77,37 +75,41 @@ class Bsr(Format):
     default_options = {"block_size": AUTOMATIC, **PARAMETERS, "lambda": AUTOMATIC}
     words = {"kernel": KERNELS}
 
-    def __init__(
-        self, csr: CsrPattern, backend: Backend, options: dict[str, Any], entries: Entries, blocks: BlockPattern
-    ):
-        xp = backend.xp
+    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], entries: Entries, blocks: Blocks):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.row_block, self.col_block = blocks.row_block, blocks.col_block
-        self.block_offsets, self.block_col = blocks.block_offsets, blocks.block_col
-        self.nblock_rows, self.nblocks = int(self.block_offsets.size) - 1, int(self.block_col.size)
+        self.block_offsets = blocks.block_offsets
+        self.nblock_rows, self.nblocks = ceil_div(self.nrows, self.row_block), blocks.nblocks
         self.nstored = self.nblocks * self.row_block * self.col_block
         self.padding = self.nstored - int(entries.colidx.size)
-        self.nonempty_rows = int((xp.diff(csr.rowptr) > 0).sum())
+        self.nonempty_rows = self.nrows - blocks.empty_rows
         self.entries = kept_for_refresh(entries, full_blocks=self.padding == 0)
-        self.longest = int(xp.diff(self.block_offsets).max()) if self.nblock_rows else 0
+        self.longest = blocks.longest
         self.mean = self.nblocks / max(1, self.nblock_rows)
-        lanes = share_of_lanes(self.block_offsets, WARP, xp)
         shape = Shape(
-            self.row_block, self.col_block, self.mean, self.longest, self.nblock_rows, lanes, backend.resident_threads
+            self.row_block,
+            self.col_block,
+            self.mean,
+            self.longest,
+            self.nblock_rows,
+            blocks.share_of_lanes,
+            backend.resident_threads,
         )
         self.limit, self.parameters = choose(shape, options, self.measured(backend, tuning_key(self.row_block)))
         self.interleaved = self.parameters.kernel == K1
+        self.block_col = block_columns(entries, blocks, backend)
         if self.interleaved:
             self.block_col = interleave_columns(self.block_offsets, self.block_col, backend)
         self.segment_offsets = self.block_offsets
         self.segment_ptr: Any = None
         self.partial: Any = None
         if self.limit:
-            self.segment_offsets, self.segment_ptr = cut_block_rows(self.block_offsets, self.limit, xp)
-            self.partial = xp.empty((int(self.segment_offsets.size) - 1) * self.row_block, dtype=backend.scalar)
+            self.segment_offsets, self.segment_ptr = cut_block_rows(self.block_offsets, self.limit, backend)
         self.nsegments = int(self.segment_offsets.size) - 1
-        self.val = xp.empty(self.nstored, dtype=backend.scalar)
+        if self.limit:
+            (self.partial,) = backend.empty((self.nsegments * self.row_block, backend.scalar))
+        (self.val,) = backend.empty((self.nstored, backend.scalar))
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Bsr:
@@ -118,13 +120,10 @@ class Bsr(Format):
             raise OptionError(
                 f"-mat_bsr_block_size {size}: choose 1 to {LARGEST_BLOCK}, or 0 for the block sizes of the matrix"
             )
-        entries = distinct_entries(csr, backend.xp)
+        shapes = [(size, size)]
         if size == AUTOMATIC:
-            rows, columns = (min(n, LARGEST_BLOCK) for n in (csr.row_block, csr.col_block))
-            blocks = choose_blocks(entries, rows, columns, backend)
-        else:
-            blocks = block_pattern(entries, size, size, count_blocks(entries, size, size, backend), backend)
-        return cls(csr, backend, options, entries, blocks)
+            shapes = shapes_of(min(csr.row_block, LARGEST_BLOCK), min(csr.col_block, LARGEST_BLOCK))
+        return cls(csr, backend, options, *find_blocks(csr, shapes, backend))
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
