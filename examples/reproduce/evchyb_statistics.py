@@ -23,7 +23,7 @@ from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import SPECS, BenchMatrix, make_matrix
 from petsc_gpufmt.formats.common.columns import FULL_ONLY
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
-from petsc_gpufmt.formats.evchyb.layout import ALL_ROWS
+from petsc_gpufmt.formats.evchyb.order import ALL_ROWS
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 WARP = 32
@@ -41,7 +41,7 @@ def store(matrix: BenchMatrix, backend: HostBackend) -> EvcHyb:
 
 def statistics(stored: EvcHyb) -> tuple[float, ...]:
     """A row of table 3: NROW, NNZ, N_nzr, I_split, NNZ_ELL, its share, NNZ_vCSR, its share, NNZ added; shares in %."""
-    split = stored.order.nell * stored.height
+    split = stored.slices.nell * stored.height
     ell, vcsr = stored.nstored_ell, stored.nstored - stored.nstored_ell
     shares = [100 * part / max(1, stored.nstored) for part in (ell, vcsr)]
     mean, added = stored.nnz / max(1, stored.nrows), 100 * (stored.nstored - stored.nnz) / max(1, stored.nnz)

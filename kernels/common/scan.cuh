@@ -85,4 +85,12 @@ struct BlockScan {
     for (int w = 0; w < warp; w++) result += warp_sums[w];
     return result;
   }
+
+  // The sum of all numbers before that of this thread, `number`. All threads of the block call it.
+  __device__ __forceinline__ count_t sum_before_thread(count_t *states, count_t number)
+  {
+    const count_t up_to_lane = sum_up_to_lane(number);
+
+    return sum_before_warp(states, __shfl_sync(FULL_WARP, up_to_lane, WARP - 1)) + up_to_lane - number;
+  }
 };

@@ -52,14 +52,6 @@ __device__ __forceinline__ void for_each_opened_block(index_t row, index_t row_b
   }
 }
 
-// The sum of `number` over all threads before this one, tile by tile. All threads of the block call it.
-__device__ __forceinline__ count_t sum_before_thread(BlockScan &scan, count_t *control, count_t number)
-{
-  const count_t up_to_lane = sum_up_to_lane(number);
-
-  return scan.sum_before_warp(control + 1, __shfl_sync(FULL_WARP, up_to_lane, WARP - 1)) + up_to_lane - number;
-}
-
 __device__ __forceinline__ bool ascends(index_t begin, index_t end, const index_t *__restrict__ colidx)
 {
   bool ascends = true;
@@ -92,7 +84,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 5)
   const unsigned empty_rows = __ballot_sync(FULL_WARP, empty);
 
   if (empty_rows && threadIdx.x % WARP == 0) atomicAdd(&found->empty_rows, (count_t)__popc(empty_rows));
-  const count_t first = sum_before_thread(scan, control, (count_t)count);
+  const count_t first = scan.sum_before_thread(control + 1, (count_t)count);
 
   if (row > nrows) return;
   first_block[row] = (index_t)first;
@@ -179,7 +171,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) bsr_cut_block_rows(offset_t nblo
   __syncthreads();
   const offset_t i     = (offset_t)scan.tile * SCAN_THREADS + threadIdx.x;
   const count_t  count = i < nblock_rows ? (count_t)((block_offsets[i + 1] - block_offsets[i] + limit - 1) / limit) : 0;
-  const count_t  first = sum_before_thread(scan, control, count);
+  const count_t  first = scan.sum_before_thread(control + 1, count);
 
   if (i <= nblock_rows) segment_ptr[i] = (offset_t)first;
 }

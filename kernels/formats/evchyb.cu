@@ -9,9 +9,7 @@
 // Threads: blockDim = (32, WARPS). A team of 1 to WARPS neighbouring warps shares a slice. The first nlong_blocks blocks have slices of
 // the vCSR part, the longest first. BATCH: entries that a thread loads before it uses the first.
 #include "formats/columns.cuh"
-#include "common/reduce.cuh"
-
-constexpr int HEIGHT = 32;
+#include "formats/evchyb.cuh"
 
 // Threads of a multiprocessor that run at once: 32 registers for each suffice for a batch of 4, 64 for one of 8. As many entries are on
 // their way in both, but fewer threads share the first-level cache, and each waits half as often.
@@ -19,16 +17,6 @@ __device__ constexpr int blocks_at_once(int warps, int batch)
 {
   return (batch > 4 ? 1024 : 2048) / (warps * HEIGHT);
 }
-
-struct alignas(16) Task {
-  offset_t begin; // of the slice
-  int      slice; // -1: nothing to do
-  int      shape; // groups of the slice << 5 | the row is split << 4 | log2 of the warps in a team
-};
-
-struct RowSegments {
-  int first, count;
-};
 
 // 16 bytes at once
 __device__ __forceinline__ Task load_task(const Task *__restrict__ task)

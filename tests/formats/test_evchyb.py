@@ -14,20 +14,18 @@ from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.formats.common.columns import FULL, FULL_ONLY, SHORT, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
-from petsc_gpufmt.formats.evchyb.layout import (
+from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC, RowCounts, Split, choose_split, cut_slices, split_lengths
+from petsc_gpufmt.formats.evchyb.order import (
     ACCEPTABLE_PADDING,
     ALL_ROWS,
-    AUTOMATIC,
-    automatic_split,
     automatic_window,
-    cut_slices,
     order_rows,
     padding_share,
-    sort_order,
 )
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 H200_THREADS = 270336
+SEGMENT_GROUPS = 128
 
 
 @pytest.fixture
@@ -50,6 +48,28 @@ def pattern_of_lengths(lengths, index=np.int32):
     """Rows of these lengths, all entries in column 0."""
     rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(index)
     return CsrPattern(len(lengths), 1, rowptr, np.zeros(rowptr[-1], dtype=index))
+
+
+def parts_of(lengths, split_length, window, height, backend):
+    """Pattern, counts, split and order of rows of these lengths."""
+    csr, splits = pattern_of_lengths(lengths), (split_length, split_length)
+    counts = RowCounts.of(csr, splits, height, SEGMENT_GROUPS, backend)
+    split = Split(split_length, counts.nshort[0], counts.segments[0])
+    return csr, counts, split, order_rows(csr, counts, split, window, height, backend)
+
+
+def cut(parts, height, backend):
+    return cut_slices(*parts, height, SEGMENT_GROUPS, backend)
+
+
+def slices_of(c, stored):
+    """The slices of a class of teams, in the order in which they are begun."""
+    part = (
+        range(stored.slices.nell) if c in stored.teams.ell_classes else range(stored.slices.nell, stored.slices.nslices)
+    )
+    begin, numbers, groups, split, teams = (a.ravel() for a in tasks_of(stored))
+    found = numbers[np.isin(numbers, part) & (teams == c.team)]
+    return found[:: c.team].tolist()
 
 
 def in_order_of_length(matrix, rows):
@@ -87,9 +107,8 @@ def test_layout(warp_backend, shape_name, split_length, window):
 
     assert stored.columns.decode().tolist() == columns
     assert stored.val.tolist() == values
-    assert stored.order.long_rows.tolist() == long_rows
     assert stored.slices.segment_row.tolist() == np.repeat(long_rows, segments).tolist()
-    assert stored.slices.segments[:, 1].tolist() == np.repeat(segments, segments).tolist()
+    assert stored.slices.segments[1::2].tolist() == np.repeat(segments, segments).tolist()
 
 
 def short_first(short):
@@ -114,13 +133,11 @@ TABLE_3 = {
 def test_the_papers_split_points_and_entries_of_the_vectorised_part(warp_backend, nrows, split, stored_long, longest):
     lengths = np.ones(nrows, dtype=np.int32)
     lengths[7 : 7 + 40] = longest
-    csr = pattern_of_lengths(lengths)
 
-    order = order_rows(csr, lengths, 128, ALL_ROWS, 32, warp_backend)
-    slices = cut_slices(lengths, order, 32, 128, warp_backend)
+    slices = cut(parts_of(lengths, 128, ALL_ROWS, 32, warp_backend), 32, warp_backend)
 
-    assert 32 * order.nell == split
-    assert slices.offsets[-1] - slices.offsets[order.nell] == stored_long
+    assert 32 * slices.nell == split
+    assert slices.offsets[-1] - slices.offsets[slices.nell] == slices.nstored - slices.nstored_ell == stored_long
 
 
 def test_detail_counts_both_parts_as_table_3_does(warp_backend):
@@ -148,11 +165,11 @@ def test_detail_counts_both_parts_as_table_3_does(warp_backend):
 def test_the_example_of_the_documentation(backend):
     lengths = np.array([2, 1, 9, 4, 2, 2, 1, 3, 2, 5, 2], dtype=np.int32)
 
-    order = order_rows(pattern_of_lengths(lengths), lengths, 4, ALL_ROWS, 4, backend)
+    parts = parts_of(lengths, 4, ALL_ROWS, 4, backend)
 
-    assert lengths[order.ell_rows].tolist() == [1, 1, 2, 2, 2, 2, 2, 3]
-    assert lengths[order.long_rows].tolist() == [4, 5, 9]
-    assert cut_slices(lengths, order, 4, 128, backend).offsets.tolist() == [0, 8, 20, 24, 32, 44]
+    assert lengths[parts[-1].ell_rows].tolist() == [1, 1, 2, 2, 2, 2, 2, 3]
+    assert lengths[parts[-1].long_rows].tolist() == [4, 5, 9]
+    assert cut(parts, 4, backend).offsets.tolist() == [0, 8, 20, 24, 32, 44]
 
 
 def test_the_host_says_nothing_of_threads(backend):
@@ -165,24 +182,23 @@ def test_the_host_says_nothing_of_threads(backend):
 def test_at_most_31_zeros_pad_the_rows_of_one_length_into_the_next(warp_backend):
     for seed in range(30):
         lengths = np.random.default_rng(seed).integers(0, 20, 700).astype(np.int32)
-        order = order_rows(pattern_of_lengths(lengths), lengths, 128, ALL_ROWS, 32, warp_backend)
-        slices = cut_slices(lengths, order, 32, 128, warp_backend)
-        used = int(lengths[order.ell_rows].sum())
+        parts = parts_of(lengths, 128, ALL_ROWS, 32, warp_backend)
+        slices = cut(parts, 32, warp_backend)
 
-        assert 0 < slices.offsets[order.nell] - used <= 31 * int(lengths.max() - lengths.min())
+        assert slices.nnz_ell == lengths[parts[-1].ell_rows].sum()
+        assert 0 < slices.offsets[slices.nell] - slices.nnz_ell <= 31 * int(lengths.max() - lengths.min())
 
 
 def test_a_matrix_without_long_rows_that_needs_no_sorting_has_no_permutation(warp_backend):
-    assert stored_format(uniform(96, 90, 5, seed=72), warp_backend, sigma_window=1).order.ell_rows is None
-    assert stored_format(banded(96, 0), warp_backend).order.ell_rows is None
+    assert stored_format(uniform(96, 90, 5, seed=72), warp_backend, sigma_window=1).ell_rows is None
+    assert stored_format(banded(96, 0), warp_backend).ell_rows is None
 
 
 def test_windows_count_short_rows_and_hold_whole_slices(warp_backend):
     lengths = np.random.default_rng(73).integers(0, 9, 200).astype(np.int32)
     lengths[::5] = 200
-    csr = pattern_of_lengths(lengths)
 
-    order = order_rows(csr, lengths, 128, 33, 32, warp_backend)  # as 64
+    *_, order = parts_of(lengths, 128, 33, 32, warp_backend)  # as 64
 
     short = np.flatnonzero(lengths <= 128)
     assert order.sigma_window == 64
@@ -190,25 +206,17 @@ def test_windows_count_short_rows_and_hold_whole_slices(warp_backend):
     assert (np.diff(lengths[order.ell_rows[:64]]) >= 0).all() and (np.diff(lengths[order.ell_rows[64:128]]) >= 0).all()
 
 
-@pytest.mark.parametrize("window", [1, 96, 500, 600])
-def test_rows_of_one_length_keep_their_order(window):
-    lengths = np.random.default_rng(74).integers(0, 2**40, 500) % 5 * 2**38
-
-    order = sort_order(lengths, window, np)
-
-    if window == 1:
-        assert order is None
-    else:
-        assert order.tolist() == np.lexsort((lengths, np.arange(500) // window)).tolist()
+def automatic_split(lengths, backend):
+    csr = pattern_of_lengths(lengths)
+    splits = split_lengths(csr, AUTOMATIC, backend)
+    return choose_split(csr, splits, RowCounts.of(csr, splits, 32, SEGMENT_GROUPS, backend), backend).length
 
 
 @pytest.mark.parametrize(
     ("lengths", "split"), [([3, 64] * 100, 64), ([3] * 1000 + [65], 64), ([65] * 100, 128), ([65, 2000] * 100, 64)]
 )
 def test_more_rows_of_a_small_matrix_are_stored_along_themselves(backend, lengths, split):
-    lengths = np.array(lengths, dtype=np.int32)
-
-    assert automatic_split(pattern_of_lengths(lengths), lengths, 32, backend) == split
+    assert automatic_split(lengths, backend) == split
 
 
 @pytest.mark.parametrize(
@@ -216,18 +224,15 @@ def test_more_rows_of_a_small_matrix_are_stored_along_themselves(backend, length
     [([3, 128, 0] * 100, 128), ([3] * 1000 + [129], 128), ([129] * 100, 256), ([129, 2000] * 100, 128), ([], 128)],
 )
 def test_rows_are_stored_along_themselves_where_that_pads_them_little(backend, monkeypatch, lengths, split):
-    lengths = np.array(lengths, dtype=np.int32)
-    csr = pattern_of_lengths(lengths)
-
     monkeypatch.setattr(evchyb_layout, "SMALL_BYTES", 0)
 
-    assert automatic_split(csr, lengths, 32, backend) == split
+    assert automatic_split(lengths, backend) == split
 
 
 def test_all_rows_of_a_matrix_that_fits_in_cache_are_sorted(backend):
     stored = stored_format(shape("power_law"), backend)
 
-    assert stored.order.sigma_window == np.count_nonzero(np.diff(shape("power_law").rowptr) <= stored.split_length)
+    assert stored.sigma_window == np.count_nonzero(np.diff(shape("power_law").rowptr) <= stored.split_length)
 
 
 @pytest.mark.parametrize(
@@ -245,18 +250,21 @@ def test_the_window_of_a_large_matrix_is_the_smallest_with_acceptable_padding(ba
     monkeypatch.setattr(evchyb_layout, "SMALL_BYTES", 0)
     lengths = lengths.astype(np.int32)
 
-    chosen = automatic_window(pattern_of_lengths(lengths), lengths, 32, backend)
+    csr, counts, split, _ = parts_of(lengths, 128, 1, 32, backend)
 
-    shares = {w: padding_share(lengths, w, 32, np) for w in (1, 1024, 4096, 16384)}
+    chosen = automatic_window(csr, counts, split, None, 32, backend)
+
+    shares = {w: padding_share(csr, counts, split, None, w, 32, backend) for w in (1, 1024, 4096, 16384)}
     assert chosen == next((w for w, share in shares.items() if share <= ACCEPTABLE_PADDING), ALL_ROWS)
     assert chosen == window
 
 
-def test_padding_is_estimated_from_evenly_spaced_windows():
+def test_padding_is_estimated_from_evenly_spaced_windows(backend):
     lengths = np.tile(np.arange(32), 32 * 200)  # 200 windows of 1024
+    csr, counts, split, _ = parts_of(lengths, 128, 1, 32, backend)
 
-    assert padding_share(lengths, 1024, 32, np) == 0
-    assert padding_share(lengths, 1, 32, np) == pytest.approx(1 - 15.5 / 31)
+    assert padding_share(csr, counts, split, None, 1024, 32, backend) == 0
+    assert padding_share(csr, counts, split, None, 1, 32, backend) == pytest.approx(1 - 15.5 / 31)
 
 
 # Teams of warps
@@ -288,7 +296,7 @@ def test_the_warps_of_a_launch_share_out_all_slices_once(warp_backend, shape_nam
     assert (groups[~at_work] == 0).all()
     is_long = numbers >= slices.nell
     assert (is_long.any(axis=1) == (np.arange(stored.teams.nblocks) < stored.teams.nlong_blocks)).all()
-    assert (split[is_long] == (slices.segments[numbers[is_long] - slices.nell, 1] > 1)).all()
+    assert (split[is_long] == (slices.segments[1::2][numbers[is_long] - slices.nell] > 1)).all()
 
 
 def test_wider_slices_and_longer_rows_have_more_threads_where_rows_are_few(warp_backend):
@@ -301,7 +309,7 @@ def test_wider_slices_and_longer_rows_have_more_threads_where_rows_are_few(warp_
     # of 100, 30, 8 and 4 groups for each thread; 20000 entries are 5 segments of 125 groups
     assert [(c.count, c.team) for c in stored.teams.ell_classes] == [(2, 16), (2, 4), (4, 1)]
     assert [(c.count, c.team) for c in stored.teams.long_classes] == [(10, 16), (2, 4), (2, 1)]
-    assert [c.slices.tolist() for c in stored.teams.ell_classes] == [[7, 6], [5, 4], [3, 2, 1, 0]]
+    assert [slices_of(c, stored) for c in stored.teams.ell_classes] == [[7, 6], [5, 4], [3, 2, 1, 0]]
     assert "64 slices" not in stored.detail() and "ELL part: 2 slices with 512 threads each" in stored.detail()
     assert stored.summary().startswith("split length 128, sigma window 256, 1 to 16 warps a slice, ")
 
@@ -333,7 +341,7 @@ def test_slices_that_are_not_sorted_throughout_are_taken_in_their_order(warp_bac
     widths = np.diff(stored.slices.offsets)[:20] // 32
     teams = [8 if w > 32 else 4 if w > 16 else 2 if w > 8 else 1 for w in widths]
     wanted = [(np.flatnonzero(np.array(teams) == t)[::-1].tolist(), t) for t in sorted(set(teams), reverse=True)]
-    assert [(c.slices.tolist(), c.team) for c in stored.teams.ell_classes] == wanted and len(wanted) > 1
+    assert [(slices_of(c, stored), c.team) for c in stored.teams.ell_classes] == wanted and len(wanted) > 1
 
 
 @pytest.mark.parametrize("threads", [128, 256, 512, 1024])
@@ -353,7 +361,7 @@ def test_a_block_has_the_threads_asked_for(warp_backend, threads):
 def test_one_launch_multiplies_both_parts_and_none_a_matrix_without_rows(backend):
     stored = stored_format(shape("one_huge_row"), backend)
 
-    assert stored.order.nell and stored.slices.nsegments
+    assert stored.slices.nell and stored.slices.nsegments
     assert all(len(stored.plan(operation)) == 1 for operation in Operation)
     assert [stored_format(shape("0xN"), backend).plan(operation) for operation in Operation] == [[]] * len(Operation)
 
@@ -371,7 +379,7 @@ def test_split_rows_leave_their_tickets_at_zero(place, threads, request):
 
     first = stored.mult(x)
 
-    assert stored.format.slices.segments[:, 1].max() == 20
+    assert stored.format.slices.segments[1::2].max() == 20
     assert stored.format.tickets.max() == 0
     assert stored.mult(x).tobytes() == first.tobytes()
     assert np.allclose(stored.multadd(x, y), first + y)

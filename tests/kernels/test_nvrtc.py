@@ -58,6 +58,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "formats/bsr_values": 64,
     "formats/columns": 48,
     "formats/evchyb": 64,
+    "formats/evchyb_layout": 64,
     "formats/pjds": 64,
     "formats/sliced_rows": 48,
     "spgemm/rmerge_network": 48,

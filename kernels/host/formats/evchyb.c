@@ -1,16 +1,8 @@
 /* Host kernels of EVC-HYB (formats/evchyb/evchyb.py): the parameters and arrays are those of kernels/formats/evchyb.cu, with slices of block[0] rows. */
 #include "formats/columns.h"
+#include "formats/evchyb.h"
 
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */
-
-typedef struct {
-  offset_t begin;        /* of the slice */
-  int32_t  slice, shape; /* -1: nothing to do; groups of the slice << 5 | the row is split << 4 | log2 of the warps in a team */
-} Task;
-
-typedef struct {
-  int32_t first, count; /* segments of a row */
-} RowSegments;
 
 typedef struct {
   alignas(8) index_t nell;

@@ -282,8 +282,9 @@ def tuning_key(row_block: int) -> str:
 
 @compiled_ahead("formats/bsr_layout")
 def layout_kernels() -> Iterator[list[Instance]]:
-    """What finds and orders blocks."""
-    yield [("bsr_count_blocks", ()), ("bsr_fill_columns", ()), ("bsr_interleave_columns", ())]
+    """All kernels of the file."""
+    blocks = ("count_blocks", "measure_block_rows", "fill_columns", "order_columns", "interleave_columns")
+    yield [(f"bsr_{what}", ()) for what in (*blocks, "cut_block_rows", "fill_segments")]
 
 
 @compiled_ahead("formats/bsr_values")

@@ -24,14 +24,16 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import CHOICES, FULL, FULL_ONLY, MIXED, SHORT, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.evchyb.layout import (
-    ALL_ROWS,
     AUTOMATIC,
+    RowCounts,
     RowOrder,
-    automatic_split,
+    Split,
+    choose_split,
     cut_slices,
     is_small,
-    order_rows,
+    split_lengths,
 )
+from petsc_gpufmt.formats.evchyb.order import ALL_ROWS, order_rows
 from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, SCATTERED_BLOCK_THREADS, SMALL_BATCH, Parameters
 from petsc_gpufmt.formats.evchyb.tasks import ENTRIES_PER_THREAD, deal, most_warps
 from petsc_gpufmt.option_value import AUTO
@@ -53,16 +55,16 @@ class EvcHyb(Format):
     Attributes
     ----------
     height : rows of a slice of the ELL part; rows of the vCSR part are padded to a multiple of it
-    order : RowOrder, rows of each part
     slices : Slices, of both parts
+    ell_rows : (nell * height,) index or None; rows of the ELL part by slice and lane; None if row i is at i
     columns : StoredColumns of the (nstored,) stored entries
     val : (nstored,) scalar; 0 for padding
     teams : Teams, the warps that share each slice
-    tasks : (teams.nblocks * teams.warps, 2) int64; what each warp does
+    tasks : (2 teams.nblocks * teams.warps,) int64; what each warp does
     partials : (nsegments,) scalar; sums of the segments of split rows, during a product
     tickets : (nsegments,) int32; how many are there, 0 between products
     rowptr, source : of the CSR pattern, kept for `refresh`
-    split_length : longest row of the ELL part
+    split_length, sigma_window : longest row of the ELL part; rows among which sorting may have moved one of its rows
     batch : entries that a thread loads before it uses the first
     nnz_ell, nstored_ell, nonempty_rows : int
     """
@@ -79,50 +81,56 @@ class EvcHyb(Format):
     }
     words = {"index": CHOICES}
 
-    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], lengths: Any, order: RowOrder):
-        xp = backend.xp
+    def __init__(
+        self,
+        csr: CsrPattern,
+        backend: Backend,
+        options: dict[str, Any],
+        counts: RowCounts,
+        split: Split,
+        order: RowOrder,
+    ):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
-        self.height, self.order = backend.simd_width, order
-        self.split_length = options["split_length"]
-        segment_groups = (options["segment_length"] or SEGMENT_LENGTH) // self.height
-        self.slices = cut_slices(lengths, order, self.height, segment_groups, backend)
-        in_long = lengths[order.long_rows].sum(dtype=np.int64)
-        offsets = self.slices.offsets
-        counts = xp.stack([offsets[self.slices.nell], offsets[-1], in_long, (lengths > 0).sum()])
-        self.nstored_ell, self.nstored, nnz_long, self.nonempty_rows = counts.tolist()
-        self.nnz_ell = self.nnz - nnz_long
-        self.val = xp.empty(self.nstored, dtype=backend.scalar)
-        col = xp.empty(self.nstored, dtype=backend.index)
+        self.height, self.split_length = backend.simd_width, split.length
+        segment_groups = segment_groups_of(options, self.height)
+        self.slices = cut_slices(csr, counts, split, order, self.height, segment_groups, backend)
+        self.sigma_window = order.sigma_window
+        self.ell_rows = order.ell_rows if self.slices.moved else None
+        self.nstored_ell, self.nstored = self.slices.nstored_ell, self.slices.nstored
+        self.nnz_ell, self.nonempty_rows = self.slices.nnz_ell, counts.nonempty_rows
+        self.val, col = (backend.empty((self.nstored, dtype))[0] for dtype in (backend.scalar, backend.index))
         backend.run(self._fill("evchyb_fill_columns", csr.colidx, col, source=None))
         small = backend.name == "host" or is_small(csr, backend)
         width = self.nstored / self.height / max(1, self.slices.nslices)
         parameters = Parameters.of(options, col, self.nstored_ell, width, small, self.height, backend)
         self.batch = parameters.batch
-        self.columns = parameters.compress(col, offsets, width, self.height, backend)
+        self.columns = parameters.compress(col, self.slices.offsets, width, self.height, backend)
         self.teams = deal(
             self.slices,
             self.height,
-            segment_groups,
             parameters.block_threads // self.height,
             parameters.entries_per_thread,
-            backend,
+            backend.resident_threads,
         )
-        self.tasks = self.teams.task_words(self.slices, self.height, xp)
-        self.partials = xp.zeros(self.slices.nsegments, dtype=backend.scalar)
-        self.tickets = xp.zeros(self.slices.nsegments, dtype=np.int32)
+        self.tasks = self.teams.tasks(self.slices, self.height, segment_groups, backend)
+        nsegments = self.slices.nsegments
+        self.partials, self.tickets = backend.empty((nsegments, backend.scalar), (nsegments, np.dtype(np.int32)))
+        if nsegments:
+            backend.clear(self.partials)
+            backend.clear(self.tickets)
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> EvcHyb:
         """Sort, split, cut and pad. Raises OptionError for options that are not offered."""
         options = cls.with_measured(options, csr, backend)
         check_options(options)
-        lengths = backend.xp.diff(csr.rowptr)
-        height = backend.simd_width
-        options["split_length"] = options["split_length"] or automatic_split(csr, lengths, height, backend)
-        order = order_rows(csr, lengths, options["split_length"], options["sigma_window"], height, backend)
-        return cls(csr, backend, options, lengths, order)
+        height, splits = backend.simd_width, split_lengths(csr, options["split_length"], backend)
+        counts = RowCounts.of(csr, splits, height, segment_groups_of(options, height), backend)
+        split = choose_split(csr, splits, counts, backend)
+        order = order_rows(csr, counts, split, options["sigma_window"], height, backend)
+        return cls(csr, backend, options, counts, split, order)
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
@@ -174,11 +182,11 @@ class EvcHyb(Format):
     @property
     def _rows(self) -> Struct:
         """SliceRows of the kernels."""
-        return Struct(self.slices.nell, self.order.ell_rows, self.slices.segment_row, self.slices.segments)
+        return Struct(self.slices.nell, self.ell_rows, self.slices.segment_row, self.slices.segments)
 
     def stats(self) -> Stats:
         scalar = self.backend.scalar.itemsize
-        per_product = [self.tasks, self.order.ell_rows, self.slices.segment_row]
+        per_product = [self.tasks, self.ell_rows, self.slices.segment_row]
         held = [
             self.slices.offsets,
             self.slices.segments,
@@ -208,13 +216,13 @@ class EvcHyb(Format):
         if self.backend.resident_threads:
             threads = f"{self.teams.warps * self.height} threads a block, batches of {self.batch}, "
         return (
-            f"split length {self.split_length}, sigma window {self.order.sigma_window}, "
+            f"split length {self.split_length}, sigma window {self.sigma_window}, "
             f"{warps} {'warp' if max(sizes) == 1 else 'warps'} a slice, {threads}{self.columns.summary()}"
         )
 
     def detail(self) -> str:
         """As in table 3 of the paper: where the sorted rows are split, and what each part stores, padding included."""
-        nell = self.order.nell * self.height
+        nell = self.slices.nell * self.height
         long_rows, stored_long = self.nrows - nell, self.nstored - self.nstored_ell
         nnz_long = self.nnz - self.nnz_ell
 
@@ -237,7 +245,7 @@ class EvcHyb(Format):
     def reference(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         to_host, height, nell = self.backend.to_host, self.height, self.slices.nell
         offsets, val, col = to_host(self.slices.offsets), to_host(self.val), self.columns.decode()
-        ell_rows = np.arange(nell * height) if self.order.ell_rows is None else to_host(self.order.ell_rows)
+        ell_rows = np.arange(nell * height) if self.ell_rows is None else to_host(self.ell_rows)
         segment_row = to_host(self.slices.segment_row)
         z = np.zeros(self.nrows, dtype=val.dtype)
         for s in range(self.slices.nslices):
@@ -248,6 +256,11 @@ class EvcHyb(Format):
             used = col[entries] >= 0
             np.add.at(z, rows[used], val[entries[used]] * x[col[entries[used]]])
         return z if y is None else y + z
+
+
+def segment_groups_of(options: dict[str, Any], height: int) -> int:
+    """Groups of a segment, at most."""
+    return int((options["segment_length"] or SEGMENT_LENGTH) // height)
 
 
 def check_options(options: dict[str, Any]) -> None:

@@ -1,20 +1,23 @@
-"""Where EVC-HYB stores what: the order of rows, the slices of both parts, and the warps that share each.
+"""Where EVC-HYB stores what: how long rows are, where they are split, and the slices of both parts.
 
-Guo, Gropp, Olson, section 2.1, generalised by a sort window.
+Guo, Gropp, Olson, section 2.1, generalised by a sort window. The structure is made by kernels, which rows and slices
+are never brought to the host for: sizes are known after one wait for the lengths of rows, and one for the slices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
 
-AUTOMATIC, ALL_ROWS = 0, -1
+AUTOMATIC = 0
 SPLIT_LENGTHS, SMALL_SPLIT_LENGTHS = (128, 256), (64, 128)
 """Longest row of the ELL part: the first, or the second where that pads the longer rows too much. The paper has 128.
 In a small matrix longer rows should have more threads."""
@@ -22,14 +25,64 @@ In a small matrix longer rows should have more threads."""
 ACCEPTABLE_ROW_PADDING, SMALL_ACCEPTABLE_ROW_PADDING = 0.03, 0.08
 """Of the rows longer than that, as a share of all entries."""
 
-AUTOMATIC_WINDOWS = (1, 1024, 4096, 16384, ALL_ROWS)
-"""The smallest whose padding is acceptable: small windows keep neighbouring rows together, and what they share of x."""
-
-ACCEPTABLE_PADDING = 0.03
 SMALL_BYTES = 30e6
 """Matrix and vectors of this size stay in the second-level cache; all rows are sorted, as locality decides little."""
 
-SAMPLED_WINDOWS = 64
+SCAN_THREADS = 256  # as in kernels/common/scan.cuh
+COUNT, OFFSET = np.dtype(np.uint64), np.dtype(np.int64)
+FETCHED_AT_ONCE = 512  # counts: the most bytes that a backend brings to the host without an array for them
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What is counted of the rows of a matrix, for two split lengths.
+
+    Attributes
+    ----------
+    padding : what whole groups add to rows longer than the first split length
+    nshort : rows of at most each split length
+    segments : of the longer rows
+    nonempty_rows : rows with an entry
+    descents : rows that are longer than the next
+    sliced, in_slices : of the whole slices of the rows in their order, the sum of longest rows, and all entries
+    longest : entries of the longest row
+    """
+
+    padding: int = 0
+    nshort: tuple[int, int] = (0, 0)
+    segments: tuple[int, int] = (0, 0)
+    nonempty_rows: int = 0
+    descents: int = 0
+    sliced: int = 0
+    longest: int = 0
+    in_slices: int = 0
+
+    @classmethod
+    def of(
+        cls, csr: CsrPattern, splits: tuple[int, int], height: int, segment_groups: int, backend: Backend
+    ) -> RowCounts:
+        """Counted for split lengths `splits`. Waits for the device."""
+        if not csr.nrows:
+            return cls()
+        (counts,) = backend.empty((10, COUNT))
+        backend.clear(counts)
+        threads = min(csr.nrows, backend.resident_threads or csr.nrows)
+        function = backend.function("formats/evchyb_layout", "evchyb_count_rows", ())
+        arguments = (csr.nrows, height, *splits, segment_groups, csr.rowptr, counts)
+        backend.run([launch_1d(function, threads, SCAN_THREADS, arguments)])
+        padding, *sums, nonempty, descents, sliced, longest, in_slices = backend.first(
+            counts, 10
+        )  # waits for the device
+        return cls(padding, (sums[0], sums[1]), (sums[2], sums[3]), nonempty, descents, sliced, longest, in_slices)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where rows are split: the longest row of the ELL part, how many rows are not longer, segments of the others."""
+
+    length: int
+    nshort: int
+    segments: int
 
 
 @dataclass(frozen=True)
@@ -39,7 +92,8 @@ class RowOrder:
     Attributes
     ----------
     ell_rows : (nell * height,) index or None; rows of the ELL part by slice and lane; None if row i is at i
-    long_rows : (nlong,) index; rows of the vCSR part by increasing length
+    long_rows : (nlong,) index or None
+        Rows of the vCSR part by increasing length; None if row nell * height + i is at i.
     nell : slices of the ELL part
     sigma_window : rows among which sorting may have moved a row of the ELL part
     """
@@ -58,8 +112,12 @@ class Slices:
     ----------
     offsets : (nslices + 1,) int64; slice s occupies entries offsets[s] to offsets[s + 1]
     segment_row : (nsegments,) index; row of each slice of the vCSR part
-    segments : (nsegments, 2) int32; for each of them, the first segment of its row, and how many the row has
+    segments : (2 nsegments,) int32; for each of them, the first segment of its row, and how many the row has
     nell, nsegments : slices of the ELL part, slices of the vCSR part
+    moved : whether a row of the ELL part is not in its place
+    nnz_ell, nstored_ell, nstored : entries of the ELL part, and with padding; those of both parts with padding
+    ell_widths, segment_widths : how many slices of each part have 0, 1, 2, ... groups, up to the widest
+        Segments of split rows count as whole ones: so the size of teams grows with the row.
     """
 
     offsets: Any
@@ -67,72 +125,30 @@ class Slices:
     segments: Any
     nell: int
     nsegments: int
+    moved: bool
+    nnz_ell: int
+    nstored_ell: int
+    nstored: int
+    ell_widths: np.ndarray
+    segment_widths: np.ndarray
 
     @property
     def nslices(self) -> int:
         return self.nell + self.nsegments
 
 
-def automatic_split(csr: CsrPattern, lengths: Any, height: int, backend: Backend) -> int:
-    """The longest row of the ELL part: along themselves, longer rows are padded to whole groups of `height`."""
-    small = is_small(csr, backend)
-    splits = SMALL_SPLIT_LENGTHS if small else SPLIT_LENGTHS
-    acceptable = SMALL_ACCEPTABLE_ROW_PADDING if small else ACCEPTABLE_ROW_PADDING
-    padding = int(backend.xp.where(lengths > splits[0], -lengths % height, 0).sum(dtype=np.int64))
-    return splits[padding > acceptable * csr.nnz]
+def split_lengths(csr: CsrPattern, given: int, backend: Backend) -> tuple[int, int]:
+    """The split lengths to choose from: the one that is given, if one is."""
+    if given:
+        return given, given
+    return SMALL_SPLIT_LENGTHS if is_small(csr, backend) else SPLIT_LENGTHS
 
 
-def order_rows(
-    csr: CsrPattern, lengths: Any, split_length: int, window: int, height: int, backend: Backend
-) -> RowOrder:
-    """Sort the rows of at most `split_length` entries by length within windows of `window` rows.
-
-    As many of them as fill slices of `height` rows make up the ELL part; those left over join the long rows in the vCSR
-    part, as in the paper. Windows count short rows only, and hold whole slices: they are rounded up to `height`. Rows
-    of one length keep their order: neighbouring rows often read the same of x.
-    """
-    xp = backend.xp
-    is_short = lengths <= split_length
-    nshort = int(is_short.sum())
-    short_rows = xp.arange(csr.nrows) if nshort == csr.nrows else xp.flatnonzero(is_short)
-    short_lengths = lengths[short_rows]
-    if window == AUTOMATIC:
-        window = automatic_window(csr, short_lengths, height, backend)
-    window = nshort if window == ALL_ROWS else min(window, nshort)
-    if window > 1:
-        window = ceil_div(window, height) * height
-        order = sort_order(short_lengths, window, xp)
-        short_rows = short_rows if order is None else short_rows[order]
-    nell = nshort // height
-    ell_rows, rest = short_rows[: nell * height], short_rows[nell * height :]
-    long_rows = rest if nshort == csr.nrows else xp.concatenate([rest, xp.flatnonzero(~is_short)])
-    order = sort_order(lengths[long_rows], max(1, int(long_rows.size)), xp)
-    if order is not None:
-        long_rows = long_rows[order]
-    in_place = not ell_rows.size or bool((ell_rows == xp.arange(ell_rows.size)).all())
-    return RowOrder(
-        None if in_place else ell_rows.astype(backend.index),
-        long_rows.astype(backend.index),
-        nell,
-        max(1, min(window, nshort)),
-    )
-
-
-def sort_order(lengths: Any, window: int, xp: Any) -> Any:
-    """Stable order by length within windows of `window` rows; None if nothing would move.
-
-    One 64-bit key holds window, length and place in the window: all keys differ, and the sorted keys tell the order.
-    """
-    nrows = int(lengths.size)
-    if nrows <= 1:
-        return None
-    place = xp.arange(nrows, dtype=np.int64)
-    first = place // window * window
-    bits = window.bit_length()
-    key = (first // window * (int(lengths.max()) + 1) + lengths << bits) + (place - first)
-    if bool((key[1:] >= key[:-1]).all()):
-        return None
-    return (xp.sort(key) & (1 << bits) - 1) + first
+def choose_split(csr: CsrPattern, splits: tuple[int, int], counts: RowCounts, backend: Backend) -> Split:
+    """The first of two split lengths, or the second where that pads the longer rows too much along themselves."""
+    acceptable = SMALL_ACCEPTABLE_ROW_PADDING if is_small(csr, backend) else ACCEPTABLE_ROW_PADDING
+    which = int(counts.padding > acceptable * csr.nnz)
+    return Split(splits[which], counts.nshort[which], counts.segments[which])
 
 
 def is_small(csr: Any, backend: Backend) -> bool:
@@ -141,52 +157,86 @@ def is_small(csr: Any, backend: Backend) -> bool:
     return csr.nnz * (index + scalar) + (csr.nrows + csr.ncols) * scalar <= SMALL_BYTES
 
 
-def automatic_window(csr: CsrPattern, short_lengths: Any, height: int, backend: Backend) -> int:
-    """All rows for a matrix that stays in cache; else the smallest of AUTOMATIC_WINDOWS with acceptable padding."""
-    if is_small(csr, backend):
-        return ALL_ROWS
-    for window in AUTOMATIC_WINDOWS[:-1]:
-        if padding_share(short_lengths, window, height, backend.xp) <= ACCEPTABLE_PADDING:
-            return window
-    return ALL_ROWS
-
-
-def padding_share(lengths: Any, window: int, height: int, xp: Any) -> float:
-    """Padding of the ELL part as a share of its stored entries, from windows evenly spaced where there are many.
-
-    Rows that do not fill a window are left out; 1 if there is no whole window.
-    """
-    nwindows = int(lengths.size) // max(window, height)
-    if not nwindows:
-        return 1.0
-    rows = lengths[: nwindows * max(window, height)].reshape(nwindows, -1)
-    if window > 1:
-        rows = xp.sort(rows[xp.linspace(0, nwindows - 1, min(nwindows, SAMPLED_WINDOWS)).astype(np.int64)], axis=1)
-    slices = rows.reshape(-1, height)
-    used, stored = xp.stack([slices.sum(dtype=np.int64), slices.max(axis=1).sum(dtype=np.int64)]).tolist()
-    return 1 - used / (height * stored) if stored else 0.0
-
-
-def cut_slices(lengths: Any, order: RowOrder, height: int, segment_groups: int, backend: Backend) -> Slices:
+def cut_slices(
+    csr: CsrPattern,
+    counts: RowCounts,
+    split: Split,
+    order: RowOrder,
+    height: int,
+    segment_groups: int,
+    backend: Backend,
+) -> Slices:
     """Slices of `height` rows, each as wide as its longest; longer rows in segments of at most `segment_groups` groups.
 
     A row of the vCSR part is padded to whole groups of `height` entries, its segments are equal but for one group.
+    Waits for the device.
     """
-    xp = backend.xp
+    nell, nlong = order.nell, csr.nrows - order.nell * height
+    nsegments, first_segment = nlong, None
+    if counts.longest > segment_groups * height:
+        # short rows that do not fill a slice have one segment each, unless the split length is a very long one
+        known = split.segments + split.nshort - nell * height if split.length <= segment_groups * height else None
+        nsegments, first_segment = find_segments(csr, order, height, segment_groups, known, backend)
+    widths = (min(split.length, counts.longest) + 1, segment_groups + 1)
+    nfound, ntiles = 4 + sum(widths), tiles(nell + nsegments + 1)
+    (work,) = backend.empty((nfound + 1 + ntiles, COUNT))
+    offsets, segment_row, segments = backend.empty(
+        (nell + nsegments + 1, OFFSET), (nsegments, backend.index), (2 * nsegments, np.dtype(np.int32))
+    )
+    backend.clear(work)
+    function = backend.function("formats/evchyb_layout", "evchyb_cut_slices", ())
+    rows = (order.ell_rows, order.long_rows, csr.rowptr, first_segment)
+    found = (work[:4], work[4 : 4 + widths[0]], work[4 + widths[0] : nfound], work[nfound:])
+    sizes = (nell, nsegments, nlong, height, segment_groups)
+    arguments = (*sizes, *rows, offsets, segment_row, segments, *found)
+    backend.run([launch_1d(function, nell + nsegments + 1, SCAN_THREADS, arguments)])
+    moved, nnz_ell, nstored_ell, nstored, *counted = fetched(work, nfound, backend)
+    ell_widths, segment_widths = (up_to_widest(part) for part in (counted[: widths[0]], counted[widths[0] :]))
+    entries = (nnz_ell, nstored_ell, nstored)
+    return Slices(offsets, segment_row, segments, nell, nsegments, bool(moved), *entries, ell_widths, segment_widths)
+
+
+def find_segments(
+    csr: CsrPattern, order: RowOrder, height: int, segment_groups: int, known: int | None, backend: Backend
+) -> tuple[int, Any]:
+    """How many segments the rows of the vCSR part have, and the first of each row: (nlong + 1,) int64.
+
+    Waits for the device if it is not `known` how many.
+    """
     in_ell = order.nell * height
-    ell_lengths = lengths[:in_ell] if order.ell_rows is None else lengths[order.ell_rows]
-    ell_groups = ell_lengths.reshape(order.nell, height).max(axis=1) if order.nell else lengths[:0]
-    row_groups = ceil_div(lengths[order.long_rows].astype(np.int64), height)
-    counts = xp.maximum(1, ceil_div(row_groups, segment_groups))
-    first = xp.zeros(counts.size + 1, dtype=np.int64)
-    first[1:] = xp.cumsum(counts)
-    nsegments = int(first[-1])
-    segment = xp.arange(nsegments, dtype=np.int64)
-    position = xp.searchsorted(first[1:], segment, side="right")  # of the row in long_rows
-    number, count, groups = segment - first[position], counts[position], row_groups[position]
-    offsets = xp.zeros(order.nell + nsegments + 1, dtype=np.int64)
-    offsets[1 : order.nell + 1] = ell_groups
-    offsets[order.nell + 1 :] = (number + 1) * groups // count - number * groups // count
-    offsets = xp.cumsum(offsets) * height
-    segments = xp.stack([first[position], count], axis=1).astype(np.int32)
-    return Slices(offsets, order.long_rows[position], segments, order.nell, nsegments)
+    nlong = csr.nrows - in_ell
+    (first_segment,) = backend.empty((nlong + 1, OFFSET))
+    (control,) = backend.empty((1 + tiles(nlong + 1), COUNT))
+    backend.clear(control)
+    function = backend.function("formats/evchyb_layout", "evchyb_first_segments", ())
+    arguments = (nlong, height, segment_groups, in_ell, order.long_rows, csr.rowptr, first_segment, control)
+    backend.run([launch_1d(function, nlong + 1, SCAN_THREADS, arguments)])
+    if known is None:
+        (known,) = backend.first(first_segment[nlong:], 1)  # waits for the device
+    return known, first_segment
+
+
+def tiles(n: int) -> int:
+    """Blocks of a prefix sum over `n` numbers."""
+    return ceil_div(n, SCAN_THREADS)
+
+
+def fetched(counts: Any, n: int, backend: Backend) -> list[int]:
+    """The first `n` counts. Waits for the device."""
+    if n <= FETCHED_AT_ONCE:
+        return backend.first(counts, n)
+    return backend.to_host(counts[:n]).tolist()
+
+
+def up_to_widest(counts: list[int]) -> np.ndarray:
+    """(widest + 1,) how many slices have 0, 1, 2, ... groups, without the widths that none has."""
+    found = np.array(counts, dtype=OFFSET)
+    widest = np.flatnonzero(found)
+    return found[: widest[-1] + 1 if widest.size else 1]
+
+
+@compiled_ahead("formats/evchyb_layout")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file."""
+    rows = ("count_rows", "split_rows", "measure_slices", "sample_rows", "count_digits", "add_up", "move_rows")
+    yield [(f"evchyb_{what}", ()) for what in (*rows, "first_segments", "cut_slices", "deal", "count_sectors")]

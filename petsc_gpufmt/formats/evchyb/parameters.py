@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.formats.common.columns import FULL_ONLY, MIXED, StoredColumns
-from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC
+from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC, COUNT, OFFSET, SCAN_THREADS
 from petsc_gpufmt.option_value import AUTO
 
 SMALL_BATCH, LARGE_BATCH = 4, 8
@@ -32,7 +33,7 @@ SCATTERED_BLOCK_THREADS, SCATTERED_ENTRIES_PER_THREAD = 1024, 64
 MIXED_WIDTH = 16
 """Mean slice from which it pays to have both kinds of columns: each slice waits for where its columns begin."""
 
-SAMPLED_PIECES, PIECE_GROUPS = 128, 16
+SAMPLED_PIECES, PIECE_GROUPS = 128, 16  # PIECE / HEIGHT in kernels/formats/evchyb_layout.cu
 SECTOR_BYTES = 32
 SCATTERED = 0.45
 """Sectors of x for each entry of a piece of the ELL part, from which x is scattered."""
@@ -85,14 +86,20 @@ class Parameters:
 
 
 def is_scattered(columns: Any, height: int, backend: Backend) -> bool:
-    """Whether the entries of a slice seldom share a sector of x, by pieces spread over (nstored,) `columns`."""
-    xp = backend.xp
+    """Whether the entries of a slice seldom share a sector of x, by pieces spread over (nstored,) `columns`.
+
+    Waits for the device.
+    """
     length = PIECE_GROUPS * height
     npieces = int(columns.size) // length
     if not npieces:
         return False
-    sampled = xp.linspace(0, npieces - 1, min(npieces, SAMPLED_PIECES)).astype(np.int64)
-    pieces = columns[: npieces * length].reshape(npieces, length)[sampled]
-    sectors = xp.sort(xp.where(pieces < 0, -1, pieces // (SECTOR_BYTES // backend.scalar.itemsize)), axis=1)
-    different = (sectors[:, 1:] != sectors[:, :-1]).sum() + (sectors[:, 0] >= 0).sum()
-    return bool(different > SCATTERED * (pieces >= 0).sum())
+    sampled = np.linspace(0, npieces - 1, min(npieces, SAMPLED_PIECES)).astype(OFFSET)
+    (found,) = backend.empty((2, COUNT))
+    backend.clear(found)
+    function = backend.function("formats/evchyb_layout", "evchyb_count_sectors", ())
+    sector_entries = SECTOR_BYTES // backend.scalar.itemsize
+    arguments = (length, sector_entries, backend.adopt(sampled, keep=True), columns, found)
+    backend.run([Launch(function, (sampled.size, 1, 1), (SCAN_THREADS, 1, 1), arguments)])
+    sectors, entries = backend.first(found, 2)  # waits for the device
+    return sectors > SCATTERED * entries

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div
-from petsc_gpufmt.formats.evchyb.layout import Slices
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.formats.evchyb.layout import COUNT, OFFSET, SCAN_THREADS, Slices, tiles
 
 MOST_WARPS = 16
 FEWEST_WARPS = 4
@@ -25,20 +25,12 @@ ENTRIES_PER_THREAD = (8, 16, 32)
 
 @dataclass(frozen=True)
 class TeamClass:
-    """Slices of one part that are shared by `team` warps each.
+    """Slices of one part that are shared by `team` warps each: `count` slices, `low` to `high` groups wide."""
 
-    Attributes
-    ----------
-    slices : (count,) int64; their numbers, in the order in which they are begun
-    team : int
-    """
-
-    slices: Any
     team: int
-
-    @property
-    def count(self) -> int:
-        return int(self.slices.size)
+    count: int
+    low: int
+    high: int
 
     def tasks(self, warps: int) -> int:
         """Warps that its blocks have, a multiple of `warps`."""
@@ -69,52 +61,44 @@ class Teams:
     def nblocks(self) -> int:
         return self.nlong_blocks + sum(c.tasks(self.warps) for c in self.ell_classes) // self.warps
 
-    def task_words(self, slices: Slices, height: int, xp: Any) -> Any:
-        """(nblocks * warps, 2) int64: the struct Task of kernels/formats/evchyb.cu for every warp."""
-        parts = [self._class_words(c, True, slices, height, xp) for c in self.long_classes]
-        parts += [self._class_words(c, False, slices, height, xp) for c in self.ell_classes]
-        return xp.concatenate(parts) if parts else xp.zeros((0, 2), dtype=np.int64)
+    def tasks(self, slices: Slices, height: int, segment_groups: int, backend: Backend) -> Any:
+        """(2 nblocks * warps,) int64: the struct Task of kernels/formats/evchyb.cuh for every warp.
 
-    def _class_words(self, c: TeamClass, is_long: bool, slices: Slices, height: int, xp: Any) -> Any:
-        number = xp.arange(c.tasks(self.warps), dtype=np.int64) // c.team
-        idle = number >= c.count
-        s = c.slices[xp.where(idle, 0, number)]
-        begin = slices.offsets[s]
-        shape = (slices.offsets[s + 1] - begin) // height << 5 | c.team.bit_length() - 1
-        if is_long:
-            shape |= (slices.segments[s - slices.nell, 1] > 1).astype(np.int64) << 4
-        shape = xp.where(idle, c.team.bit_length() - 1, shape)
-        return xp.stack([begin, xp.where(idle, 0xFFFFFFFF, s) | shape << 32], axis=1)
+        Of each class the last slices come first.
+        """
+        (tasks,) = backend.empty((2 * self.nblocks * self.warps, OFFSET))
+        if not self.nblocks:
+            return tasks
+        parts = [(slices.nell, slices.nsegments, slices.segments, c) for c in self.long_classes]
+        parts += [(0, slices.nell, None, c) for c in self.ell_classes]
+        sizes = [1 + tiles(count) for _, count, _, _ in parts]
+        (control,) = backend.empty((sum(sizes), COUNT))
+        backend.clear(control)
+        function = backend.function("formats/evchyb_layout", "evchyb_deal", ())
+        launches, task, word = [], 0, 0
+        for (first, count, segments, c), size in zip(parts, sizes, strict=True):
+            ntasks = c.tasks(self.warps)
+            of_class = (c.low, c.high, c.count, c.team.bit_length() - 1, ntasks)
+            arrays = (slices.offsets, segments, tasks[2 * task : 2 * (task + ntasks)], control[word : word + size])
+            arguments = (first, count, height, segment_groups, *of_class, *arrays)
+            launches.append(launch_1d(function, count, SCAN_THREADS, arguments))
+            task, word = task + ntasks, word + size
+        backend.run(launches)
+        return tasks
 
 
-def deal(
-    slices: Slices,
-    height: int,
-    segment_groups: int,
-    block_warps: int,
-    entries_per_thread: int,
-    backend: Backend,
-) -> Teams:
+def deal(slices: Slices, height: int, block_warps: int, entries_per_thread: int, resident_threads: int) -> Teams:
     """Teams for `slices`; `block_warps` and `entries_per_thread` may be AUTOMATIC."""
-    xp = backend.xp
-    groups = xp.diff(slices.offsets) // height
-    ell_groups, segments = groups[: slices.nell], groups[slices.nell :]
-    # the segments of a split row count as whole ones: so the size of teams grows with the row
-    segments = xp.where(slices.segments[:, 1] > 1, segment_groups, segments)
-    ell, long = (backend.to_host(xp.bincount(g)) if g.size else np.zeros(1, np.int64) for g in (ell_groups, segments))
-    if not entries_per_thread and not backend.resident_threads:
+    ell, long = slices.ell_widths, slices.segment_widths
+    if not entries_per_thread and not resident_threads:
         entries_per_thread = max(ell.size, long.size)  # a warp has a slice
     elif not entries_per_thread:
-        entries_per_thread = automatic_entries(ell, long, block_warps, backend.resident_threads // height // 2)
+        entries_per_thread = automatic_entries(ell, long, block_warps, resident_threads // height // 2)
     most = block_warps or most_warps(entries_per_thread)
     sizes = [team_sizes(h.size, entries_per_thread, most) for h in (ell, long)]
     largest = max(int(size[h > 0].max(initial=1)) for size, h in zip(sizes, (ell, long), strict=True))
-    return Teams(
-        block_warps or max(FEWEST_WARPS, largest),
-        entries_per_thread,
-        classes(segments, long, sizes[1], slices.nell, xp),
-        classes(ell_groups, ell, sizes[0], 0, xp),
-    )
+    warps = block_warps or max(FEWEST_WARPS, largest)
+    return Teams(warps, entries_per_thread, classes(long, sizes[1]), classes(ell, sizes[0]))
 
 
 def automatic_entries(ell: np.ndarray, long: np.ndarray, block_warps: int, resident_warps: int) -> int:
@@ -138,17 +122,13 @@ def team_sizes(nwidths: int, entries_per_thread: int, most: int) -> np.ndarray:
     return 2 ** np.clip(np.ceil(np.log2(np.maximum(wanted, 1))), 0, np.log2(most)).astype(np.int64)
 
 
-def classes(groups: Any, histogram: np.ndarray, sizes: np.ndarray, first: int, xp: Any) -> list[TeamClass]:
-    """Slices from `first` on, `groups` wide, by the size of their teams, largest first; the last of each class first.
+def classes(histogram: np.ndarray, sizes: np.ndarray) -> list[TeamClass]:
+    """The slices of a part by the size of their teams, largest first.
 
     histogram[w] slices are w groups wide and have teams of sizes[w] warps, which grow with w.
     """
-    teams = np.unique(sizes[histogram > 0])[::-1]
-    if teams.size == 1:
-        return [TeamClass(xp.arange(first + groups.size - 1, first - 1, -1), int(teams[0]))]
     found = []
-    for team in teams:
-        widths = np.flatnonzero(sizes == team)
-        inside = (groups >= int(widths[0])) & (groups <= int(widths[-1]))
-        found.append(TeamClass(xp.flatnonzero(inside)[::-1] + first, int(team)))
+    for team in np.unique(sizes[histogram > 0])[::-1].tolist():
+        low, high = np.searchsorted(sizes, [team, team + 1]).tolist()
+        found.append(TeamClass(team, int(histogram[low:high].sum()), low, high - 1))
     return found
