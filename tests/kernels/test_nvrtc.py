@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from petsc_gpufmt.backends.kernel_modules import default_modules, instance_name
 from petsc_gpufmt.backends.kernel_sources import device_flags, kernel_directory
 from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import FORMATS, find_format
+from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
+from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import scale_and_add
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.transpose import PIECE, transposed
@@ -116,6 +119,16 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
     return names_of_instances(backend)
 
 
+def instances_of_evchyb_in_memory(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
+    """Those that a matrix asks for that is too large for the cache, and has short rows of several lengths."""
+    backend = RecordingBackend(scalar, index, folder, resident_threads=64)
+    lengths = np.resize([1, 50], 2400)
+    lengths[::600] = 300
+    with mock.patch.object(evchyb_layout, "SMALL_BYTES", 0):
+        EvcHyb.build(from_row_lengths(lengths, 400, seed=67).pattern(np, index), backend, EvcHyb.default_options)
+    return names_of_instances(backend)
+
+
 def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
     """Those that products ask for, on a small device and on a large one, and the sums of parallel ones."""
     backend = RecordingBackend(scalar, index, folder, MANY_THREADS)
@@ -181,6 +194,7 @@ def instances_for_every_choice(scalar: Any, index: Any, folder: Path) -> dict[st
     tables = (
         instances(scalar, index, folder, all_matrices(), ALL_OPTION_SETS.get if usual else default_options),
         instances(scalar, index, folder, large_matrices(), default_options),
+        instances_of_evchyb_in_memory(scalar, index, folder),
         product_instances(scalar, index, folder),
     )
     stems = sorted(set().union(*tables))
