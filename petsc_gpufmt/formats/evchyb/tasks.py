@@ -7,6 +7,7 @@ keep the widest slices from ending last.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +54,11 @@ class Teams:
     long_classes: list[TeamClass]
     ell_classes: list[TeamClass]
 
-    @property
+    @functools.cached_property
     def nlong_blocks(self) -> int:
         return sum(c.tasks(self.warps) for c in self.long_classes) // self.warps
 
-    @property
+    @functools.cached_property
     def nblocks(self) -> int:
         return self.nlong_blocks + sum(c.tasks(self.warps) for c in self.ell_classes) // self.warps
 
@@ -128,7 +129,7 @@ def classes(histogram: np.ndarray, sizes: np.ndarray) -> list[TeamClass]:
     histogram[w] slices are w groups wide and have teams of sizes[w] warps, which grow with w.
     """
     found = []
-    for team in np.unique(sizes[histogram > 0])[::-1].tolist():
+    for team in sorted(set(sizes[histogram > 0].tolist()), reverse=True):
         low, high = np.searchsorted(sizes, [team, team + 1]).tolist()
         found.append(TeamClass(team, int(histogram[low:high].sum()), low, high - 1))
     return found
