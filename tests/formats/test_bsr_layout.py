@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, from_row_lengths, shape, uniform
-from emulation.backend import EmulatedBackend
+from places import make_backend
+from stored_matrix import assert_product
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.bsr.bsr import Bsr
 from petsc_gpufmt.formats.bsr.layout import SCAN_THREADS, Entries, count_blocks, find_blocks, sorted_entries
 from petsc_gpufmt.patterns import transpose
@@ -20,14 +22,14 @@ def backend():
 
 
 @pytest.fixture
-def emulation(emulation_folder):
-    return EmulatedBackend(np.float64, np.int32, emulation_folder)
+def emulation(request):
+    return make_backend(request, "emulation", np.float64, np.int32)
 
 
 @pytest.fixture
-def device_like(emulation_folder):
+def device_like(request):
     """Whose arrays offer no more than those of a device: nothing but kernels can build with them."""
-    return EmulatedBackend(np.float64, np.int32, emulation_folder, device_like=True)
+    return make_backend(request, "device_like", np.float64, np.int32)
 
 
 def one_long_row():
@@ -152,3 +154,24 @@ def test_a_build_waits_once_and_again_if_blocks_do_not_fit_or_are_cut(emulation,
     Bsr.build(matrix.pattern(np, np.int32), emulation, Bsr.default_options)
 
     assert len(fetched) == waits
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [blocked(4, 9, declared=True), blocked(3, 9, declared=True, missing=0.2), one_long_row()],
+    ids=["full", "padded", "cut"],
+)
+def test_products_with_what_a_device_has_built(device_like, matrix):
+    device_like.resident_threads = 2048
+    x = np.random.default_rng(84).standard_normal(matrix.ncols)
+    csr = matrix.pattern(np, np.int32)
+    there = replace(csr, rowptr=device_like.adopt(csr.rowptr), colidx=device_like.adopt(csr.colidx))
+    stored = Bsr.build(there, device_like, Bsr.default_options)
+    vectors = {Slot.VALUES: matrix.values, Slot.X: x, Slot.Z: np.full(matrix.nrows, np.nan)}
+    slots = {slot: device_like.adopt(vector) for slot, vector in vectors.items()}
+
+    device_like.run([*stored.plan(Operation.REFRESH), *stored.plan(Operation.MULT)], slots)
+
+    assert_product(device_like.to_host(slots[Slot.Z]), matrix, x)
+    device_like.run(stored.plan(Operation.DIAGONAL), slots)
+    assert np.allclose(device_like.to_host(slots[Slot.Z]), matrix.diagonal().astype(float), rtol=1e-14, atol=0)

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from builders import from_row_lengths, shape
-from emulation.backend import EmulatedBackend
+from places import make_backend
+from stored_matrix import assert_product
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb import order as evchyb_order
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
@@ -27,9 +29,9 @@ def host():
 
 
 @pytest.fixture
-def device_like(emulation_folder):
+def device_like(request):
     """Whose arrays offer no more than those of a device: nothing but kernels can build with them."""
-    return EmulatedBackend(np.float64, np.int32, emulation_folder, device_like=True)
+    return make_backend(request, "device_like", np.float64, np.int32)
 
 
 def pattern(lengths, here):
@@ -158,8 +160,8 @@ def test_a_device_builds_what_the_host_builds(host, device_like, monkeypatch, le
 
 
 @pytest.mark.parametrize("lengths", [LENGTHS["stencil"], LENGTHS["mixed"]], ids=["stencil", "mixed"])
-def test_a_small_matrix_waits_for_its_rows_and_for_its_slices(emulation_folder, monkeypatch, lengths):
-    emulation = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=2048)
+def test_a_small_matrix_waits_for_its_rows_and_for_its_slices(request, monkeypatch, lengths):
+    emulation = make_backend(request, "emulation", np.float64, np.int32, resident_threads=2048)
     fetched = []
     monkeypatch.setattr(emulation, "first", lambda array, count: fetched.append(count) or array[:count].tolist())
     monkeypatch.setattr(emulation, "to_host", lambda array: pytest.fail("brought to the host"))
@@ -188,3 +190,20 @@ def test_the_rows_of_a_shape_that_needs_two_digits(host, device_like, monkeypatc
     ]
 
     assert device_like.to_host(rows[1]).tolist() == rows[0].tolist()
+
+
+@pytest.mark.parametrize(
+    "matrix", [shape("power_law"), from_row_lengths(LENGTHS["mixed"], 9500, seed=83)], ids=["power_law", "mixed"]
+)
+def test_products_with_what_a_device_has_built(device_like, matrix):
+    device_like.resident_threads = 2048
+    x = np.random.default_rng(84).standard_normal(matrix.ncols)
+    stored = EvcHyb.build(brought(matrix, device_like), device_like, EvcHyb.default_options)
+    vectors = {Slot.VALUES: matrix.values, Slot.X: x, Slot.Z: np.full(matrix.nrows, np.nan)}
+    slots = {slot: device_like.adopt(vector) for slot, vector in vectors.items()}
+
+    device_like.run([*stored.plan(Operation.REFRESH), *stored.plan(Operation.MULT)], slots)
+
+    assert_product(device_like.to_host(slots[Slot.Z]), matrix, x)
+    device_like.run(stored.plan(Operation.DIAGONAL), slots)
+    assert np.allclose(device_like.to_host(slots[Slot.Z]), matrix.diagonal().astype(float), rtol=1e-14, atol=0)
