@@ -150,20 +150,20 @@ class EvcHyb(Format):
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
-        return self._product("evchyb_spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+        return self._product("evchyb_spmv", self.batch, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
     def diagonal(self) -> list[Launch]:
-        return self._product("evchyb_diagonal", Slot.Z)
+        return self._product("evchyb_diagonal", SMALL_BATCH, Slot.Z)  # the bits are those of the other batch
 
     def refresh(self) -> list[Launch]:
         return self._fill("evchyb_fill_values", Slot.VALUES, self.val, source=self.source)
 
-    def _product(self, kernel: str, *vectors: Any) -> list[Launch]:
+    def _product(self, kernel: str, batch: int, *vectors: Any) -> list[Launch]:
         """The launch that multiplies both parts; none for a matrix without rows."""
         if not self.teams.nblocks:
             return []
         warps = self.teams.warps
-        function = self.backend.function("formats/evchyb", kernel, (warps, self.batch, self.columns.mode))
+        function = self.backend.function("formats/evchyb", kernel, (warps, batch, self.columns.mode))
         tasks = (self.teams.nlong_blocks, self.tasks)
         matrix = Struct(*tasks, *self._rows, *self.columns.members, self.val, self.partials, self.tickets)
         return [Launch(function, (self.teams.nblocks, 1, 1), (self.height, warps, 1), (matrix, *vectors))]
@@ -289,5 +289,6 @@ def default_kernels() -> Iterator[list[Instance]]:
     """What stores a matrix, and products by the warps of a block, with all columns."""
     yield [("evchyb_fill_columns", ()), ("evchyb_fill_values", ())]
     for warps in sorted({most_warps(entries) for entries in ENTRIES_PER_THREAD} | {SCATTERED_BLOCK_THREADS // WARP}):
-        templates = [(warps, batch, mode) for batch, mode in product(BATCHES, (FULL, SHORT, MIXED))]
-        yield list(product(("evchyb_spmv", "evchyb_diagonal"), templates))
+        products = product(("evchyb_spmv",), BATCHES, (FULL, SHORT, MIXED))
+        diagonals = product(("evchyb_diagonal",), (SMALL_BATCH,), (FULL, SHORT, MIXED))
+        yield [(kernel, (warps, batch, mode)) for kernel, batch, mode in (*products, *diagonals)]
