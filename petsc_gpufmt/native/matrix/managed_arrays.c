@@ -30,13 +30,14 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* An assembly calls it for each row: without managed arrays it is one branch and a jump. */
 static PetscErrorCode MatSetValues_SeqAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[],
                                                 const PetscScalar values[], InsertMode mode)
 {
-  PetscFunctionBegin;
-  PetscCall(GpufmtManagedLeave(A));
-  PetscCall((*gpufmt_seq_parent->setvalues)(A, m, rows, n, columns, values, mode));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  const GpufmtArrays *arrays = GpufmtArraysOf(A);
+
+  if (PetscUnlikely(arrays && arrays->managed)) PetscCall(GpufmtManagedLeave(A));
+  return (*gpufmt_seq_parent->setvalues)(A, m, rows, n, columns, values, mode);
 }
 
 /* the parent's goes on to read arrays that it has taken out of the matrix */

@@ -37,8 +37,9 @@ typedef struct {
   void               *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t              scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtScaleAndAdd   scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
-  PetscErrorCode     *failure;   /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
-  PetscBool           agreed[2]; /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
+  PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
+  PetscBool           managed_blocks; /* of a parallel matrix: since it was assembled, a block may have managed arrays */
+  PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
 
 /* how sparse products are chosen, which the rooms above know: see register.c */

@@ -16,13 +16,16 @@ static PetscErrorCode BlocksVecType(Mat A)
 
 static PetscErrorCode BlocksConvert(Mat A)
 {
-  const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
+  Mat_Gpufmt         *parallel = (Mat_Gpufmt *)A->spptr;
+  const GpufmtFormat *format   = parallel->format;
   Mat                 blocks[2];
 
   PetscFunctionBegin;
+  parallel->managed_blocks = PETSC_FALSE;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++) {
-    Mat_Gpufmt *gpufmt;
+    Mat_Gpufmt    *gpufmt;
+    GpufmtManaged *managed;
 
     if (!blocks[k] || !blocks[k]->assembled) continue;
     PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(blocks[k], format->seq_type, MAT_INPLACE_MATRIX, &blocks[k]));
@@ -34,6 +37,8 @@ static PetscErrorCode BlocksConvert(Mat A)
 #if PetscDefined(HAVE_DEVICE)
     PetscCall(MatBindToCPU(blocks[k], A->boundtocpu));
 #endif
+    PetscCall(GpufmtManagedOf(blocks[k], &managed));
+    if (managed) parallel->managed_blocks = PETSC_TRUE;
   }
   GpufmtParallelMultChanged(A);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -69,13 +74,12 @@ static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* An assembly calls it for each row: without managed arrays in its blocks it is one branch and a jump. */
 static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscInt rows[], PetscInt n, const PetscInt columns[],
                                                 const PetscScalar values[], InsertMode mode)
 {
-  PetscFunctionBegin;
-  PetscCall(BlocksLeaveManaged(A));
-  PetscCall((*gpufmt_mpi_parent->setvalues)(A, m, rows, n, columns, values, mode));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  if (PetscUnlikely(((Mat_Gpufmt *)A->spptr)->managed_blocks)) PetscCall(BlocksLeaveManaged(A));
+  return (*gpufmt_mpi_parent->setvalues)(A, m, rows, n, columns, values, mode);
 }
 
 static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
