@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST = python -m pytest -n $(WORKERS) --dist worksteal --durations 20
 PYTEST_ARGS ?=
 BENCH_ARGS ?= all
-C_FILES = $(shell find petsc_gpufmt/native kernels tests benchmarks examples -regex '.*\.\(c\|h\|cu\|cuh\|cpp\)')
+C_FILES = $(shell find petsc_gpufmt kernels tests benchmarks examples -regex '.*\.\(c\|h\|cu\|cuh\|cpp\)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiled import compile_program, known_types, launcher, run_program
-from log_view import read_csv_events, read_gpu_columns
-
 from petsc_gpufmt import library_path
 from petsc_gpufmt.bench.command import add_output, finish, show, timed
+from petsc_gpufmt.bench.compiled import compile_program, known_types, launcher, run_program, vector_type
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.log_view import agreement, read_csv_events, read_gpu_columns, read_iterations
+from petsc_gpufmt.bench.programs import BRATU_GRID, SOLVERS
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.cli.outcome import program
@@ -36,10 +36,6 @@ EVENTS = (
     "GpufmtPlan",
     "GpufmtRefresh",
 )
-SOLVERS = {
-    "jacobi": ("-ksp_type", "cg", "-pc_type", "jacobi"),
-    "gamg": ("-ksp_type", "cg", "-pc_type", "gamg", "-mg_levels_pc_type", "jacobi"),
-}
 PEERS, OURS = ("aijcusparse",), ("gpufmt", "pjds")
 GALERKIN_EVENTS = {"symbolic": "MatPtAPSymbolic", "numeric": "MatPtAPNumeric"}
 
@@ -64,13 +60,6 @@ class Setting:
     preconditioner: str
     mpiexec: str | None
     seconds: float
-
-
-def vector_type(matrix_type: str) -> str:
-    """The vectors that belong to a type: on the host for AIJ; elsewhere on the device if PETSc has one."""
-    from petsc4py import PETSc
-
-    return "standard" if matrix_type == "aij" or not PETSc.Sys.hasExternalPackage("cuda") else "cuda"
 
 
 def measure_bratu(setting: Setting, matrix_type: str) -> dict[str, Any]:
@@ -102,8 +91,7 @@ def run_bratu(setting: Setting, matrix_type: str) -> dict[str, Any]:
             table, text = Path(folder, "log.csv"), Path(folder, "log.txt")
             command = launcher(setting.ranks, setting.mpiexec)
             command += [str(setting.program), "-dll_append", str(library_path())]
-            for axis in "xyz":
-                command += [f"-da_grid_{axis}", str(setting.grid)]
+            command += [word.format(size=setting.grid) for word in BRATU_GRID]
             command += [
                 "-mat_type",
                 matrix_type,
@@ -111,23 +99,15 @@ def run_bratu(setting: Setting, matrix_type: str) -> dict[str, Any]:
                 entry["vec_type"],
                 *SOLVERS[setting.preconditioner],
                 "-ksp_converged_reason",
+                "-snes_converged_reason",
             ]
             command += ["-log_view", f":{table}:ascii_csv,:{text}", *(["-log_view_gpu_time"] if gpu_time else [])]
-            output = run_program(command, setting.seconds)
+            output = run_program(command, setting.seconds).output
             if name is None:
                 continue
             entry |= read_iterations(output)
             entry[name] = {"events": read_csv_events(table, EVENTS), "gpu": read_gpu_columns(text, EVENTS)}
     return entry
-
-
-def read_iterations(output: str) -> dict[str, int]:
-    """Newton and Krylov iterations from what ex14 and -ksp_converged_reason print."""
-    newton = re.search(r"Number of SNES iterations = (\d+)", output)
-    krylov = [int(count) for count in re.findall(r"Linear solve converged due to \w+ iterations (\d+)", output)]
-    if newton is None or not krylov:
-        raise BenchError(f"ex14 did not print its iterations; it printed:\n{output}")
-    return {"newton_iterations": int(newton[1]), "krylov_iterations": sum(krylov)}
 
 
 def matmult_seconds(entry: dict[str, Any]) -> dict[str, float]:
@@ -143,22 +123,6 @@ def galerkin_seconds(entry: dict[str, Any], phase: str) -> float | None:
     """Total of one phase, "symbolic" or "numeric", of P^T A P with -log_view_gpu_time; None if there was none."""
     event = entry["synchronous"]["events"].get(GALERKIN_EVENTS[phase])
     return event["seconds"] if event else None
-
-
-def agreement(entries: list[dict[str, Any]]) -> list[str]:
-    """What differs from the first type: Newton iterations, or Krylov iterations by more than 1 and 1 in 100."""
-    complaints, measured = [], [entry for entry in entries if "skipped" not in entry]
-    for entry in measured[1:]:
-        first = measured[0]
-        same = entry["newton_iterations"] == first["newton_iterations"]
-        allowed = max(1, 0.01 * first["krylov_iterations"])
-        if not same or abs(entry["krylov_iterations"] - first["krylov_iterations"]) > allowed:
-            counts = [
-                f"{e['mat_type']} {e['newton_iterations']} Newton, {e['krylov_iterations']} Krylov"
-                for e in (first, entry)
-            ]
-            complaints.append(f"iterations differ: {' against '.join(counts)}")
-    return complaints
 
 
 def entry_line(entry: dict[str, Any]) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compiled import compile_program, known_types, run_program
 
 from petsc_gpufmt import library_path
 from petsc_gpufmt.bench.command import add_output, optional_packages, show, timed
+from petsc_gpufmt.bench.compiled import compile_program, known_types, run_program
 from petsc_gpufmt.bench.contenders import SELLCUDA, TIMED_AT_ONCE
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix, make_matrix
@@ -63,7 +63,7 @@ def measure_from_c(program: Path, file: Path, matrix: BenchMatrix, matrix_type: 
         options += ["-types", ",".join(types)]
     if matrix_type == "gpufmt":
         options += [word for name, value in TIMED_AT_ONCE.items() for word in (f"-{name}", value)]
-    output = run_program([str(program), "-dll_append", str(library_path()), *options], RUN_SECONDS)
+    output = run_program([str(program), "-dll_append", str(library_path()), *options], RUN_SECONDS).output
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if len(lines) != 1:
         raise BenchError(

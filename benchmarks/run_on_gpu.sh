@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some thirty minutes; each can be called alone.
+# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some forty minutes; each can be called alone.
 #
 #   benchmarks/run_on_gpu.sh [step ...]      default: all of them, in this order:
 #     build test sanitize   the package, its GPU tests, compute-sanitizer
@@ -7,6 +7,7 @@
 #     spgemm                sparse products: squares and Galerkin pyramids
 #     bratu mpi             the Bratu problem, on one GPU and on two
 #     gamg                  the Bratu problem with GAMG, on one GPU, on two and on four
+#     programs              whole programs by wall clock, with caches of kernels empty and filled
 #     formats types         every format: MatMult, and the iterations of the Bratu problem
 #
 # Run it from the root of the source tree in an environment where python3 imports petsc4py (of a PETSc with CUDA), CuPy, SciPy and
@@ -17,11 +18,13 @@
 #   PETSC_GPUFMT_COMMIT   commit to name in the results (default: what git says)
 #   TEST_ARGS             more arguments for pytest, such as `-n 8` with pytest-xdist
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
+#   BENCH_PROGRAMS_ARGS   more arguments for `python -m petsc_gpufmt bench programs`, such as `--program first --pairs 15`
+#   PETSC_SRC             PETSc's source tree, for the tutorials of `programs` (default: looked for under PETSC_DIR)
 set -uo pipefail
 
-STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg formats types)
+STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg programs formats types)
 declare -A LIMIT=([build]=180 [test]=400 [sanitize]=600 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
-LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [formats]=150 [types]=200)
+LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [programs]=700 [formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
@@ -147,6 +150,12 @@ step_gamg() {
     fi
     campaign bratu "$source" --json "$results" --pc gamg --grid 200 --types aijcusparse gpufmt --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
   done
+}
+
+step_programs() { # tutorials that are not found are left out
+  local folder=${PETSC_DIR:-}/tut
+  [ ! -d "$folder/src" ] || export PETSC_SRC=${PETSC_SRC:-$folder}
+  bench programs ${BENCH_PROGRAMS_ARGS:-}
 }
 
 step_formats() {

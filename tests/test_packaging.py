@@ -88,7 +88,12 @@ def wheel(sdist, tmp_path_factory):
 
 @pytest.mark.slow
 def test_sdist_holds_every_source(sdist):
-    patterns = ("petsc_gpufmt/**/*.py", "petsc_gpufmt/native/**/*.[cdh]*", "kernels/**/*.[ch]*")
+    patterns = (
+        "petsc_gpufmt/**/*.py",
+        "petsc_gpufmt/native/**/*.[cdh]*",
+        "petsc_gpufmt/bench/*.c",
+        "kernels/**/*.[ch]*",
+    )
     patterns += ("benchmarks/*.[cps]*", "benchmarks/results/*.json")
     sources = {path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)}
     assert Path("petsc_gpufmt/native/register.c") in sources
@@ -103,8 +108,10 @@ def test_wheel_holds_modules_kernels_and_library(wheel):
     assert kernels
     tuning = {f"petsc_gpufmt/tuning_data/{path.name}" for path in ROOT.glob("petsc_gpufmt/tuning_data/*.json")}
     assert tuning
-    assert modules | kernels | tuning | {LIBRARY, "petsc_gpufmt/py.typed"} <= names
-    assert not [name for name in names if name.endswith((".c", ".o", ".key")) or name.startswith("benchmarks/")]
+    program = "petsc_gpufmt/bench/first.c"  # which `bench programs` compiles
+    assert modules | kernels | tuning | {LIBRARY, program, "petsc_gpufmt/py.typed"} <= names
+    built = [name for name in names if name.endswith((".c", ".o", ".key")) or name.startswith("benchmarks/")]
+    assert built == [program]
 
 
 @pytest.mark.slow

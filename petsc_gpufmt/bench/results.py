@@ -70,5 +70,9 @@ class Recorder:
         """One more case, and what the run says of all cases so far."""
         self.cases.append(case)
         self.run |= facts
+        self.save()
+
+    def save(self) -> None:
+        """Write all cases as they are now."""
         if self.path:
             save_run(self.path, {**self.run, "cases": self.cases})

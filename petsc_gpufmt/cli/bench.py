@@ -18,6 +18,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_mult(commands)
     add_bsr(commands)
     add_spgemm(commands)
+    add_programs(commands)
 
 
 def add_all(commands: argparse._SubParsersAction) -> None:
@@ -112,3 +113,41 @@ def add_spgemm(commands: argparse._SubParsersAction) -> None:
     )
     add_output(spgemm)
     spgemm.set_defaults(run=bench_runs.run_spgemm)
+
+
+def add_programs(commands: argparse._SubParsersAction) -> None:
+    programs = commands.add_parser(
+        "programs", help="whole programs by wall clock, in turn with PETSc's own type and with ours"
+    )
+    programs.add_argument(
+        "--program",
+        action="append",
+        metavar="P",
+        help="first, first-after-1s (one small product, alone and after a second of assembly), ex14-gamg, ex14-jacobi, "
+        "ex19 or ex56 (PETSc's tutorials), or P:SIZE, such as ex14-gamg:64; may be repeated (default: all)",
+    )
+    programs.add_argument(
+        "--type", action="append", metavar="T", help="type of ours; may be repeated (default: one or two a program)"
+    )
+    programs.add_argument(
+        "--pairs", type=int, default=5, metavar="N", help="runs of each type that count (default %(default)s)"
+    )
+    programs.add_argument(
+        "--cold",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs of ours with empty caches of compiled kernels (default %(default)s)",
+    )
+    programs.add_argument(
+        "--petsc-source",
+        type=Path,
+        metavar="FOLDER",
+        help="PETSc's source tree, with src/snes/tutorials (default: PETSC_SRC, or what lies beside the PETSc in use)",
+    )
+    programs.add_argument(
+        "--seconds", type=float, default=120.0, metavar="S", help="time limit of one run (default %(default)g)"
+    )
+    programs.add_argument("--host", action="store_true", help="measure on the host only")
+    add_output(programs)
+    programs.set_defaults(run=bench_runs.run_programs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,59 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
                 "pattern, a full diagonal and at least 1000 rows"
             )
         return status
+
+
+def run_programs(arguments: argparse.Namespace) -> int:
+    """Whole programs; of those that nobody asked for by name, those whose sources are not there are left out."""
+    from petsc_gpufmt.bench.compiled import compile_program, known_types
+    from petsc_gpufmt.bench.pairs import Setting, measure_program, new_case
+    from petsc_gpufmt.bench.places import device_reason
+    from petsc_gpufmt.bench.programs import PROGRAMS, check_types, find_source, parse_program
+
+    programs = [parse_program(spec) for spec in arguments.program or PROGRAMS]
+    check_types(arguments.type or ())
+    check_least("--pairs", arguments.pairs, 1)
+    check_least("--cold", arguments.cold, 0)
+    check_least("--seconds", arguments.seconds, 1)
+    sources: dict[str, Path] = {}
+    for program, _ in programs:
+        try:
+            sources[program.name] = find_source(program, arguments.petsc_source)
+        except BenchError as e:
+            if arguments.program:
+                raise
+            show(f"Left out: {e}")
+    recorder = Recorder("programs", arguments.json, arguments.commit)
+    reason = "--host" if arguments.host else device_reason()
+    wrong: list[str] = []
+    with timed("programs"), tempfile.TemporaryDirectory() as folder:
+        if reason:
+            show(f"Host only: {reason}.")
+        executables = {source: compile_program(source, Path(folder)) for source in dict.fromkeys(sources.values())}
+        for program, size in programs:
+            if program.name not in sources:
+                continue
+            setting = Setting(
+                program,
+                size or (program.on_host if reason else program.on_device),
+                executables[sources[program.name]],
+                known_types(("aij" if reason else "aijcusparse",), arguments.type or program.formats),
+                reason is None,
+                arguments.pairs,
+                arguments.cold,
+                arguments.seconds,
+            )
+            case = new_case(setting)
+            show(f"\n{program.name}, {setting.size} {program.size}: {case['options']}")
+            recorder.add(case)
+            wrong += measure_program(setting, case, show, recorder.save)
+    return finish(wrong)
+
+
+def check_least(option: str, value: float, least: int) -> None:
+    """BenchError for a number that is too small."""
+    if value < least:
+        raise BenchError(f"{option} {value:g}: give at least {least}")
 
 
 def run_all(arguments: argparse.Namespace) -> int:

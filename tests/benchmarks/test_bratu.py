@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import bratu
-import log_view
 import pytest
-from bratu import agreement, matmult_seconds, read_iterations
+from bratu import matmult_seconds
 
 from petsc_gpufmt.bench import results
 from petsc_gpufmt.bench.errors import BenchError
@@ -21,57 +20,6 @@ OUTPUT = (
 
 def golden_runs():
     return {run["name"]: run for run in results.read_runs(FOLDER / "results.json")}
-
-
-def test_log_view_csv(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text(
-        "Stage Name,Event Name,Rank,Count,Time,FLOP,2\n"
-        "Main,MatMult,0,10,1.0,5\n"
-        "Main,MatMult,1,10,1.5,5\n"
-        "Second,MatMult,0,3,0.75,5\n"
-        "Main,KSPSolve,0,0,0.,0\n"
-        "Main,Other,0,1,9.,0\n"
-    )
-    assert log_view.read_csv_events(path, ("MatMult", "KSPSolve")) == {"MatMult": {"count": 13, "seconds": 1.75}}
-
-
-def test_log_view_gpu_columns(tmp_path):
-    path = tmp_path / "log.txt"
-    line = "1 1.0 3.1e+00 1.0 2.1e+10 1.0 0.0e+00 99 99  0  0  0  6800"
-    path.write_text(f"MatMult {line}\n")
-    assert log_view.read_gpu_columns(path, ("MatMult",)) == {}  # a PETSc without a GPU prints no such columns
-
-    path.write_text(
-        "GPU - CpuToGpu - - GpuToCpu - GPU\n"
-        f"MatMult {line}   12345      5 1.50e+02    0 0.00e+00 100\n"
-        f"KSPSolve {line}     n/a      7 2.50e+00    1 8.00e-06 99\n"
-    )
-    columns = log_view.read_gpu_columns(path, ("MatMult", "KSPSolve"))
-    assert columns["MatMult"]["gpu_mflop_per_second"] == 12345
-    assert columns["MatMult"]["to_gpu_megabytes"] == 150
-    assert columns["KSPSolve"]["gpu_mflop_per_second"] is None
-    assert columns["KSPSolve"]["to_gpu_count"] == 7
-    assert columns["KSPSolve"]["gpu_flop_percent"] == 99
-
-
-def test_iterations_of_ex14():
-    output = (
-        "  Linear solve converged due to CONVERGED_RTOL iterations 40\n"
-        "  Linear solve converged due to CONVERGED_RTOL iterations 41\n"
-        "Number of SNES iterations = 2 fnorm 1e-9\n"
-    )
-    assert read_iterations(output) == {"newton_iterations": 2, "krylov_iterations": 81}
-    with pytest.raises(BenchError, match="did not print"):
-        read_iterations("Linear solve did not converge")
-
-
-def test_different_iterations_are_reported():
-    def entry(name, newton, krylov):
-        return {"mat_type": name, "newton_iterations": newton, "krylov_iterations": krylov}
-
-    assert agreement([entry("aij", 3, 500), entry("pjds", 3, 502)]) == []
-    assert len(agreement([entry("aij", 3, 500), entry("pjds", 4, 500), entry("other", 3, 520)])) == 2
 
 
 def test_parts_of_matmult():
@@ -92,16 +40,6 @@ def test_why_a_type_fails_with_gamg(monkeypatch, output, text):
     for matrix_type, preconditioner in (("gpufmt", "gamg"), ("aijcusparse", "jacobi")):
         with pytest.raises(BenchError):
             bratu.measure_bratu(replace(setting, preconditioner=preconditioner), matrix_type)
-
-
-def test_types_that_failed_are_not_compared():
-    def entry(name, krylov):
-        return {"mat_type": name, "newton_iterations": 3, "krylov_iterations": krylov}
-
-    failed = {"mat_type": "aijcusparse", "skipped": "why"}
-    assert bratu.agreement([failed, entry("gpufmt", 24), entry("pjds", 25)]) == []  # one iteration is allowed
-    assert len(bratu.agreement([failed, entry("gpufmt", 24), entry("pjds", 26)])) == 1
-    assert bratu.agreement([failed]) == []
 
 
 def test_phases_of_galerkin_products():

@@ -1,12 +1,15 @@
-"""Reads the two forms of PETSc's -log_view."""
+"""Reads what PETSc prints of a run: the two forms of -log_view, and the iterations of solvers."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+from petsc_gpufmt.bench.errors import BenchError
 
 GPU_COLUMNS = (
     "gpu_mflop_per_second",
@@ -49,3 +52,28 @@ def read_gpu_columns(path: Path, names: Collection[str]) -> dict[str, dict[str, 
                 name: None if value == "n/a" else float(value) for name, value in zip(GPU_COLUMNS, values, strict=True)
             }
     return columns
+
+
+def read_iterations(output: str) -> dict[str, int]:
+    """Newton and Krylov iterations from what -snes_converged_reason and -ksp_converged_reason print."""
+    newton = [int(count) for count in re.findall(r"Nonlinear solve converged due to \w+ iterations (\d+)", output)]
+    krylov = [int(count) for count in re.findall(r"Linear solve converged due to \w+ iterations (\d+)", output)]
+    if not krylov or "solve did not converge" in output:
+        raise BenchError(f"the program did not print the iterations of solves that converged; it printed:\n{output}")
+    return {"newton_iterations": sum(newton), "krylov_iterations": sum(krylov)}
+
+
+def agreement(entries: list[dict[str, Any]]) -> list[str]:
+    """What differs from the first type: Newton iterations, or Krylov iterations by more than 1 and 1 in 100."""
+    complaints, measured = [], [entry for entry in entries if "skipped" not in entry]
+    for entry in measured[1:]:
+        first = measured[0]
+        same = entry["newton_iterations"] == first["newton_iterations"]
+        allowed = max(1, 0.01 * first["krylov_iterations"])
+        if not same or abs(entry["krylov_iterations"] - first["krylov_iterations"]) > allowed:
+            counts = [
+                f"{e['mat_type']} {e['newton_iterations']} Newton, {e['krylov_iterations']} Krylov"
+                for e in (first, entry)
+            ]
+            complaints.append(f"iterations differ: {' against '.join(counts)}")
+    return complaints

@@ -1,0 +1,167 @@
+"""Whole programs in turn with PETSc's type and with ours: wall-clock seconds, and what the pairs' ratios say."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt.bench.compiled import ProgramError
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.log_view import agreement
+from petsc_gpufmt.bench.programs import Program, run_once
+
+SHOWN_EVENTS = ("SNESSolve", "KSPSolve", "PCSetUp", "MatMult", "GpufmtStart", "GpufmtCompile", "GpufmtPlan")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is measured.
+
+    Attributes
+    ----------
+    program, size : what runs
+    executable : the program, compiled
+    types : of matrices; the first is PETSc's, with which ours are compared
+    on_device : else on the host alone
+    pairs : runs of each type that count
+    cold : runs of ours with empty caches of kernels
+    limit : seconds after which a run is ended
+    """
+
+    program: Program
+    size: int
+    executable: Path
+    types: Sequence[str]
+    on_device: bool
+    pairs: int
+    cold: int
+    limit: float
+
+    def command(self, matrix_type: str) -> list[str]:
+        return self.program.command(self.executable, self.size, matrix_type, self.on_device)
+
+    def run(self, matrix_type: str) -> dict[str, Any]:
+        return run_once(self.command(matrix_type), self.program, self.limit)
+
+    def run_cold(self, matrix_type: str) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as caches:
+            return run_once(self.command(matrix_type), self.program, self.limit, Path(caches))
+
+
+def new_case(setting: Setting) -> dict[str, Any]:
+    """What is known before anything runs."""
+    return {
+        "program": setting.program.name,
+        "size": setting.size,
+        "size_counts": setting.program.size,
+        "place": "cuda" if setting.on_device else "host",
+        "options": " ".join(setting.command("TYPE")[5:]),
+        "petsc_options": os.environ.get("PETSC_OPTIONS", ""),
+        "peer": setting.types[0],
+        "entries": [{"mat_type": name, "ours": name != setting.types[0]} for name in setting.types],
+    }
+
+
+def measure_program(
+    setting: Setting, case: dict[str, Any], show: Callable[[str], None], changed: Callable[[], None]
+) -> list[str]:
+    """Fill `case`, which `changed` is told of after each step; what is wrong with ours, a line each.
+
+    Each type runs once before anything counts: memory is touched, and caches of kernels are filled. Then ours run
+    with empty caches, then all in turn, every second time in the opposite order.
+    """
+    entries = case["entries"]
+    for entry in entries:
+        if run := attempt(entry, setting.run, show):
+            entry["warm_up_seconds"] = run["seconds"]
+            show(f"  {entry['mat_type']:14}{run['seconds']:9.3f} s  to warm up")
+    for entry in entries[1:]:
+        cold: list[dict[str, Any]] = []
+        for _ in range(setting.cold):
+            if run := attempt(entry, setting.run_cold, show):
+                entry["cold"] = summary(cold := [*cold, run])
+                show(f"  {entry['mat_type']:14}{run['seconds']:9.3f} s  with empty caches")
+    changed()
+    warm: dict[str, list[dict[str, Any]]] = {entry["mat_type"]: [] for entry in entries}
+    for number in range(setting.pairs):
+        for entry in entries if number % 2 == 0 else entries[::-1]:
+            if run := attempt(entry, setting.run, show):
+                warm[entry["mat_type"]].append(run)
+                entry["warm"] = summary(warm[entry["mat_type"]])
+                entry |= {name: run[name] for name in ("newton_iterations", "krylov_iterations")}
+        compare(entries)
+        changed()
+        show(round_line(number, warm))
+    for line in entry_lines(entries):
+        show(line)
+    name = f"{setting.program.name} {setting.size}"
+    failed = [f"{name}, {e['mat_type']}: {e['skipped']}" for e in entries if e["ours"] and "skipped" in e]
+    return [*failed, *(f"{name}: {text}" for text in agreement(entries))]
+
+
+def attempt(
+    entry: dict[str, Any], measure: Callable[[str], dict[str, Any]], show: Callable[[str], None]
+) -> dict[str, Any] | None:
+    """A run of a type; None if it fails, or has failed before: the type is skipped from then on."""
+    if "skipped" in entry:
+        return None
+    try:
+        return measure(entry["mat_type"])
+    except BenchError as e:
+        entry["skipped"] = e.reason if isinstance(e, ProgramError) else str(e).splitlines()[0]
+        show(f"  {entry['mat_type']:14}{entry['skipped']}")
+        return None
+
+
+def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All wall-clock seconds, their median, and the medians of steps and events."""
+    names = dict.fromkeys(name for run in runs for name in run["events"])
+    events = {name: [run["events"][name] for run in runs if name in run["events"]] for name in names}
+    return {
+        "seconds": [run["seconds"] for run in runs],
+        "median_seconds": statistics.median(run["seconds"] for run in runs),
+        "steps": {step: statistics.median(run["steps"][step] for run in runs) for step in runs[0]["steps"]},
+        "events": {
+            name: {"count": values[-1]["count"], "seconds": statistics.median(value["seconds"] for value in values)}
+            for name, values in events.items()
+        },
+    }
+
+
+def compare(entries: Sequence[dict[str, Any]]) -> None:
+    """The ratios of our seconds to those of the peer, pair by pair: median, least and largest."""
+    peer = entries[0].get("warm", {"seconds": []})["seconds"]
+    for entry in entries[1:]:
+        ours = entry.get("warm", {"seconds": []})["seconds"]
+        ratios = [own / other for own, other in zip(ours, peer, strict=False)]
+        if ratios:
+            entry["ratio"] = {
+                "pairs": len(ratios),
+                "median": statistics.median(ratios),
+                "least": min(ratios),
+                "largest": max(ratios),
+            }
+
+
+def round_line(number: int, warm: dict[str, list[dict[str, Any]]]) -> str:
+    times = [f"{name} {runs[number]['seconds']:.3f} s" for name, runs in warm.items() if len(runs) > number]
+    return f"  pair {number + 1}: {', '.join(times)}"
+
+
+def entry_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
+    """For the terminal: medians, the ratio to the peer, and where the time went."""
+    lines = []
+    for entry in entries:
+        if "warm" not in entry:
+            continue
+        warm, ratio = entry["warm"], entry.get("ratio")
+        compared = f"{ratio['median']:6.3f} ({ratio['least']:.3f} to {ratio['largest']:.3f})" if ratio else ""
+        events = {name: warm["events"][name]["seconds"] for name in SHOWN_EVENTS if name in warm["events"]}
+        parts = ", ".join(f"{name} {seconds:.4f}" for name, seconds in (warm["steps"] or events).items())
+        lines.append(f"  {entry['mat_type']:14}{warm['median_seconds']:9.3f} s  {compared:26}{parts}")
+    return [f"  {'median':>25}  ratio (least to largest)", *lines] if lines else []

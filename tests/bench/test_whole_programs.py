@@ -1,0 +1,234 @@
+"""``bench programs``: what runs in which order, what is made of the times, and programs that cannot be measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from petsc_gpufmt.bench import pairs, programs, results
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.pairs import Setting, compare, measure_program, new_case
+from petsc_gpufmt.bench.programs import PROGRAMS, find_source, parse_program
+from petsc_gpufmt.cli.main import main
+
+STAND_IN = """#!/bin/bash
+while [ $# -gt 0 ]; do
+  case $1 in
+    -mat_type) type=$2 ;;
+    -log_view) log=${2#:} ;;
+  esac
+  shift
+done
+echo "$type${CUPY_CACHE_DIR:+ cold}${CUPY_CACHE_DIR:+$(ls "$CUPY_CACHE_DIR" 2>/dev/null)}" >>"FOLDER/calls"
+case $type in
+  bsr) echo "[0]PETSC ERROR: #1 PCSetUp() at file.c:1"; exit 76 ;;
+  jds) sleep 60 ;;
+esac
+printf 'Stage Name,Event Name,Rank,Count,Time\\nMain,MatMult,0,2,0.5\\n' >"${log%:ascii_csv}"
+echo '{"load": 0.25, "mult1": 0.125}'
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """A program that writes down what it was called with; with bsr it fails, with jds it hangs."""
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    path = tmp_path / "program"
+    path.write_text(STAND_IN.replace("FOLDER", str(tmp_path)))
+    path.chmod(0o755)
+    return path
+
+
+def measure(executable, *types, **changes):
+    setting = {"on_device": False, "pairs": 3, "cold": 1, "limit": 20.0} | changes
+    case = new_case(chosen := Setting(PROGRAMS["first"], 7, executable, types, **setting))
+    saved: list[int] = []
+    wrong = measure_program(chosen, case, lambda line: None, lambda: saved.append(1))
+    return case, wrong, saved
+
+
+def test_order_of_the_runs(stand_in):
+    case, wrong, saved = measure(stand_in, "aij", "pjds", "gpufmt")
+    warm_up, cold = ["aij", "pjds", "gpufmt"], ["pjds cold", "gpufmt cold"]
+    turns = [*warm_up, *warm_up[::-1], *warm_up]
+    assert stand_in.with_name("calls").read_text().splitlines() == [*warm_up, *cold, *turns]
+    assert wrong == [] and len(saved) == 4
+    aij, pjds, gpufmt = case["entries"]
+    assert [entry["ours"] for entry in case["entries"]] == [False, True, True]
+    assert "cold" not in aij and "ratio" not in aij
+    for entry in (pjds, gpufmt):
+        assert len(entry["cold"]["seconds"]) == 1 and len(entry["warm"]["seconds"]) == 3
+        assert entry["warm"]["events"] == {"MatMult": {"count": 2, "seconds": 0.5}}
+        assert entry["warm"]["steps"] == {"load": 0.25, "mult1": 0.125}
+        assert entry["ratio"]["pairs"] == 3
+    assert (case["peer"], case["place"], case["size"]) == ("aij", "host", 7)
+
+
+def test_a_type_that_fails_or_hangs_is_left_out_and_the_others_go_on(stand_in):
+    case, wrong, _ = measure(stand_in, "aij", "bsr", "jds", "pjds", limit=1.0, cold=0)
+    calls = stand_in.with_name("calls").read_text().splitlines()
+    assert [calls.count(name) for name in ("aij", "bsr", "jds", "pjds")] == [4, 1, 1, 4]
+    _, bsr, jds, pjds = case["entries"]
+    assert bsr["skipped"] == "status 76, [0]PETSC ERROR: #1 PCSetUp() at file.c:1"
+    assert jds["skipped"] == "no end after 1 s"
+    assert pjds["ratio"]["pairs"] == 3
+    assert wrong == [f"first 7, {entry['mat_type']}: {entry['skipped']}" for entry in (bsr, jds)]
+
+
+def test_a_peer_that_fails_is_no_fault_of_ours(stand_in):
+    case, wrong, _ = measure(stand_in, "bsr", "pjds", cold=0)
+    assert wrong == [] and "ratio" not in case["entries"][1]
+    assert len(case["entries"][1]["warm"]["seconds"]) == 3
+
+
+def test_ratios_are_of_pairs():
+    entries = [
+        {"warm": {"seconds": [1.0, 2.0, 4.0]}},
+        {"warm": {"seconds": [2.0, 3.0, 2.0]}},
+        {"warm": {"seconds": [3.0]}},
+        {},
+    ]
+    compare(entries)
+    assert entries[1]["ratio"] == {"pairs": 3, "median": 1.5, "least": 0.5, "largest": 2.0}
+    assert entries[2]["ratio"] == {"pairs": 1, "median": 3.0, "least": 3.0, "largest": 3.0}
+    assert "ratio" not in entries[0] and "ratio" not in entries[3]
+
+
+def test_iterations_that_differ_are_wrong(stand_in, monkeypatch):
+    def run_once(command, program, limit, caches=None):
+        krylov = 10 if command[4] == "aij" else 30
+        counts = {"newton_iterations": 3, "krylov_iterations": krylov}
+        return {"seconds": 1.0, "events": {}, "steps": {}, **counts}
+
+    monkeypatch.setattr(pairs, "run_once", run_once)
+    _, wrong, _ = measure(stand_in, "aij", "pjds")
+    assert len(wrong) == 1 and wrong[0].startswith("first 7: iterations differ: aij 3 Newton, 10 Krylov")
+
+
+def test_options_of_the_places():
+    ex14, ex19 = PROGRAMS["ex14-gamg"], PROGRAMS["ex19"]
+    host = ex14.command(Path("ex14"), 8, "pjds", False)
+    assert host[0] == "ex14" and host[3:7] == ["-mat_type", "pjds", "-device_enable", "none"]
+    assert " ".join(host).count("-da_grid_") == 3 and host[8] == "8"
+    on_device = ex19.command(Path("ex19"), 7, "aijbsr", True)
+    assert on_device[3:6] == ["-dm_mat_type", "aijbsr", "-dm_vec_type"] and "-device_enable" not in on_device
+    assert "-dm_vec_type" not in PROGRAMS["first"].command(Path("first"), 8, "pjds", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--program", "ex15"], "--program ex15: there is no such program, choose from first, "),
+        (["--program", "first:0"], "--program first:0: '0' is no size, give a positive number of rows"),
+        (["--program", "first:"], "--program first:: '' is no size"),
+        (["--program", "first:-3"], "'-3' is no size"),
+        (["--type", "aijcusparse"], "--type aijcusparse: this is no type of ours, choose from "),
+        (["--pairs", "0"], "--pairs 0: give at least 1"),
+        (["--cold", "-1"], "--cold -1: give at least 0"),
+        (["--seconds", "0.5"], "--seconds 0.5: give at least 1"),
+        (["--program", "ex19", "--petsc-source", "/absent"], "ex19: src/snes/tutorials/ex19.c is not in /absent: name"),
+        (["--program", "first", "--json", "/dev/null/results.json"], "--json /dev/null/results.json: cannot be"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(capsys, words, text):
+    assert main(["bench", "programs", "--host", *words]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("petsc_gpufmt: ") and text in error and error.count("\n") == 1
+
+
+def test_a_missing_compiler_is_said_in_one_line(capsys, monkeypatch):
+    monkeypatch.setenv("MPICC", "/absent/mpicc")
+    assert main(["bench", "programs", "--host", "--program", "first"]) == 1
+    error = capsys.readouterr().err
+    assert "first.c does not compile" in error and "MPICC" in error and error.count("\n") == 1
+
+
+def test_sources_are_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs.petsc4py, "get_config", lambda: {"PETSC_DIR": str(tmp_path / "petsc")})
+    monkeypatch.delenv("PETSC_SRC", raising=False)
+    assert find_source(PROGRAMS["first"], None).is_file()
+    with pytest.raises(BenchError, match="ex56: src/ksp/ksp/tutorials/ex56.c is not in .*petsc.*--petsc-source"):
+        find_source(PROGRAMS["ex56"], None)
+    for name in ("petsc/share/petsc/examples", "given"):
+        (tmp_path / name / "src/ksp/ksp/tutorials").mkdir(parents=True)
+        (tmp_path / name / "src/ksp/ksp/tutorials/ex56.c").touch()
+    assert "share" in str(find_source(PROGRAMS["ex56"], None))
+    monkeypatch.setenv("PETSC_SRC", str(tmp_path / "given"))
+    assert "given" in str(find_source(PROGRAMS["ex56"], None))
+    assert "given" in str(find_source(PROGRAMS["ex56"], tmp_path / "given"))
+
+
+def test_programs_without_sources_are_left_out_unless_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("petsc_gpufmt.bench.compiled.compile_program", lambda source, folder: Path("absent"))
+    measured = []
+    monkeypatch.setattr(pairs, "measure_program", lambda setting, *rest: measured.append(setting.program.name) or [])
+    assert main(["bench", "programs", "--host", "--petsc-source", str(tmp_path)]) == 0
+    assert measured == ["first", "first-after-1s"]
+    assert capsys.readouterr().out.count("Left out: ex") == 4
+
+
+def test_sizes_and_types_that_are_asked_for(monkeypatch):
+    assert parse_program("ex14-gamg:64") == (PROGRAMS["ex14-gamg"], 64)
+    monkeypatch.setattr("petsc_gpufmt.bench.compiled.compile_program", lambda source, folder: Path("absent"))
+    measured = []
+    monkeypatch.setattr(pairs, "measure_program", lambda setting, *rest: measured.append(setting) or [])
+    command = [
+        "bench",
+        "programs",
+        "--host",
+        "--program",
+        "first:9",
+        "--type",
+        "bsr",
+        "--type",
+        "aijjds",
+        "--pairs",
+        "7",
+    ]
+    assert main([*command, "--cold", "0", "--seconds", "3"]) == 0
+    assert (measured[0].size, measured[0].types, measured[0].pairs) == (9, ["aij", "bsr", "aijjds"], 7)
+    assert (measured[0].cold, measured[0].limit) == (0, 3.0)
+    assert main(["bench", "programs", "--host", "--program", "first"]) == 0
+    assert (measured[1].size, measured[1].types, measured[1].pairs) == (1000, ["aij", "pjds"], 5)
+
+
+@pytest.mark.slow
+def test_a_program_of_ours_from_end_to_end(tmp_path, capsys):
+    path = tmp_path / "results.json"
+    command = ["bench", "programs", "--host", "--program", "first:50", "--pairs", "2", "--json", str(path)]
+    assert main(command) == 0
+    (run,) = results.read_runs(path)
+    (case,) = run["cases"]
+    aij, pjds = case["entries"]
+    assert (run["name"], aij["mat_type"], pjds["mat_type"]) == ("programs", "aij", "pjds")
+    assert set(pjds["warm"]["steps"]) >= {"load", "create", "mult1", "mult2", "finalize"}
+    assert pjds["warm"]["events"]["GpufmtPlan"]["count"] == 1 and "GpufmtPlan" not in aij["warm"]["events"]
+    assert pjds["ratio"]["pairs"] == 2 and pjds["ratio"]["median"] > 0
+    steps = pjds["warm"]["steps"]
+    assert sum(steps.values()) <= max(pjds["warm"]["seconds"])
+    assert "pair 2: aij " in capsys.readouterr().out
+
+
+@pytest.mark.petsc
+def test_tutorials_from_end_to_end(tmp_path):
+    """Small ones, with the options of the large ones: iterations are those of aij."""
+    if not os.environ.get("PETSC_SRC"):
+        pytest.skip("PETSC_SRC is not set: the sources of the tutorials")
+    path = tmp_path / "results.json"
+    chosen = [word for spec in ("ex14-gamg:9", "ex14-jacobi:9", "ex19:1", "ex56:3") for word in ("--program", spec)]
+    assert main(["bench", "programs", "--host", *chosen, "--pairs", "1", "--cold", "0", "--json", str(path)]) == 0
+    (run,) = results.read_runs(path)
+    assert [case["program"] for case in run["cases"]] == ["ex14-gamg", "ex14-jacobi", "ex19", "ex56"]
+    for case in run["cases"]:
+        for entry in case["entries"]:
+            assert entry["krylov_iterations"] and entry["warm"]["events"]["KSPSolve"]["count"]
+            assert ("GpufmtPlan" in entry["warm"]["events"]) == entry["ours"]
+
+
+def test_help_names_all_programs(capsys):
+    with pytest.raises(SystemExit):
+        main(["bench", "programs", "--help"])
+    words = capsys.readouterr().out.replace(",", " ").split()
+    assert [name for name in PROGRAMS if name not in words] == []
