@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown_parts import number, section, table
+from programs_tables import programs_sections
 from report_tables import (
     SET_TITLES,
     bratu_section,
@@ -44,7 +45,7 @@ ENVIRONMENT_LABELS = {
 }
 
 ORDER = (
-    *("mult", "bsr", "real-replicated", "real", "mult-from-c", "spgemm"),
+    *("mult", "bsr", "real-replicated", "real", "mult-from-c", "spgemm", "programs"),
     *("bratu", "bratu, GAMG", "mult, all formats", "bratu, all formats"),
 )
 """Runs come in this order; others after them, by their names."""
@@ -59,7 +60,7 @@ first table is in `docs/performance_notes.md`.
 TARGETS_TEXT = """\
 Medians of single MatMult calls between two CUDA events unless something else is said; *by* names the format, or the
 matrix, that gave the figure. Of our formats, as they are by default, the fastest counts. A A and P^T A P are sparse
-products; *both phases* are the symbolic and the numeric one.
+products; *both phases* are the symbolic and the numeric one. Programs are measured by wall clock from start to end.
 """
 
 REPRODUCE = """\
@@ -132,6 +133,8 @@ def run_sections(run: dict[str, Any]) -> list[str]:
         return [from_c_section(run)]
     if kind == "spgemm":
         return spgemm_sections(run)
+    if kind == "programs":
+        return programs_sections(run)
     return [bratu_section(run)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,6 +251,53 @@ def bratu_ranks(grid: int) -> Callable[[Runs], Measured | None]:
     return find
 
 
+Figure = Callable[[dict[str, Any]], float | None]
+"""Of one type with which a program ran."""
+
+
+def program_figure(
+    program: str, size: int, figure: Figure, types: Collection[str] = ()
+) -> Callable[[Runs], Measured | None]:
+    """A figure of a whole program on a device: the least of our types, or of those in `types`."""
+
+    def find(runs: Runs) -> Measured | None:
+        cases = [
+            c for c in _cases(runs, "programs") if (c["program"], c["size"], c["place"]) == (program, size, "cuda")
+        ]
+        entries = [
+            {"ours": entry["ours"], "name": entry["mat_type"], "seconds": value}
+            for case in cases
+            for entry in case["entries"]
+            if "warm" in entry and (not entry["ours"] or not types or entry["mat_type"] in types)
+            if (value := figure(entry)) is not None
+        ]
+        return _best(entries, "name", "seconds", unit_seconds=1.0)
+
+    return find
+
+
+def wall_seconds(entry: dict[str, Any]) -> float:
+    return entry["warm"]["median_seconds"]
+
+
+def first_product_seconds(entry: dict[str, Any]) -> float | None:
+    return entry["warm"]["steps"].get("mult1")
+
+
+def seconds_of_empty_caches(entry: dict[str, Any]) -> float | None:
+    """What the first run on a machine takes beyond later ones."""
+    return entry["cold"]["median_seconds"] - entry["warm"]["median_seconds"] if "cold" in entry else None
+
+
+def ratio_to_peer(entry: dict[str, Any]) -> float | None:
+    return entry["ratio"]["median"] if "ratio" in entry else None
+
+
+def ksp_seconds(entry: dict[str, Any]) -> float | None:
+    event = entry["warm"]["events"].get("KSPSolve")
+    return event["seconds"] if event else None
+
+
 TARGETS = (
     Target("7-point 200^3", 175.0, "us", mult_time("7-point 200^3")),
     Target("7-point 100^3", 23.0, "us", mult_time("7-point 100^3")),
@@ -320,5 +367,34 @@ TARGETS = (
     ),
     Target("Bratu 128^3, GAMG: PtAP, symbolic phases", 40.0, "ms", bratu_galerkin(128, "symbolic")),
     Target("Bratu 128^3, GAMG: PtAP, numeric phases", 8.0, "ms", bratu_galerkin(128, "numeric")),
+    Target("program with one MatMult of 1000 rows", 0.75, "s", program_figure("first", 1000, wall_seconds)),
+    Target(
+        "first product after a second of assembly, 1000 rows",
+        0.05,
+        "s",
+        program_figure("first-after-1s", 1000, first_product_seconds),
+    ),
+    Target(
+        "program Bratu 128^3, GAMG: caches of kernels empty, beyond later runs",
+        0.5,
+        "s",
+        program_figure("ex14-gamg", 128, seconds_of_empty_caches),
+    ),
+    Target(
+        "program Bratu 128^3, GAMG: ours over the peer", 1.0, "times", program_figure("ex14-gamg", 128, ratio_to_peer)
+    ),
+    Target(
+        "program Bratu 200^3, CG and Jacobi: ours over the peer",
+        0.96,
+        "times",
+        program_figure("ex14-jacobi", 200, ratio_to_peer),
+    ),
+    Target(
+        "program Bratu 128^3, GAMG: KSPSolve with gpufmt",
+        0.055,
+        "s",
+        program_figure("ex14-gamg", 128, ksp_seconds, ("gpufmt",)),
+    ),
+    Target("program ex19, 7 refinements, fgmres and mg: KSPSolve", 0.07, "s", program_figure("ex19", 7, ksp_seconds)),
     Target("Bratu 200^3, GAMG: of 1, 2 and 4 ranks, converges on", 3.0, "of 3", bratu_ranks(200), at_least=True),
 )

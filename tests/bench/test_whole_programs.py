@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from programs_tables import programs_sections
 
 from petsc_gpufmt.bench import pairs, programs, results
 from petsc_gpufmt.bench.errors import BenchError
@@ -209,6 +210,8 @@ def test_a_program_of_ours_from_end_to_end(tmp_path, capsys):
     steps = pjds["warm"]["steps"]
     assert sum(steps.values()) <= max(pjds["warm"]["seconds"])
     assert "pair 2: aij " in capsys.readouterr().out
+    whole, first = programs_sections(run)
+    assert "| first | 50 | pjds | 2 | " in whole and "| first | 50 | aij | " in first
 
 
 @pytest.mark.petsc

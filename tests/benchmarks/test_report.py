@@ -54,6 +54,20 @@ def test_targets_read_the_right_entries():
     assert found["27-point 128^3"] is None
 
 
+def test_figures_of_whole_programs():
+    found = {
+        what: m for what, m in found_figures(golden_runs()).items() if m and ("program" in what or "first" in what)
+    }
+    assert {what.partition(":")[2].strip() or what: (m.value, m.best_peer) for what, m in found.items()} == {
+        "program with one MatMult of 1000 rows": (0.7, 0.5),
+        "first product after a second of assembly, 1000 rows": (0.04, 0.008),
+        "caches of kernels empty, beyond later runs": (0.25, None),
+        "ours over the peer": (1.0, None),  # of 200^3 there is none
+        "KSPSolve with gpufmt": (0.05, 0.063),
+        "KSPSolve": (0.075, 0.082),
+    }
+
+
 def test_products_from_c_that_take_longer_by_themselves_do_not_count():
     runs, what = golden_runs(), "real matrices back to back from C, slowest of those below 3.5 us"
     measured = found_figures(runs)[what]
@@ -77,7 +91,7 @@ def test_figures_are_not_taken_from_the_host():
                 entry["place"] = "host"
             for entry in case.get("runs", []):
                 entry["vec_type"] = "standard"
-            case["vec_type"] = "seq"
+            case["vec_type"], case["place"] = "seq", "host"
     assert set(found_figures(runs).values()) == {None}
 
 
