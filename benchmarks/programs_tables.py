@@ -11,8 +11,8 @@ TEXT = """\
 Wall clock from the start of a process to its end, in seconds, medians. Programs run in turn with PETSc's type and with
 ours, every second time in the opposite order; *ratio* is the median over the pairs of our seconds to PETSc's, beside it
 the least and the largest. *empty caches*: the first run on a machine, which compiles kernels that did not come with
-the package. Behind it the events of `-log_view` in the median, in seconds; *plan* holds what of the start of Python is
-not hidden, unless there is a *start*. The options are those of `python -m petsc_gpufmt bench programs --help`.
+the package. Behind it the events of `-log_view` in the median, in seconds: *start* is what of the start of Python was
+waited for, *plan* storing matrices. What the programs are: [waiting.md](waiting.md).
 """
 STEPS_TEXT = """\
 The steps of the programs of one product, in ms: until `main`, PetscInitialize, creation, assembly, vectors, the first
