@@ -89,6 +89,8 @@ def measure_program(
     changed()
     warm: dict[str, list[dict[str, Any]]] = {entry["mat_type"]: [] for entry in entries}
     for number in range(setting.pairs):
+        if all("skipped" in entry for entry in entries):
+            break
         for entry in entries if number % 2 == 0 else entries[::-1]:
             if run := attempt(entry, setting.run, show):
                 warm[entry["mat_type"]].append(run)

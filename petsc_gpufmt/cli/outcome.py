@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.errors import GpufmtError
 
@@ -29,8 +30,8 @@ def program(name: str, run: Callable[[], int]) -> int:
     """The exit status of a program that does `run`."""
     # leave as by an exception, so that programs that a benchmark started are ended too
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    # PETSc's handler of this signal would abort MPI; blocked, it leaves a BrokenPipeError
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    # PETSc's handlers would take the place of this one and of Python's for a closed pipe, and abort MPI
+    native_library.load().PetscOptionsSetValue(None, b"-no_signal_handler", b"true")
     try:
         status = exit_status(name, run)
         sys.stdout.flush()

@@ -78,6 +78,13 @@ def test_a_type_that_fails_or_hangs_is_left_out_and_the_others_go_on(stand_in):
     assert wrong == [f"first 7, {entry['mat_type']}: {entry['skipped']}" for entry in (bsr, jds)]
 
 
+def test_nothing_goes_on_once_all_have_failed(stand_in):
+    stand_in.write_text("#!/bin/bash\nexit 1\n")
+    case, wrong, saved = measure(stand_in, "aij", "pjds")
+    assert [entry["skipped"] for entry in case["entries"]] == ["status 1"] * 2
+    assert wrong == ["first 7, pjds: status 1"] and len(saved) == 1
+
+
 def test_a_peer_that_fails_is_no_fault_of_ours(stand_in):
     case, wrong, _ = measure(stand_in, "bsr", "pjds", cold=0)
     assert wrong == [] and "ratio" not in case["entries"][1]

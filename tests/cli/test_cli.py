@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,6 +107,30 @@ def test_errors_are_one_line(capsys):
 def test_a_reader_that_has_seen_enough_is_no_error():
     finished = run(["sh", "-c", f"{sys.executable} -m petsc_gpufmt info | true"])
     assert (finished.status, finished.output) == (0, ""), finished
+
+
+ENDED = """
+import sys
+from petsc_gpufmt.bench.compiled import run_program
+from petsc_gpufmt.cli import outcome
+def work():
+    from petsc4py import PETSc
+    run_program(["sh", "-c", f"echo $$ >{sys.argv[1]}.new; mv {sys.argv[1]}.new {sys.argv[1]}; exec sleep 60"], 60)
+sys.exit(outcome.program("ended", work))
+"""
+
+
+def test_a_command_that_is_ended_ends_what_it_has_started(tmp_path):
+    file = tmp_path / "process"
+    command = subprocess.Popen([sys.executable, "-c", ENDED, str(file)], stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while not file.exists() and command.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    command.terminate()
+    _, error = command.communicate(timeout=60)
+    assert (command.returncode, error) == (128 + signal.SIGTERM, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
 
 
 def test_a_missing_package_is_named():
