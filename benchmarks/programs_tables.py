@@ -11,7 +11,8 @@ TEXT = """\
 Wall clock from the start of a process to its end, in seconds, medians. Programs run in turn with PETSc's type and with
 ours, every second time in the opposite order; *ratio* is the median over the pairs of our seconds to PETSc's, beside it
 the least and the largest. *empty caches*: the first run on a machine, which compiles kernels that did not come with
-the package. Behind it the events of `-log_view` in the median, in seconds: *start* is what of the start of Python was
+the package. *outside SNESSolve*: what is left of the wall clock without that event, with the start and the end of the
+process. Behind it the events of `-log_view` in the median, in seconds: *start* is what of the start of Python was
 waited for, *plan* storing matrices. What the programs are: [waiting.md](waiting.md).
 """
 STEPS_TEXT = """\
@@ -34,7 +35,7 @@ def programs_sections(run: dict[str, Any]) -> list[str]:
     entries = [(case, entry) for case in run["cases"] for entry in case["entries"]]
     events = [name for name in EVENT_COLUMNS if any(name in events_of(entry) for _, entry in entries)]
     heading = ["program", "size", "type", "pairs", "s", "ratio", "least", "largest", "empty caches"]
-    heading += [EVENT_COLUMNS[name] for name in events]
+    heading += ["outside SNESSolve", *(EVENT_COLUMNS[name] for name in events)]
     rows = [(program_row(case, entry, events) + ["-"] * len(heading))[: len(heading)] for case, entry in entries]
     sections = [section("Whole programs", TEXT, table(heading, rows))]
     with_steps = [(case, entry) for case, entry in entries if entry.get("warm", {}).get("steps")]
@@ -68,5 +69,6 @@ def program_row(case: dict[str, Any], entry: dict[str, Any], events: Sequence[st
         number(entry["warm"]["median_seconds"]),
         *(number(ratio.get(name)) for name in ("median", "least", "largest")),
         number(entry["cold"]["median_seconds"] if "cold" in entry else None),
+        number(entry["warm"]["outside_seconds"]),
         *(number(events_of(entry).get(name, {"seconds": None})["seconds"]) for name in events),
     ]

@@ -121,18 +121,26 @@ def attempt(
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """All wall-clock seconds, their median, and the medians of steps and events."""
+    """All wall-clock seconds and their median, that of those outside SNESSolve, and the medians of steps and events."""
     names = dict.fromkeys(name for run in runs for name in run["events"])
     events = {name: [run["events"][name] for run in runs if name in run["events"]] for name in names}
     return {
         "seconds": [run["seconds"] for run in runs],
         "median_seconds": statistics.median(run["seconds"] for run in runs),
+        "outside_seconds": outside(runs),
         "steps": {step: statistics.median(run["steps"][step] for run in runs) for step in runs[0]["steps"]},
         "events": {
             name: {"count": values[-1]["count"], "seconds": statistics.median(value["seconds"] for value in values)}
             for name, values in events.items()
         },
     }
+
+
+def outside(runs: Sequence[dict[str, Any]]) -> float | None:
+    """Median of the wall-clock seconds outside SNESSolve; None where there is no such event."""
+    if any("SNESSolve" not in run["events"] for run in runs):
+        return None
+    return statistics.median(run["seconds"] - run["events"]["SNESSolve"]["seconds"] for run in runs)
 
 
 def compare(entries: Sequence[dict[str, Any]]) -> None:
@@ -164,6 +172,7 @@ def entry_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
         warm, ratio = entry["warm"], entry.get("ratio")
         compared = f"{ratio['median']:6.3f} ({ratio['least']:.3f} to {ratio['largest']:.3f})" if ratio else ""
         events = {name: warm["events"][name]["seconds"] for name in SHOWN_EVENTS if name in warm["events"]}
+        events |= {} if warm["outside_seconds"] is None else {"outside SNESSolve": warm["outside_seconds"]}
         parts = ", ".join(f"{name} {seconds:.4f}" for name, seconds in (warm["steps"] or events).items())
         lines.append(f"  {entry['mat_type']:14}{warm['median_seconds']:9.3f} s  {compared:26}{parts}")
     return [f"  {'median':>25}  ratio (least to largest)", *lines] if lines else []

@@ -29,8 +29,10 @@ SOLVERS = {
 EVENTS = (
     *("SNESSolve", "KSPSolve", "PCSetUp", "DMCreateMat", "SNESJacobianEval", "MatAssemblyEnd", "MatMult"),
     *("MatPtAPSymbolic", "MatPtAPNumeric", "GpufmtStart", "GpufmtCompile", "GpufmtPlan", "GpufmtSymbolic"),
-    "GpufmtRefresh",
+    *("GpufmtRefresh", "summary"),
 )
+"""The last is all that PETSc logs of a process, from the end of PetscInitialize to PetscFinalize."""
+
 CACHES = ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH", "PETSC_GPUFMT_CACHE")
 """Variables that name where compiled kernels are kept: by CuPy, by the driver, by this package."""
 

@@ -10,7 +10,7 @@ from programs_tables import programs_sections
 
 from petsc_gpufmt.bench import pairs, programs, results
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.pairs import Setting, compare, measure_program, new_case
+from petsc_gpufmt.bench.pairs import Setting, compare, measure_program, new_case, summary
 from petsc_gpufmt.bench.programs import PROGRAMS, find_source, parse_program
 from petsc_gpufmt.cli.main import main
 
@@ -102,6 +102,15 @@ def test_ratios_are_of_pairs():
     assert entries[1]["ratio"] == {"pairs": 3, "median": 1.5, "least": 0.5, "largest": 2.0}
     assert entries[2]["ratio"] == {"pairs": 1, "median": 3.0, "least": 3.0, "largest": 3.0}
     assert "ratio" not in entries[0] and "ratio" not in entries[3]
+
+
+def test_seconds_outside_of_the_solver():
+    def run(seconds, solve):
+        return {"seconds": seconds, "steps": {}, "events": {"SNESSolve": {"count": 1, "seconds": solve}}}
+
+    assert summary([run(5.0, 4.0), run(9.0, 2.0), run(6.0, 4.0)])["outside_seconds"] == 2.0
+    without = {"seconds": 1.0, "steps": {}, "events": {}}
+    assert summary([without])["outside_seconds"] is None
 
 
 def test_iterations_that_differ_are_wrong(stand_in, monkeypatch):
