@@ -30,9 +30,9 @@ EVENT_COLUMNS = {
 }
 
 
-def programs_sections(run: dict[str, Any]) -> list[str]:
+def programs_sections(runs: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each program and type; and the steps of those that tell them."""
-    entries = [(case, entry) for case in run["cases"] for entry in case["entries"]]
+    entries = [(case, entry) for run in runs for case in run["cases"] for entry in case["entries"]]
     events = [name for name in EVENT_COLUMNS if any(name in events_of(entry) for _, entry in entries)]
     heading = ["program", "size", "type", "pairs", "s", "ratio", "least", "largest", "empty caches"]
     heading += ["outside SNESSolve", *(EVENT_COLUMNS[name] for name in events)]

@@ -22,6 +22,7 @@ from spgemm_tables import spgemm_sections
 from targets import TARGETS, Runs, Target
 
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.programs import PROGRAMS
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.cli.outcome import program
 
@@ -45,7 +46,8 @@ ENVIRONMENT_LABELS = {
 }
 
 ORDER = (
-    *("mult", "bsr", "real-replicated", "real", "mult-from-c", "spgemm", "programs"),
+    *("mult", "bsr", "real-replicated", "real", "mult-from-c", "spgemm"),
+    *(f"programs, {name}" for name in PROGRAMS),
     *("bratu", "bratu, GAMG", "mult, all formats", "bratu, all formats"),
 )
 """Runs come in this order; others after them, by their names."""
@@ -120,9 +122,13 @@ def _undated(environment: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in environment.items() if key != "date"}
 
 
+def kind_of(run: dict[str, Any]) -> str:
+    return run["name"].partition(",")[0]
+
+
 def run_sections(run: dict[str, Any]) -> list[str]:
     """The tables of one run, by its name."""
-    kind = run["name"].partition(",")[0]
+    kind = kind_of(run)
     if kind == "mult":
         return mult_sections(run)
     if kind == "bsr":
@@ -133,8 +139,6 @@ def run_sections(run: dict[str, Any]) -> list[str]:
         return [from_c_section(run)]
     if kind == "spgemm":
         return spgemm_sections(run)
-    if kind == "programs":
-        return programs_sections(run)
     return [bratu_section(run)]
 
 
@@ -143,8 +147,12 @@ def make_report(all_runs: Sequence[dict[str, Any]], notes: str) -> str:
     runs = collect(all_runs)
     parts = [INTRODUCTION, targets_section(runs)]
     parts += [notes.strip() + "\n"] if notes.strip() else []
+    programs = [run for run in runs.values() if kind_of(run) == "programs"]
     for run in runs.values():
-        parts += run_sections(run)
+        if kind_of(run) != "programs":
+            parts += run_sections(run)
+        elif run is programs[0]:
+            parts += programs_sections(programs)
     parts += [environment_section(runs), section("How to measure again", REPRODUCE)]
     return "\n".join(parts)
 

@@ -261,9 +261,7 @@ def program_figure(
     """A figure of a whole program on a device: the least of our types, or of those in `types`."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = [
-            c for c in _cases(runs, "programs") if (c["program"], c["size"], c["place"]) == (program, size, "cuda")
-        ]
+        cases = [c for c in _cases(runs, f"programs, {program}") if (c["size"], c["place"]) == (size, "cuda")]
         entries = [
             {"ours": entry["ours"], "name": entry["mat_type"], "seconds": value}
             for case in cases

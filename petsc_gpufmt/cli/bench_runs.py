@@ -221,7 +221,8 @@ def run_programs(arguments: argparse.Namespace) -> int:
             if arguments.program:
                 raise
             show(f"Left out: {e}")
-    recorder = Recorder("programs", arguments.json, arguments.commit)
+    # a run for each: programs that are measured later, with another number of pairs, leave those of before in the file
+    recorders = {name: Recorder(f"programs, {name}", arguments.json, arguments.commit) for name in sources}
     reason = "--host" if arguments.host else device_reason()
     wrong: list[str] = []
     with timed("programs"), tempfile.TemporaryDirectory() as folder:
@@ -243,8 +244,8 @@ def run_programs(arguments: argparse.Namespace) -> int:
             )
             case = new_case(setting)
             show(f"\n{program.name}, {setting.size} {program.size}: {case['options']}")
-            recorder.add(case)
-            wrong += measure_program(setting, case, show, recorder.save)
+            recorders[program.name].add(case)
+            wrong += measure_program(setting, case, show, recorders[program.name].save)
     return finish(wrong)
 
 

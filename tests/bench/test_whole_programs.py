@@ -211,6 +211,18 @@ def test_sizes_and_types_that_are_asked_for(monkeypatch):
     assert (measured[1].size, measured[1].types, measured[1].pairs) == (1000, ["aij", "pjds"], 5)
 
 
+def test_programs_are_kept_apart(tmp_path, monkeypatch):
+    """Later ones, with another number of pairs, leave those of before in the file; sizes are cases of one run."""
+    monkeypatch.setattr("petsc_gpufmt.bench.compiled.compile_program", lambda source, folder: Path("absent"))
+    monkeypatch.setattr(pairs, "measure_program", lambda *rest: [])
+    path = tmp_path / "results.json"
+    for chosen in (["first:3", "first:4"], ["first-after-1s"]):
+        words = [word for spec in chosen for word in ("--program", spec)]
+        assert main(["bench", "programs", "--host", "--json", str(path), *words]) == 0
+    found = {run["name"]: [case["size"] for case in run["cases"]] for run in results.read_runs(path)}
+    assert found == {"programs, first": [3, 4], "programs, first-after-1s": [1000]}
+
+
 @pytest.mark.slow
 def test_a_program_of_ours_from_end_to_end(tmp_path, capsys):
     path = tmp_path / "results.json"
@@ -219,14 +231,14 @@ def test_a_program_of_ours_from_end_to_end(tmp_path, capsys):
     (run,) = results.read_runs(path)
     (case,) = run["cases"]
     aij, pjds = case["entries"]
-    assert (run["name"], aij["mat_type"], pjds["mat_type"]) == ("programs", "aij", "pjds")
+    assert (run["name"], aij["mat_type"], pjds["mat_type"]) == ("programs, first", "aij", "pjds")
     assert set(pjds["warm"]["steps"]) >= {"load", "create", "mult1", "mult2", "finalize"}
     assert pjds["warm"]["events"]["GpufmtPlan"]["count"] == 1 and "GpufmtPlan" not in aij["warm"]["events"]
     assert pjds["ratio"]["pairs"] == 2 and pjds["ratio"]["median"] > 0
     steps = pjds["warm"]["steps"]
     assert sum(steps.values()) <= max(pjds["warm"]["seconds"])
     assert "pair 2: aij " in capsys.readouterr().out
-    whole, first = programs_sections(run)
+    whole, first = programs_sections([run])
     assert "| first | 50 | pjds | 2 | " in whole and "| first | 50 | aij | " in first
 
 
@@ -238,9 +250,9 @@ def test_tutorials_from_end_to_end(tmp_path):
     path = tmp_path / "results.json"
     chosen = [word for spec in ("ex14-gamg:9", "ex14-jacobi:9", "ex19:1", "ex56:3") for word in ("--program", spec)]
     assert main(["bench", "programs", "--host", *chosen, "--pairs", "1", "--cold", "0", "--json", str(path)]) == 0
-    (run,) = results.read_runs(path)
-    assert [case["program"] for case in run["cases"]] == ["ex14-gamg", "ex14-jacobi", "ex19", "ex56"]
-    for case in run["cases"]:
+    cases = [case for run in results.read_runs(path) for case in run["cases"]]
+    assert [case["program"] for case in cases] == ["ex14-gamg", "ex14-jacobi", "ex19", "ex56"]
+    for case in cases:
         for entry in case["entries"]:
             assert entry["krylov_iterations"] and entry["warm"]["events"]["KSPSolve"]["count"]
             assert ("GpufmtPlan" in entry["warm"]["events"]) == entry["ours"]
