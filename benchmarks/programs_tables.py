@@ -25,7 +25,6 @@ EVENT_COLUMNS = {
     "PCSetUp": "PCSetUp",
     "MatMult": "MatMult",
     "GpufmtStart": "start",
-    "GpufmtCompile": "compile",
     "GpufmtPlan": "plan",
 }
 
