@@ -94,3 +94,30 @@ struct BlockScan {
     return sum_before_warp(states, __shfl_sync(FULL_WARP, up_to_lane, WARP - 1)) + up_to_lane - number;
   }
 };
+
+// Prefix sums over n numbers, of which a warp adds up ITEMS times 32: put(i, before, up_to) for each i of the tile that this block takes, with
+// the sum of the numbers before number(i) and that up to it. put() may write where number() reads. All threads of the block call it;
+// `states` has a 0 for each tile at first.
+template <int ITEMS, class Number, class Put>
+__device__ __forceinline__ void prefix_sums(BlockScan &scan, count_t *ticket, count_t *states, offset_t n, const Number number, const Put put)
+{
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+
+  scan.take_tile(ticket);
+  __syncthreads();
+  const offset_t first = (offset_t)scan.tile * (SCAN_THREADS * ITEMS) + warp * (WARP * ITEMS) + lane;
+  count_t        numbers[ITEMS], sums[ITEMS], so_far = 0;
+
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) numbers[i] = first + i * WARP < n ? (count_t)number(first + i * WARP) : 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    sums[i] = so_far + sum_up_to_lane(numbers[i]);
+    so_far  = __shfl_sync(FULL_WARP, sums[i], WARP - 1);
+  }
+  const count_t begin = scan.sum_before_warp(states, so_far);
+
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+    if (first + i * WARP < n) put(first + i * WARP, begin + sums[i] - numbers[i], begin + sums[i]);
+}

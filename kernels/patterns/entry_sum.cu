@@ -11,6 +11,21 @@ struct Sources {
   }
 };
 
+// Sets found[0] unless the beginnings of `nsums` sums rise from 0 to `nterms`, and found[1] if an entry index[e] is not in [0, nentries); they
+// are zeros at first. begins null: not looked at, and `nsums` is 0. A thread a sum and an entry.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) entry_sum_check(offset_t nsums, const index_t *__restrict__ begins, offset_t nterms,
+                                                                 offset_t nentries, const index_t *__restrict__ index, offset_t *__restrict__ found)
+{
+  const offset_t k = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (begins) {
+    if (k == 0 && (begins[0] != 0 || begins[nsums] != nterms)) found[0] = 1;
+    if (k < nsums && begins[k + 1] < begins[k]) found[0] = 1; // all threads that write, write the same
+  }
+  if (k < nterms && (index[k] < 0 || index[k] >= nentries)) found[1] = 1;
+}
+
 // target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources, in this order; with SINGLE each target has the
 // one entry index[t], and `begins` is not read. A thread does BATCH targets, BLOCK_THREADS apart. Bytes a target of k entries:
 // k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless SINGLE.

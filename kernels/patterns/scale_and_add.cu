@@ -11,6 +11,16 @@ __device__ __forceinline__ offset_t first_entry()
   return (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
 }
 
+// tile_rows[t] = the row of the first entry of tile t, and of the last entry for t = ntiles. A thread a tile.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  find_tile_rows(index_t nnz, index_t nrows, const index_t *__restrict__ rowptr, index_t ntiles, index_t *__restrict__ tile_rows)
+{
+  const offset_t t = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, first = t * (BATCH * BLOCK_THREADS);
+
+  if (t <= ntiles) tile_rows[t] = (index_t)segment_of(rowptr, offset_t(0), (offset_t)nrows - 1, first < nnz ? first : (offset_t)nnz - 1);
+}
+
 // values[e] *= alpha. Bytes an entry: 2 sizeof(scalar_t).
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) scale_values(index_t nnz, scalar_t alpha, scalar_t *values)

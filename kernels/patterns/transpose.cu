@@ -50,27 +50,10 @@ template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS) transpose_row_pointer(offset_t ncounts, index_t *counts, Control *control)
 {
   __shared__ BlockScan scan;
-  const int            lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 
-  scan.take_tile(&control->ticket);
-  __syncthreads();
-  const offset_t first = (offset_t)scan.tile * (SCAN_THREADS * ITEMS) + warp * (WARP * ITEMS) + lane;
-  count_t        sums[ITEMS], so_far = 0;
-
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) sums[i] = first + i * WARP < ncounts ? (count_t)counts[first + i * WARP] : 0;
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
-    const count_t up_to_lane = sum_up_to_lane(sums[i]);
-
-    sums[i] = so_far + up_to_lane - sums[i];
-    so_far += __shfl_sync(FULL_WARP, up_to_lane, WARP - 1);
-  }
-  const count_t begin = scan.sum_before_warp((count_t *)(control + 1), so_far);
-
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++)
-    if (first + i * WARP < ncounts) counts[first + i * WARP] = (index_t)(begin + sums[i]);
+  prefix_sums<ITEMS>(
+    scan, &control->ticket, (count_t *)(control + 1), ncounts, [&](offset_t i) { return counts[i]; },
+    [&](offset_t i, count_t before, count_t) { counts[i] = (index_t)before; });
 }
 
 // The last of `nsegments` whose beginning is not above `position`: the one that `position` lies in. A warp calls it.

@@ -1,5 +1,6 @@
 // The pattern of a sum of up to three matrices whose rows and columns lie in different places of it, and what makes each of its entries
 // (petsc_gpufmt/patterns/union.py). Columns of the sum are its places; those in [low, high) are part 0 of it, the others part 1.
+#include "common/scan.cuh"
 #include "common/search.cuh"
 
 // Thread blocks of a multiprocessor at least, so that nothing spills
@@ -159,10 +160,9 @@ struct Writer {
 };
 
 // lengths[i + 1] = entries of row i in each part, more[i + 1] = how many terms they have beyond one each; word 0 of these arrays becomes 0.
-// several[k] = 1 if a row of part k has more. A thread a row.
+// A thread a row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS)
-  union_count(const Sum given, const PartCounts part0, const PartCounts part1, index_t *__restrict__ several)
+__global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS) union_count(const Sum given, const PartCounts part0, const PartCounts part1)
 {
   const Sum      sum     = given.copy();
   const offset_t row     = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
@@ -183,15 +183,83 @@ __global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS)
     counter.entries[0] = counter.terms[0] = inner;
     counter.entries[1] = counter.terms[1] = length - inner;
   }
-  const index_t more0 = counter.terms[0] - counter.entries[0], more1 = counter.terms[1] - counter.entries[1];
-
   if (row == 0) part0.lengths[0] = part1.lengths[0] = part0.more[0] = part1.more[0] = 0;
   part0.lengths[row + 1] = counter.entries[0];
   part1.lengths[row + 1] = counter.entries[1];
-  part0.more[row + 1]    = more0;
-  part1.more[row + 1]    = more1;
-  if (more0) several[0] = 1;
-  if (more1) several[1] = 1;
+  part0.more[row + 1]    = counter.terms[0] - counter.entries[0];
+  part1.more[row + 1]    = counter.terms[1] - counter.entries[1];
+}
+
+// What prefix sums of ARRAYS arrays have counted: the sum of all numbers of each, and tiles that blocks have taken. All zeros at first; a zero
+// for each tile of each array follows.
+template <int ARRAYS>
+struct Totals {
+  count_t totals[ARRAYS], tickets[ARRAYS];
+
+  __device__ __forceinline__ count_t *states(offset_t tile) { return (count_t *)(this + 1) + tile; }
+};
+
+// Sums up to each row in the place of the four arrays of union_count; blocks (x, k) have those of array k. A warp adds up ITEMS times 32 rows.
+template <int ITEMS>
+__global__ void __launch_bounds__(SCAN_THREADS) union_row_pointers(offset_t nrows, const PartCounts part0, const PartCounts part1, Totals<4> *control)
+{
+  __shared__ BlockScan scan;
+  const int            k       = (int)blockIdx.y;
+  index_t *const       of_rows = (k == 0 ? part0.lengths : k == 1 ? part0.more : k == 2 ? part1.lengths : part1.more) + 1;
+
+  prefix_sums<ITEMS>(
+    scan, control->tickets + k, control->states((offset_t)k * gridDim.x), nrows, [&](offset_t row) { return of_rows[row]; },
+    [&](offset_t row, count_t, count_t up_to) {
+      of_rows[row] = (index_t)up_to;
+      if (row == nrows - 1) control->totals[k] = up_to;
+    });
+}
+
+// Numbers the columns that occur, in their order, in the place of `occurs` [ncols]; ghosts[number] = column. A warp adds up ITEMS times 32.
+template <int ITEMS>
+__global__ void __launch_bounds__(SCAN_THREADS)
+  union_number_columns(offset_t ncols, index_t *occurs, index_t *__restrict__ ghosts, Totals<1> *control)
+{
+  __shared__ BlockScan scan;
+
+  prefix_sums<ITEMS>(
+    scan, control->tickets, control->states(0), ncols, [&](offset_t column) { return occurs[column]; },
+    [&](offset_t column, count_t before, count_t up_to) {
+      occurs[column] = (index_t)before;
+      if (up_to > before) ghosts[before] = (index_t)column;
+      if (column == ncols - 1) control->totals[0] = up_to;
+    });
+}
+
+// colidx[k] = numbers[colidx[k]]. A thread an entry.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) union_renumber(index_t nnz, const index_t *__restrict__ numbers, index_t *__restrict__ colidx)
+{
+  const offset_t k = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (k < nnz) colidx[k] = __ldg(numbers + colidx[k]);
+}
+
+// The rows of all summands, counted through, as a matrix with one entry each: in the column of the row of the sum that it belongs to, or in
+// column `nrows`, if to none. A thread a row.
+struct Targets {
+  alignas(8) index_t nrows, second, third, end;                    // rows of the sum; numbers of the first rows of b and c, and of all rows
+  const index_t *__restrict__ a, *__restrict__ b, *__restrict__ c; // null: to the row of its number
+};
+
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) union_targets(const Targets targets, index_t *__restrict__ rowptr, index_t *__restrict__ colidx)
+{
+  const offset_t number = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (number > targets.end) return;
+  rowptr[number] = (index_t)number;
+  if (number == targets.end) return;
+  const bool           in_a = number < targets.second, in_b = number < targets.third;
+  const index_t *const given = in_a ? targets.a : in_b ? targets.b : targets.c;
+  const index_t        row = (index_t)number - (in_a ? index_t(0) : in_b ? targets.second : targets.third), target = given ? __ldg(given + row) : row;
+
+  colidx[number] = target >= 0 ? target : targets.nrows;
 }
 
 // The entries and terms of both parts. occurs[place] = 1 for the columns of part 1. TEAM threads a row: most rows are those of one summand

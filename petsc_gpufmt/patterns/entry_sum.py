@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
@@ -28,7 +30,7 @@ def plan_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend
 
     Raises PatternError if `begins` or `index` point outside.
     """
-    _check(begins, index, sum(sizes))
+    _check(begins, index, sum(sizes), backend)
     return known_entry_sum(begins, index, sizes, backend)
 
 
@@ -46,16 +48,25 @@ def known_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backen
     return [launch_1d(function, ceil_div(ntargets, TARGETS_PER_THREAD), BLOCK_THREADS, arguments)]
 
 
-def _check(begins: Any, index: Any, nentries: int) -> None:
-    if begins is not None:
-        rise = not bool((begins[1:] < begins[:-1]).any())
-        if int(begins[0]) or int(begins[-1]) != index.size or not rise:
-            raise PatternError(f"the beginnings of sums must rise from 0 to {index.size}, the number of their entries")
-    if index.size and (int(index.min()) < 0 or int(index.max()) >= nentries):
-        raise PatternError(f"entries {int(index.min())} to {int(index.max())} of {nentries} are to be summed")
+def _check(begins: Any, index: Any, nentries: int, backend: Backend) -> None:
+    """Waits for the device."""
+    nsums = 0 if begins is None else begins.size - 1
+    if not max(nsums, index.size):
+        return
+    (found,) = backend.empty((2, np.dtype(np.int64)))
+    backend.clear(found)
+    function = backend.function("patterns/entry_sum", "entry_sum_check", (BLOCK_THREADS,))
+    arguments = (np.int64(nsums), begins, np.int64(index.size), np.int64(nentries), index, found)
+    backend.run([launch_1d(function, max(nsums, index.size), BLOCK_THREADS, arguments)])
+    falls, outside = backend.first(found, 2)
+    if falls:
+        raise PatternError(f"the beginnings of sums must rise from 0 to {index.size}, the number of their entries")
+    if outside:
+        entries = backend.to_host(index)
+        raise PatternError(f"entries {entries.min()} to {entries.max()} of {nentries} are to be summed")
 
 
 @compiled_ahead("patterns/entry_sum")
 def default_kernels() -> Iterator[list[Instance]]:
-    """Of any number of entries, and of one each."""
-    yield [("entry_sum", (BLOCK_THREADS, one)) for one in (0, 1)]
+    """Of any number of entries, and of one each; and what looks at them."""
+    yield [("entry_sum_check", (BLOCK_THREADS,)), *(("entry_sum", (BLOCK_THREADS, one)) for one in (0, 1))]

@@ -71,13 +71,16 @@ def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[L
 
 def _tile_rows(rowptr: Any, nnz: int, backend: Backend) -> Any:
     """The row of the first entry of each tile, and that of the last entry of all."""
-    xp = backend.xp
-    firsts = xp.minimum(xp.arange(ceil_div(nnz, TILE) + 1) * TILE, nnz - 1).astype(backend.index)
-    return (xp.searchsorted(rowptr, firsts, side="right") - 1).astype(backend.index)
+    ntiles, integer = ceil_div(nnz, TILE), backend.index.type
+    (tile_rows,) = backend.empty((ntiles + 1, backend.index))
+    function = backend.function("patterns/scale_and_add", "find_tile_rows", (BLOCK_THREADS,))
+    arguments = (integer(nnz), integer(rowptr.size - 1), rowptr, integer(ntiles), tile_rows)
+    backend.run([launch_1d(function, ntiles + 1, BLOCK_THREADS, arguments)])
+    return tile_rows
 
 
 @compiled_ahead("patterns/scale_and_add")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    kernels = ("scale_values", "scale_rows", "scale_columns", "add_values", "locate_entries")
+    kernels = ("find_tile_rows", "scale_values", "scale_rows", "scale_columns", "add_values", "locate_entries")
     yield [(kernel, (BLOCK_THREADS,)) for kernel in kernels]

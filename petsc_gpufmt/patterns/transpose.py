@@ -25,15 +25,14 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
     The entries of each row have the order of the rows of `csr` that they came from, and within these that of `csr`.
     Waits once for the device, which takes at most `bytes_to_transpose`.
     """
-    xp, integer, nnz, ncols = backend.xp, backend.index.type, csr.nnz, csr.ncols
-    rowptr = xp.empty(ncols + 1, dtype=backend.index)
-    colidx, source = xp.empty(nnz, dtype=backend.index), xp.empty(nnz, dtype=backend.index)
+    index, integer, nnz, ncols = backend.index, backend.index.type, csr.nnz, csr.ncols
+    rowptr, colidx, source = backend.empty((ncols + 1, index), (nnz, index), (nnz, index))
     backend.clear(rowptr)
     result = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, csr.col_block, csr.row_block)
     if not nnz:
         return result
     ntiles = _tiles(ncols)
-    entries, control = backend.empty((2 * nnz, backend.index), (TICKET_AND_LONGEST + ntiles, CONTROL))
+    entries, control = backend.empty((2 * nnz, index), (TICKET_AND_LONGEST + ntiles, CONTROL))
     backend.clear(control)
     slots = colidx  # until the entries are in their columns
     outputs = (csr.source, colidx, source)
@@ -57,7 +56,9 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
         ]
     )
     _, longest = backend.first(control, TICKET_AND_LONGEST)  # waits for the device
-    width, merged = PIECE, xp.empty(2 * nnz if longest > 2 * PIECE else 0, dtype=backend.index)
+    width, merged = PIECE, None
+    if longest > 2 * PIECE:
+        (merged,) = backend.empty((2 * nnz, index))
     while width < longest:
         pieces = (integer(ncols), rowptr, np.int64(width), entries, merged)
         backend.run([over_entries("transpose_merge", *pieces, *outputs)])

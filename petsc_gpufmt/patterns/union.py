@@ -6,14 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Struct, launch_1d
+from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div, launch_1d
+from petsc_gpufmt.errors import IndexOverflowError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
 
 BLOCK_THREADS = 256
 TEAM = 8  # threads that copy a row
+SCAN_THREADS, NUMBERS_A_THREAD = 256, 4  # of prefix sums; SCAN_THREADS as in kernels/common/scan.cuh
+CONTROL = np.dtype(np.uint64)
 MOST_SUMMANDS = 3
 
 
@@ -61,39 +66,57 @@ def merge(
     """The sum of one to three matrices: its columns in the range `inner`, numbered from there, and all others.
 
     Those others that occur are numbered in their order; the second result has the place of each. Rows come together in
-    the order of summands and rows. Waits for the device.
+    the order of summands and rows. Waits for the device twice. IndexOverflowError if the index type does not count the
+    terms of a part.
     """
-    xp, index = backend.xp, backend.index
-    nrows, ncols = shape
+    index, (nrows, ncols) = backend.index, shape
     if not nrows or not sum(s.pattern.nnz for s in summands):
-        none = xp.zeros(0, dtype=index)
-        return [Part(xp.zeros(nrows + 1, dtype=index), none, None, none) for _ in range(2)], none
+        return [_nothing(nrows, backend) for _ in range(2)], backend.empty((0, index))[0]
     whole = _sum(shape, inner, summands, backend)
-    counts = [Struct(xp.empty(nrows + 1, dtype=index), xp.empty(nrows + 1, dtype=index)) for _ in range(2)]
-    several, occurs = xp.zeros(2, dtype=index), xp.zeros(ncols, dtype=index)
-    _run("union_count", nrows, (), (whole, *counts, several), backend)
-    more = [
-        xp.cumsum(beyond, dtype=index) if any_more else None
-        for (_, beyond), any_more in zip(counts, several.tolist(), strict=True)
-    ]
-    parts = [
-        _empty_part(xp.cumsum(lengths, dtype=index), before, backend)
-        for (lengths, _), before in zip(counts, more, strict=True)
-    ]
+    *counts, occurs, row_control, column_control = backend.empty(
+        *[(nrows + 1, index)] * 4,
+        (ncols, index),
+        (2 * 4 + 4 * _tiles(nrows), CONTROL),
+        (2 + _tiles(ncols), CONTROL),
+    )
+    for array in (occurs, row_control, column_control):
+        backend.clear(array)
+    of_parts = Struct(*counts[:2]), Struct(*counts[2:])
+    count = _launch("union_count", nrows, (BLOCK_THREADS,), (whole, *of_parts), backend)
+    function = backend.function("patterns/union", "union_row_pointers", (NUMBERS_A_THREAD,))
+    arguments = (np.int64(nrows), *of_parts, row_control)
+    backend.run([count, Launch(function, (_tiles(nrows), 4, 1), (SCAN_THREADS, 1, 1), arguments)])
+    parts = _empty_parts(counts, backend.first(row_control, 4), backend)  # waits for the device
     outputs = [
-        Struct(part.rowptr, before, part.colidx, part.begins, part.index)
-        for part, before in zip(parts, more, strict=True)
+        Struct(part.rowptr, None if part.begins is None else more, part.colidx, part.begins, part.index)
+        for part, more in zip(parts, counts[1::2], strict=True)
     ]
-    _run("union_fill", nrows, (TEAM,), (whole, *outputs, occurs), backend)
-    if parts[1].colidx.size:
-        numbers = xp.cumsum(occurs, dtype=index) - 1
-        parts[1].colidx[:] = numbers[parts[1].colidx]
-    return parts, xp.flatnonzero(occurs).astype(index)
+    launches = [_launch("union_fill", nrows * TEAM, (BLOCK_THREADS, TEAM), (whole, *outputs, occurs), backend)]
+    colidx = parts[1].colidx
+    (ghosts,) = backend.empty((min(ncols, colidx.size), index))
+    if not colidx.size:
+        backend.run(launches)
+        return parts, ghosts
+    function = backend.function("patterns/union", "union_number_columns", (NUMBERS_A_THREAD,))
+    arguments = (np.int64(ncols), occurs, ghosts, column_control)
+    launches += [
+        Launch(function, (_tiles(ncols), 1, 1), (SCAN_THREADS, 1, 1), arguments),
+        _launch("union_renumber", colidx.size, (BLOCK_THREADS,), (index.type(colidx.size), occurs, colidx), backend),
+    ]
+    backend.run(launches)
+    return parts, ghosts[: backend.first(column_control, 1)[0]]  # waits for the device
+
+
+def _nothing(nrows: int, backend: Backend) -> Part:
+    """A part without entries."""
+    rowptr, none = backend.empty((nrows + 1, backend.index), (0, backend.index))
+    backend.clear(rowptr)
+    return Part(rowptr, none, None, none)
 
 
 def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summand], backend: Backend) -> Struct:
     """`Sum` of kernels/patterns/union.cu, with room for a position in each row of a summand."""
-    xp, integer, nrows = backend.xp, backend.index.type, shape[0]
+    integer, nrows = backend.index.type, shape[0]
     absent = MOST_SUMMANDS - len(summands)
     begins = shares = None
     npositions = nrows * len(summands)
@@ -107,36 +130,52 @@ def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summ
         first_row, first_entry = first_row + s.pattern.nrows, first_entry + s.pattern.nnz
     members += (None, None, None, integer(first_row), integer(first_entry)) * absent
     sizes = map(integer, (*shape, *inner, len(summands)))
-    return Struct(*sizes, begins, shares, *members, xp.empty(npositions, dtype=backend.index))
+    return Struct(*sizes, begins, shares, *members, *backend.empty((npositions, backend.index)))
 
 
 def _shares(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple[Any, Any]:
     """Which rows of the summands, counted through, make each row of the sum: where they begin, and their numbers."""
-    xp = backend.xp
-    targets = xp.concatenate(
-        [xp.arange(s.pattern.nrows, dtype=backend.index) if s.targets is None else s.targets for s in summands]
-    )
-    rowptr = xp.zeros(targets.size + 1, dtype=backend.index)
-    rowptr[1:] = xp.cumsum(targets >= 0, dtype=backend.index)
-    by_row = transposed(CsrPattern(int(targets.size), nrows, rowptr, targets[targets >= 0]), backend)
+    integer, rows = backend.index.type, [s.pattern.nrows for s in summands] + [0] * (MOST_SUMMANDS - len(summands))
+    nshares = sum(rows)
+    rowptr, colidx = backend.empty((nshares + 1, backend.index), (nshares, backend.index))
+    sizes = map(integer, (nrows, rows[0], rows[0] + rows[1], nshares))
+    targets = [s.targets for s in summands] + [None] * (MOST_SUMMANDS - len(summands))
+    arguments = (Struct(*sizes, *targets), rowptr, colidx)
+    backend.run([_launch("union_targets", nshares + 1, (BLOCK_THREADS,), arguments, backend)])
+    by_row = transposed(CsrPattern(nshares, nrows + 1, rowptr, colidx), backend)  # its last row: those of none
     return by_row.rowptr, by_row.colidx
 
 
-def _empty_part(rowptr: Any, more: Any, backend: Backend) -> Part:
-    """A part with room for its entries and terms."""
-    nnz = int(rowptr[-1])
-    sizes = nnz, 0 if more is None else nnz + 1, nnz + (0 if more is None else int(more[-1]))
-    colidx, begins, index = (backend.xp.empty(size, dtype=backend.index) for size in sizes)
-    return Part(rowptr, colidx, None if more is None else begins, index)
+def _empty_parts(counts: Sequence[Any], totals: Sequence[int], backend: Backend) -> list[Part]:
+    """Parts with room for their entries and terms, of which `totals` has those of each and how many have more."""
+    index = backend.index
+    if max(totals[0] + totals[1], totals[2] + totals[3]) > backend.largest_index:
+        raise IndexOverflowError(
+            f"a sum of matrices has {totals[0] + totals[1]} and {totals[2] + totals[3]} terms, a PetscInt of "
+            f"{8 * index.itemsize} bits counts {backend.largest_index}: use more ranks, or a PETSc configured with "
+            "--with-64-bit-indices"
+        )
+    columns = backend.empty((totals[0], index), (totals[2], index))  # they go earlier than the rest
+    parts = []
+    for rowptr, colidx, more in zip(counts[::2], columns, totals[1::2], strict=True):
+        begins, terms = backend.empty((colidx.size + 1 if more else 0, index), (colidx.size + more, index))
+        parts.append(Part(rowptr, colidx, begins if more else None, terms))
+    return parts
 
 
-def _run(kernel: str, nrows: int, team: tuple[int, ...], arguments: tuple, backend: Backend) -> None:
-    """A launch with a thread a row, or a team of threads."""
-    function = backend.function("patterns/union", kernel, (BLOCK_THREADS, *team))
-    backend.run([launch_1d(function, nrows * sum(team or (1,)), BLOCK_THREADS, arguments)])
+def _tiles(n: int) -> int:
+    """Blocks of a prefix sum over n numbers."""
+    return ceil_div(n, SCAN_THREADS * NUMBERS_A_THREAD)
+
+
+def _launch(kernel: str, nthreads: int, template: tuple[int, ...], arguments: tuple, backend: Backend) -> Launch:
+    function = backend.function("patterns/union", kernel, template)
+    return launch_1d(function, nthreads, BLOCK_THREADS, arguments)
 
 
 @compiled_ahead("patterns/union")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    yield [("union_count", (BLOCK_THREADS,)), ("union_fill", (BLOCK_THREADS, TEAM))]
+    by_threads = [(f"union_{what}", (BLOCK_THREADS,)) for what in ("count", "renumber", "targets")]
+    sums = [(f"union_{what}", (NUMBERS_A_THREAD,)) for what in ("row_pointers", "number_columns")]
+    yield [*by_threads, *sums, ("union_fill", (BLOCK_THREADS, TEAM))]

@@ -143,7 +143,8 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
     csr.validated(backend)
     transposed(csr, backend)
-    merge((csr.nrows, csr.ncols), (0, csr.ncols), [Summand(csr, np.arange(csr.ncols, dtype=index))], backend)
+    places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
+    merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)
     return names_of_instances(backend)
 

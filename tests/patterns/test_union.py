@@ -10,6 +10,7 @@ from answers import Answer, failing, requested_place, settled_tokens
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.patterns import union
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -76,6 +77,11 @@ def cases():
     coarse = np.where(order < 250, order, -1)
     return {
         "one": ((600, 40), (0, 40), [Rows(lengths, every(40))]),
+        "many rows and columns": (
+            (2500, 3000),
+            (900, 950),
+            [Rows(np.arange(2500) % 5, every(3000)), Rows([4], every(9))],
+        ),
         "one in two parts": ((600, 40), (11, 29), [Rows(lengths, every(40))]),
         "outer columns only": ((600, 40), (17, 17), [Rows(lengths, every(40))]),
         "blocks of a matrix": (
@@ -141,6 +147,15 @@ def test_entries_and_terms(backend, case):
         else:
             assert backend.to_host(part.begins).tolist() == begins.tolist()
         assert all(a is None or a.dtype == INDEX for a in (part.rowptr, part.colidx, part.begins, part.index))
+
+
+@pytest.mark.parametrize("terms", [[2**31 - 1, 1, 0, 0], [0, 0, 2**30, 2**30]])
+def test_more_terms_than_an_index_counts_are_refused(monkeypatch, terms):
+    backend, rows = HostBackend(SCALAR, INDEX), Rows([3, 2], range(8))
+    monkeypatch.setattr(backend, "largest_index", 2**31 - 1)
+    monkeypatch.setattr(backend, "first", lambda array, count: terms)
+    with pytest.raises(errors.IndexOverflowError, match=f"{sum(terms[:2])} and {sum(terms[2:])} terms, a PetscInt of"):
+        union.merge((2, 8), (0, 8), [rows.summand(np)], backend)
 
 
 class AnsweredUnion(Answer):

@@ -12,6 +12,19 @@ static inline scalar_t entry_of(const Sources *sources, index_t entry)
   return entry < sources->third ? sources->b[entry - sources->second] : sources->c[entry - sources->third];
 }
 
+/* whether the beginnings of sums do not rise from 0 to `nterms`, and whether an entry is not there */
+HOST_KERNEL(entry_sum_check)
+{
+  const offset_t nsums = PARAM(offset_t, 0), nterms = PARAM(offset_t, 2), nentries = PARAM(offset_t, 3);
+  const index_t *begins = PARAM(const index_t *, 1), *index = PARAM(const index_t *, 4);
+  int            falls = begins && (begins[0] != 0 || begins[nsums] != nterms), outside = 0;
+
+  for (offset_t t = 0; t < nsums; t++) falls |= begins[t + 1] < begins[t];
+  for (offset_t e = 0; e < nterms; e++) outside |= index[e] < 0 || index[e] >= nentries;
+  PARAM(offset_t *, 5)[0] = falls;
+  PARAM(offset_t *, 5)[1] = outside;
+}
+
 /* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t] */
 HOST_KERNEL(entry_sum)
 {

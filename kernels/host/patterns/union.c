@@ -97,8 +97,7 @@ static void merge_row(const Sum *sum, offset_t i, PartWriter writers[2], index_t
 /* lengths of rows in each part, and how many terms they have beyond one for each entry */
 HOST_KERNEL(union_count)
 {
-  const Sum *sum     = &PARAM(const Sum, 0);
-  index_t   *several = PARAM(index_t *, 3);
+  const Sum *sum = &PARAM(const Sum, 0);
 
   for (int k = 0; k < 2; k++) PARAM(PartCounts, 1 + k).lengths[0] = PARAM(PartCounts, 1 + k).more[0] = 0;
   for (offset_t row = 0; row < sum->nrows; row++) {
@@ -108,9 +107,75 @@ HOST_KERNEL(union_count)
     for (int k = 0; k < 2; k++) {
       PARAM(PartCounts, 1 + k).lengths[row + 1] = writers[k].entry;
       PARAM(PartCounts, 1 + k).more[row + 1]    = writers[k].term - writers[k].entry;
-      if (writers[k].term > writers[k].entry) several[k] = 1;
     }
   }
+}
+
+/* the sum of the first of n numbers up to each, in its place; returns that of all */
+static uint64_t prefix_sums(index_t *numbers, offset_t n)
+{
+  uint64_t sum = 0;
+
+  for (offset_t i = 0; i < n; i++) numbers[i] = (index_t)(sum += (uint64_t)numbers[i]);
+  return sum;
+}
+
+/* sums up to each row in the place of the arrays of union_count, and those of all rows */
+HOST_KERNEL(union_row_pointers)
+{
+  const offset_t nrows   = PARAM(offset_t, 0);
+  uint64_t      *control = PARAM(uint64_t *, 3);
+
+  for (int k = 0; k < 2; k++) {
+    control[2 * k]     = prefix_sums(PARAM(PartCounts, 1 + k).lengths + 1, nrows);
+    control[2 * k + 1] = prefix_sums(PARAM(PartCounts, 1 + k).more + 1, nrows);
+  }
+}
+
+/* numbers of the columns that occur, and these columns */
+HOST_KERNEL(union_number_columns)
+{
+  const offset_t ncols  = PARAM(offset_t, 0);
+  index_t       *occurs = PARAM(index_t *, 1), *ghosts = PARAM(index_t *, 2), number = 0;
+
+  for (offset_t column = 0; column < ncols; column++) {
+    const index_t here = occurs[column];
+
+    occurs[column] = number;
+    if (here) ghosts[number++] = (index_t)column;
+  }
+  PARAM(uint64_t *, 3)[0] = (uint64_t)number;
+}
+
+/* colidx[k] = numbers[colidx[k]] */
+HOST_KERNEL(union_renumber)
+{
+  const index_t nnz = PARAM(index_t, 0), *numbers = PARAM(const index_t *, 1);
+  index_t      *colidx = PARAM(index_t *, 2);
+
+  for (offset_t k = 0; k < nnz; k++) colidx[k] = numbers[colidx[k]];
+}
+
+typedef struct {
+  alignas(8) index_t nrows, second, third, end; /* rows of the sum; numbers of the first rows of b and c, and of all rows */
+  const index_t *a, *b, *c;
+} Targets;
+
+/* the rows of all summands as a matrix with one entry each, in the column of their row of the sum */
+HOST_KERNEL(union_targets)
+{
+  const Targets  t      = PARAM(const Targets, 0);
+  index_t *const rowptr = PARAM(index_t *, 1), *const colidx = PARAM(index_t *, 2);
+
+  for (index_t number = 0; number < t.end; number++) {
+    const int            in_a = number < t.second, in_b = number < t.third;
+    const index_t *const given = in_a ? t.a : in_b ? t.b : t.c;
+    const index_t        row = number - (in_a ? 0 : in_b ? t.second : t.third), target = given ? given[row] : row;
+
+    rowptr[number] = number;
+    colidx[number] = target >= 0 ? target : t.nrows;
+  }
+  rowptr[t.end] = t.end;
 }
 
 /* the entries and terms of both parts, and the columns that occur in part 1; the rows are done in their order, so that all but the arrays
