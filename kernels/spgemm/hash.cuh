@@ -1,8 +1,8 @@
 // What the kernels of the hash accumulator share (spgemm/hash.py): how a team of threads walks over the terms a_ik b_kj of a row of C = A B.
 //
 // A team is TEAM neighbouring threads of a warp. It stages the entries k of A's row in shared memory, up to BATCH at a time: their
-// values, and where row k of B begins and ends. Then groups of GROUP threads take entry after entry: a group reads GROUP neighbouring
-// entries of row k of B in each step. The groups of a team advance on their own, so short rows of B do not wait for long ones.
+// values, and where row k of B begins and ends. Then groups of threads take entry after entry: a group reads as many neighbouring
+// entries of row k of B in each step as it has threads. The groups of a team advance on their own, so short rows of B do not wait for long ones.
 // Loops end for all threads of a warp at once: all of its teams take part in all warp operations, those without a row too.
 #pragma once
 #include "common/search.cuh"
@@ -75,36 +75,56 @@ __device__ __forceinline__ int stage(T *staged, index_t left, const index_t *__r
   return count;
 }
 
-// Where a group of threads is among the entries that are staged. ONE_STEP: no row of B has more than GROUP entries.
-template <int TEAM, int GROUP, int ONE_STEP, class T>
-struct Cursor {
-  const T *staged;
-  int      count, next;   // entries staged; the one to be taken next
-  index_t  position, end; // of this thread in B; of the part of B's row
+constexpr __device__ int log2_of(int n)
+{
+  return n > 1 ? 1 + log2_of(n / 2) : 0;
+}
 
-  __device__ __forceinline__ Cursor(const T *staged, int count) : staged(staged), count(count), next(threadIdx.x % TEAM / GROUP), position(0), end(0)
+// How many threads a group has, a power of two: known when the kernel is compiled, or only when it runs.
+template <int SIZE>
+struct Group {
+  static constexpr __device__ int log2() { return log2_of(SIZE); }
+  static constexpr __device__ int size() { return SIZE; }
+};
+struct GroupOfAnySize {
+  int log2_of_size;
+
+  __device__ __forceinline__ int log2() const { return log2_of_size; }
+  __device__ __forceinline__ int size() const { return 1 << log2_of_size; }
+};
+
+// Where a group of threads is among the entries that are staged. ONE_STEP: no row of B has more entries than a group has threads.
+template <int TEAM, int ONE_STEP, class T, class GroupSize>
+struct Cursor {
+  const T  *staged;
+  int       count, next;   // entries staged; the one to be taken next
+  index_t   position, end; // of this thread in B; of the part of B's row
+  GroupSize group;
+
+  __device__ __forceinline__ Cursor(const T *staged, int count, GroupSize group)
+    : staged(staged), count(count), next(threadIdx.x % TEAM >> group.log2()), position(0), end(0), group(group)
   { }
 
+  __device__ __forceinline__ int lane() const { return threadIdx.x & (group.size() - 1); }
+
   // whether there is another step for this group
-  __device__ __forceinline__ bool more() const { return next < count || (!ONE_STEP && position - (int)(threadIdx.x % GROUP) + GROUP < end); }
+  __device__ __forceinline__ bool more() const { return next < count || (!ONE_STEP && position - lane() + group.size() < end); }
 
   // to the next entry of B for this thread; whether there is one in this step
   __device__ __forceinline__ bool advance()
   {
-    const int lane = threadIdx.x % GROUP;
-
-    if (!ONE_STEP && position - lane + GROUP < end) position += GROUP;
+    if (!ONE_STEP && position - lane() + group.size() < end) position += group.size();
     else {
       end = 0;
       if (next < count) {
-        position = staged[next].begin + lane;
+        position = staged[next].begin + lane();
         end      = staged[next].end;
       }
-      next += TEAM / GROUP;
+      next += TEAM >> group.log2();
     }
     return position < end;
   }
 
   // the staged entry of the last step
-  __device__ __forceinline__ int current() const { return next - TEAM / GROUP; }
+  __device__ __forceinline__ int current() const { return next - (TEAM >> group.log2()); }
 };

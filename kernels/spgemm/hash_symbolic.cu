@@ -6,10 +6,37 @@
 
 constexpr unsigned NO_WORD = 0xffffffff;
 
-constexpr __device__ int log2_of(int n)
-{
-  return n > 1 ? 1 + log2_of(n / 2) : 0;
-}
+// Rows of the bins `first` to `last` by words, which spgemm_hash_sort_rows has put one after another, as the census counts them: a launch may
+// be made before the host knows it.
+struct BinnedRows {
+  const Census *__restrict__ census;
+  alignas(8) int first, last;
+
+  __device__ __forceinline__ offset_t count(int bin) const { return (offset_t)__ldg(&census[bin].rows); }
+
+  // how many there are from bin `from` on, before bin `to`
+  __device__ __forceinline__ offset_t count(int from, int to) const
+  {
+    offset_t rows = 0;
+
+    for (int bin = from; bin < to; bin++) rows += count(bin);
+    return rows;
+  }
+
+  // threads that share a row of B, at most `team`: as many as it has words in the mean, nearly, as Bin.group() in spgemm/hash.py
+  __device__ __forceinline__ GroupOfAnySize group(int team) const
+  {
+    count_t work = 0, entries = 0;
+    int     log2 = 0;
+
+    for (int bin = first; bin <= last; bin++) {
+      work += __ldg(&census[bin].work);
+      entries += __ldg(&census[bin].entries);
+    }
+    while (1 << log2 < team && (entries << log2) * 10 < work * 9) log2++;
+    return {log2};
+  }
+};
 
 // Hash tables: a team of TEAM threads a row
 
@@ -41,8 +68,8 @@ __device__ __forceinline__ void unite(Word *table, Word entry)
 }
 
 // The words of a row of C into a table. All threads of the warp call it.
-template <int TEAM, int GROUP, int SLOTS>
-__device__ __forceinline__ void fill_table(Word *table, Part *parts, index_t left, const index_t *__restrict__ A_columns,
+template <int TEAM, int SLOTS, class GroupSize>
+__device__ __forceinline__ void fill_table(Word *table, Part *parts, GroupSize group, index_t left, const index_t *__restrict__ A_columns,
                                            const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end, const Word *__restrict__ words)
 {
 #pragma unroll 8
@@ -50,7 +77,7 @@ __device__ __forceinline__ void fill_table(Word *table, Part *parts, index_t lef
   for (; __any_sync(FULL_WARP, left > 0); left = left > BATCH<TEAM> ? left - BATCH<TEAM> : 0, A_columns += BATCH<TEAM>) {
     const int count = stage<TEAM>(parts, left, A_columns, (const scalar_t *)nullptr, B_rowptr, word_end, WholeRows{});
 
-    Cursor<TEAM, GROUP, 0, Part> cursor(parts, count);
+    Cursor<TEAM, 0, Part, GroupSize> cursor(parts, count, group);
     while (__any_sync(FULL_WARP, cursor.more())) {
       if (cursor.advance()) unite<SLOTS>(table, words[cursor.position]);
     }
@@ -81,18 +108,18 @@ struct TeamRow {
 };
 
 // lengths[row] = columns of C's row
-template <int GROUP, int TEAM, int SLOTS>
-__device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows,
-                                              const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
-                                              const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
-                                              const Word *__restrict__ words, offset_t *__restrict__ lengths)
+template <int TEAM, int SLOTS, class GroupSize>
+__device__ __forceinline__ void table_lengths(Tables<TEAM, SLOTS, 0> &memory, GroupSize group, offset_t block, index_t nrows,
+                                              const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                                              const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                                              const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
 {
   const int                                 team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
   Word *const                               table = memory.tables[team];
   const TeamRow<TEAM, TABLE_THREADS<SLOTS>> mine(block, nrows, rows, A_rowptr, A_columns);
   int                                       count = 0;
 
-  fill_table<TEAM, (GROUP < TEAM ? GROUP : TEAM), SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  fill_table<TEAM, SLOTS>(table, memory.parts[team], group, mine.left, A_columns, B_rowptr, word_end, words);
 #pragma unroll 8
   for (int i = lane; i < SLOTS; i += TEAM) count += __popc(table[i].bits);
   count = group_sum(count, TEAM);
@@ -107,7 +134,7 @@ __global__ void __launch_bounds__(TABLE_THREADS<SLOTS>)
 {
   __shared__ Tables<TEAM, SLOTS, 0> memory;
 
-  table_lengths<GROUP>(memory, blockIdx.x, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths);
+  table_lengths(memory, Group<GROUP>{}, blockIdx.x, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths);
 }
 
 // Moves the words of a table to its front; returns how many there are.
@@ -132,11 +159,12 @@ __device__ __forceinline__ int compact(Word *table)
 
 // The columns of C's row. Where a word's columns begin is the number of columns in lower words, counted: there are few words. They go
 // through shared memory, a window of them at a time, so that a team writes neighbours.
-template <int GROUP, int TEAM, int SLOTS>
-__device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, offset_t block, index_t nrows, const index_t *__restrict__ rows,
-                                              const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns,
-                                              const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
-                                              const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
+template <int TEAM, int SLOTS, class GroupSize>
+__device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, GroupSize group, offset_t block, index_t nrows,
+                                              const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+                                              const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                                              const index_t *__restrict__ word_end, const Word *__restrict__ words,
+                                              const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
   constexpr int                             WINDOW = Tables<TEAM, SLOTS, 1>::WINDOW, OWN = SLOTS / TEAM < 4 ? SLOTS / TEAM : 4;
   const int                                 team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
@@ -151,7 +179,7 @@ __device__ __forceinline__ void table_columns(Tables<TEAM, SLOTS, 1> &memory, of
     length = (int)(C_rowptr[mine.row + 1] - begin);
     C_columns += begin;
   }
-  fill_table<TEAM, (GROUP < TEAM ? GROUP : TEAM), SLOTS>(table, memory.parts[team], mine.left, A_columns, B_rowptr, word_end, words);
+  fill_table<TEAM, SLOTS>(table, memory.parts[team], group, mine.left, A_columns, B_rowptr, word_end, words);
   const int count = compact<TEAM, SLOTS>(table);
 
   for (int from = 0; __any_sync(FULL_WARP, from < length); from += WINDOW) {
@@ -192,11 +220,11 @@ __global__ void __launch_bounds__(TABLE_THREADS<SLOTS>, 1536 / TABLE_THREADS<SLO
 {
   __shared__ Tables<TEAM, SLOTS, 1> memory;
 
-  table_columns<GROUP>(memory, blockIdx.x, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns);
+  table_columns(memory, Group<GROUP>{}, blockIdx.x, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns);
 }
 
-// Tables of several sizes in one launch, for products too small to fill the device with rows of one: `rows` has n512 rows for tables of 512
-// slots, then n256 for those of 256, and so on.
+// Tables of several sizes in one launch, for products too small to fill the device with rows of one: each bin has twice the slots of the next,
+// and the last of `given` has 32.
 
 template <int COLUMNS>
 union AnyTables {
@@ -207,52 +235,54 @@ union AnyTables {
   Tables<8, 32, COLUMNS>   of32;
 };
 
-// Calls `work` with the tables of the size that this block makes, the number of the block among those of this size, and its rows.
+// Calls `work` with the tables of the size that this block makes, threads that share a row of B, the number of the block among those of this
+// size, how many rows it has, and which. Blocks that there are no rows for are left.
 template <int COLUMNS, class Work>
-__device__ __forceinline__ void for_size_of_block(AnyTables<COLUMNS> &memory, index_t n512, index_t n256, index_t n128, index_t n64, index_t n32,
-                                                  const index_t *__restrict__ rows, const Work work)
+__device__ __forceinline__ void for_size_of_block(AnyTables<COLUMNS> &memory, const BinnedRows given, const index_t *__restrict__ order,
+                                                  const Work work)
 {
-  offset_t   block = blockIdx.x;
-  const auto is_of = [&](index_t nrows, int rows_a_block) {
-    const offset_t blocks = ((offset_t)nrows + rows_a_block - 1) / rows_a_block;
+  const index_t *rows  = order + given.count(0, given.first);
+  offset_t       block = blockIdx.x;
+  const auto     make  = [&](auto &tables, int bin, int team) {
+    const int      teams = sizeof(tables.tables) / sizeof(tables.tables[0]);
+    const offset_t nrows = bin < given.first ? 0 : given.count(bin), blocks = (nrows + teams - 1) / teams;
 
-    if (block < blocks) return true;
+    if (block < blocks) {
+      work(tables, given.group(team), block, (index_t)nrows, rows);
+      return true;
+    }
     block -= blocks;
     rows += nrows;
     return false;
   };
 
-  if (is_of(n512, memory.of512.TEAMS)) work(memory.of512, block, n512, rows);
-  else if (is_of(n256, memory.of256.TEAMS)) work(memory.of256, block, n256, rows);
-  else if (is_of(n128, memory.of128.TEAMS)) work(memory.of128, block, n128, rows);
-  else if (is_of(n64, memory.of64.TEAMS)) work(memory.of64, block, n64, rows);
-  else if (is_of(n32, memory.of32.TEAMS)) work(memory.of32, block, n32, rows);
+  if (make(memory.of512, given.last - 4, 32) || make(memory.of256, given.last - 3, 32) || make(memory.of128, given.last - 2, 16) ||
+      make(memory.of64, given.last - 1, 8))
+    return;
+  make(memory.of32, given.last, 8);
 }
 
-template <int GROUP>
 __global__ void __launch_bounds__(128)
-  spgemm_hash_tables_lengths(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows,
-                             const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
-                             const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths)
+  spgemm_hash_tables_lengths(const BinnedRows given, const index_t *__restrict__ order, const index_t *__restrict__ A_rowptr,
+                             const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                             const Word *__restrict__ words, offset_t *__restrict__ lengths)
 {
   __shared__ AnyTables<0> memory;
 
-  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) {
-    table_lengths<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths);
+  for_size_of_block(memory, given, order, [&](auto &tables, GroupOfAnySize group, offset_t block, index_t nrows, const index_t *rows) {
+    table_lengths(tables, group, block, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths);
   });
 }
 
-template <int GROUP>
 __global__ void __launch_bounds__(128, 8)
-  spgemm_hash_tables_columns(index_t n512, index_t n256, index_t n128, index_t n64, index_t n32, const index_t *__restrict__ rows,
-                             const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
-                             const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr,
-                             index_t *__restrict__ C_columns)
+  spgemm_hash_tables_columns(const BinnedRows given, const index_t *__restrict__ order, const index_t *__restrict__ A_rowptr,
+                             const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+                             const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
   __shared__ AnyTables<1> memory;
 
-  for_size_of_block(memory, n512, n256, n128, n64, n32, rows, [&](auto &tables, offset_t block, index_t nrows, const index_t *own_rows) {
-    table_columns<GROUP>(tables, block, nrows, own_rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns);
+  for_size_of_block(memory, given, order, [&](auto &tables, GroupOfAnySize group, offset_t block, index_t nrows, const index_t *rows) {
+    table_columns(tables, group, block, nrows, rows, A_rowptr, A_columns, B_rowptr, word_end, words, C_rowptr, C_columns);
   });
 }
 
@@ -282,8 +312,8 @@ struct WordRange {
 
 // COLUMNS 0: lengths[row] = columns of C's row; COLUMNS 1: its columns. The warps of a team take the entries of A's row 32 at a time.
 // For counting and writing each warp has a share of the bitmap.
-template <int TEAM, int GROUP, int WORDS, int RANGES, int COLUMNS>
-__device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
+template <int TEAM, int WORDS, int RANGES, int COLUMNS>
+__device__ __forceinline__ void bitmap_row(const TeamRow<TEAM, BITMAP_THREADS<TEAM>> &mine, GroupOfAnySize group, index_t nwords,
                                            const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
                                            const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths,
                                            const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
@@ -296,8 +326,6 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
   unsigned *const     bitmap = bitmaps[team];
   Part *const         staged = parts[threadIdx.x / WARP];
 
-  const TeamRow<TEAM, THREADS> mine(blockIdx.x, nrows, rows, A_rowptr, A_columns);
-  if (!mine.valid) return; // all threads of the team
   if constexpr (COLUMNS) C_columns += C_rowptr[mine.row];
 
   offset_t total = 0; // columns in the ranges before
@@ -311,8 +339,8 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
     for (int i = threadIdx.x % TEAM; i < size; i += TEAM) bitmap[i] = 0;
     team_barrier<TEAM>();
     for (index_t k = (index_t)warp * WARP; k < mine.left; k += TEAM) {
-      const int                    count = stage<WARP>(staged, mine.left - k, A_columns + k, (const scalar_t *)nullptr, B_rowptr, word_end, range);
-      Cursor<WARP, GROUP, 0, Part> cursor(staged, count);
+      const int count = stage<WARP>(staged, mine.left - k, A_columns + k, (const scalar_t *)nullptr, B_rowptr, word_end, range);
+      Cursor<WARP, 0, Part, GroupOfAnySize> cursor(staged, count, group);
 
       while (__any_sync(FULL_WARP, cursor.more())) {
         if (cursor.advance()) {
@@ -353,20 +381,42 @@ __device__ __forceinline__ void bitmap_row(index_t nrows, index_t nwords, const 
     if (threadIdx.x % TEAM == 0) lengths[mine.row] = total;
 }
 
-template <int TEAM, int GROUP, int WORDS, int RANGES>
-__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>)
-  spgemm_hash_bitmap_lengths(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
-                             const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
-                             const Word *__restrict__ words, offset_t *__restrict__ lengths, unsigned *)
+// All rows of the bins `given`; `order` null: all rows. Teams take rows in turns.
+template <int TEAM, int WORDS, int RANGES, int COLUMNS>
+__device__ __forceinline__ void
+bitmap_rows(index_t nrows, index_t nwords, const BinnedRows &given, const index_t *__restrict__ order, const index_t *__restrict__ A_rowptr,
+            const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
+            const Word *__restrict__ words, offset_t *__restrict__ lengths, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
 {
-  bitmap_row<TEAM, GROUP, WORDS, RANGES, 0>(nrows, nwords, rows, A_rowptr, A_columns, B_rowptr, word_end, words, lengths, nullptr, nullptr);
+  constexpr int        TEAMS = BITMAP_THREADS<TEAM> / TEAM;
+  const GroupOfAnySize group = given.group(WARP);
+  const offset_t       count = order ? given.count(given.first, given.last + 1) : (offset_t)nrows;
+
+  if (order) order += given.count(0, given.first);
+  for (offset_t block = blockIdx.x; block * TEAMS < count; block += gridDim.x) {
+    const index_t                            *columns = A_columns;
+    const TeamRow<TEAM, BITMAP_THREADS<TEAM>> mine(block, (index_t)count, order, A_rowptr, columns);
+
+    if (mine.valid) // all threads of the team
+      bitmap_row<TEAM, WORDS, RANGES, COLUMNS>(mine, group, nwords, columns, B_rowptr, word_end, words, lengths, C_rowptr, C_columns);
+  }
 }
 
-template <int TEAM, int GROUP, int WORDS, int RANGES>
+template <int TEAM, int WORDS, int RANGES>
 __global__ void __launch_bounds__(BITMAP_THREADS<TEAM>)
-  spgemm_hash_bitmap_columns(index_t nrows, index_t nwords, const index_t *__restrict__ rows, const index_t *__restrict__ A_rowptr,
-                             const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
-                             const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns, unsigned *)
+  spgemm_hash_bitmap_lengths(index_t nrows, index_t nwords, const BinnedRows given, const index_t *__restrict__ order,
+                             const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                             const index_t *__restrict__ word_end, const Word *__restrict__ words, offset_t *__restrict__ lengths, unsigned *)
 {
-  bitmap_row<TEAM, GROUP, WORDS, RANGES, 1>(nrows, nwords, rows, A_rowptr, A_columns, B_rowptr, word_end, words, nullptr, C_rowptr, C_columns);
+  bitmap_rows<TEAM, WORDS, RANGES, 0>(nrows, nwords, given, order, A_rowptr, A_columns, B_rowptr, word_end, words, lengths, nullptr, nullptr);
+}
+
+template <int TEAM, int WORDS, int RANGES>
+__global__ void __launch_bounds__(BITMAP_THREADS<TEAM>)
+  spgemm_hash_bitmap_columns(index_t nrows, index_t nwords, const BinnedRows given, const index_t *__restrict__ order,
+                             const index_t *__restrict__ A_rowptr, const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr,
+                             const index_t *__restrict__ word_end, const Word *__restrict__ words, const index_t *__restrict__ C_rowptr,
+                             index_t *__restrict__ C_columns, unsigned *)
+{
+  bitmap_rows<TEAM, WORDS, RANGES, 1>(nrows, nwords, given, order, A_rowptr, A_columns, B_rowptr, word_end, words, nullptr, C_rowptr, C_columns);
 }

@@ -95,8 +95,8 @@ __device__ __forceinline__ void add_terms(const Factor *factors, int count, cons
                                           const index_t *columns, const Pivots<CAPACITY, LEVELS> &pivots, scalar_t *sums, unsigned first)
 // clang-format on
 {
-  const int                             group = threadIdx.x % TEAM / GROUP;
-  Cursor<TEAM, GROUP, ONE_STEP, Factor> cursor(factors, count);
+  const int                                    group = threadIdx.x % TEAM / GROUP;
+  Cursor<TEAM, ONE_STEP, Factor, Group<GROUP>> cursor(factors, count, Group<GROUP>{});
 
   while (__any_sync(FULL_WARP, cursor.more())) {
     index_t  column[STEPS];

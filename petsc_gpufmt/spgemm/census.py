@@ -64,15 +64,17 @@ class Words:
     words : (nnz,) WORD, those of row k from rowptr[k] on
     ends : (nrows,) index, where they end
     sizes : (nrows of C,) int64, words that meet each row of A
-    census : rows, words and entries of A, for each of WORD_BINS
+    order : (nrows of C,) index, room for the rows in order of their bins
     control : counters that have the census
+    census : rows, words and entries of A, for each of WORD_BINS; None as long as the host does not know it
     """
 
     words: Any
     ends: Any
     sizes: Any
+    order: Any
     control: Any
-    census: list[tuple[int, int, int]]
+    census: list[tuple[int, int, int]] | None = None
 
 
 @dataclass
@@ -86,9 +88,10 @@ class Operands:
         None once the lengths of C's rows are known
     control : counters, which go on counting
     total_terms, most_terms : sum of `terms`, and the largest of them
-    longest_left, longest_right : the largest row length of A, and of the rows of B that A's entries meet
+    longest_left, longest_right : the largest row length of A, and of the rows of B that A's entries meet; before they
+        are counted, no less than these
     rises : whether the columns of each row of B are sorted and do not repeat, as a product needs them
-    counted : whether terms and `rises` are known already, or only with the lengths of C's rows
+    counted : whether the host knows terms and `rises` already, or only with the lengths of C's rows
     words : B in words if these were asked for, until C's columns are known
     """
 
@@ -107,7 +110,7 @@ class Operands:
     @property
     def nbytes(self) -> int:
         """Bytes of what is counted."""
-        words = () if self.words is None else (self.words.words, self.words.ends, self.words.sizes)
+        words = () if self.words is None else (self.words.words, self.words.ends, self.words.sizes, self.words.order)
         return sum([a.nbytes for a in (self.terms, self.control, *words) if a is not None])
 
 
@@ -140,23 +143,29 @@ def uncounted(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     """The operands of A B, whose longest rows are known: what finds C's rows counts as well. PatternError as below."""
     check_chain(A, B)
     if not A.nnz or not B.nnz:
-        return count_terms(A, B, backend)
+        return _nothing(A, B, backend)
     control, terms = _counters(A, backend)
-    assert A.longest is not None and B.longest is not None
-    return Operands(A, B, terms, control, longest_left=A.longest, longest_right=B.longest, counted=False)
+    return Operands(A, B, terms, control, **_longest(A, B), counted=False)
 
 
 def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     """The operands of A B, counted. PatternError if A and B do not chain."""
     check_chain(A, B)
     if not A.nnz or not B.nnz:
-        return Operands(A, B, backend.xp.zeros(A.nrows, dtype=COUNT), None)
+        return _nothing(A, B, backend)
     control, terms = _counters(A, backend)
     lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
     function = backend.function("spgemm/census", "spgemm_count_terms", (BLOCK_THREADS, lanes))
     arguments = (A.nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, terms, control)
     backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
     return Operands(A, B, terms, control, **_totals(backend.first(control, FALLS + 1)))  # waits for the device
+
+
+def _nothing(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
+    """The operands of a product without terms."""
+    (terms,) = backend.empty((A.nrows, COUNT))
+    backend.clear(terms)
+    return Operands(A, B, terms, None)
 
 
 def _counters(A: CsrPattern, backend: Backend) -> list[Any]:
@@ -167,31 +176,43 @@ def _counters(A: CsrPattern, backend: Backend) -> list[Any]:
     return [control, terms]
 
 
-def count_words(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
-    """The operands of A B with B in words, counted. PatternError if A and B do not chain; OutOfMemoryError."""
+def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = True) -> Operands:
+    """The operands of A B with B in words, counted; the host knows them only later if it does not `wait`.
+
+    PatternError if A and B do not chain; OutOfMemoryError.
+    """
     check_chain(A, B)
     if not A.nnz or not B.nnz:
-        return count_terms(A, B, backend)
+        return _nothing(A, B, backend)
     require_memory(bytes_to_count(A, B, backend), backend, "the symbolic phase")
-    control, terms, sizes = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT), (A.nrows, COUNT))
-    words, ends = backend.empty((B.nnz, WORD), (B.nrows, backend.index))
+    index, nrows = backend.index, A.nrows
+    control, terms, sizes, order, words, ends = backend.empty(
+        (COUNTERS + tiles(nrows), COUNT),
+        (nrows, COUNT),
+        (nrows, COUNT),
+        (nrows, index),
+        (B.nnz, WORD),
+        (B.nrows, index),
+    )
     backend.clear(control)
     team = power_of_two(B.nnz / B.nrows, 2, WARP)
     function = backend.function("spgemm/hash", "spgemm_hash_words", (team,))
-    arguments: tuple = (B.nrows, B.rowptr, B.colidx, words, ends, control)
-    divide = launch_1d(function, B.nrows * team, BLOCK_THREADS, arguments)
-    team = power_of_two(A.nnz / A.nrows, 2, WARP)
+    divide = launch_1d(function, B.nrows * team, BLOCK_THREADS, (B.nrows, B.rowptr, B.colidx, words, ends, control))
+    team = power_of_two(A.nnz / nrows, 2, WARP)
     function = backend.function("spgemm/hash", "spgemm_hash_count_words", (team,))
-    arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
-    backend.run([divide, _in_turns(function, A.nrows * team, arguments, backend)])
+    arguments = (nrows, A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
+    backend.run([divide, _in_turns(function, nrows * team, arguments, backend)])
+    words_of_b = Words(words, ends, sizes, order, control)
+    if not wait:
+        return Operands(A, B, terms, control, **_longest(A, B), counted=False, words=words_of_b)
     counters = backend.first(control, BY_LENGTH)  # waits for the device
-    words_of_b = Words(words, ends, sizes, control, _census(counters, BY_WORDS, WORD_BINS))
+    words_of_b.census = _census(counters, BY_WORDS, WORD_BINS)
     return Operands(A, B, terms, control, words=words_of_b, **_totals(counters))
 
 
 def bytes_to_count(A: CsrPattern, B: CsrPattern, backend: Backend) -> int:
     """Bytes that `count_words` takes."""
-    words = B.nnz * WORD.itemsize + B.nrows * backend.index.itemsize
+    words = B.nnz * WORD.itemsize + (A.nrows + B.nrows) * backend.index.itemsize
     return (COUNTERS + tiles(A.nrows) + 2 * A.nrows) * COUNT.itemsize + words
 
 
@@ -201,9 +222,10 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
     IndexOverflowError if nnz does not fit the index type; UnsortedError.
     """
     nrows = operands.A.nrows
+    (rowptr,), control = backend.empty((nrows + 1, backend.index)), operands.control
     if lengths is None:
-        return ResultRows(backend.xp.zeros(nrows + 1, dtype=backend.index), 0, 0, [], 0, operands.control)
-    rowptr, control = backend.xp.empty(nrows + 1, dtype=backend.index), operands.control
+        backend.clear(rowptr)
+        return ResultRows(rowptr, 0, 0, [], 0, control)
     function = backend.function("spgemm/census", "spgemm_row_pointer", (rows_a_thread(nrows),))
     arguments = (
         *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
@@ -213,7 +235,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
     counters = backend.first(control, CURSORS)  # waits for the device
     census = _census(counters, BY_LENGTH, LENGTH_BINS)
     if not operands.counted:
-        operands.total_terms, operands.rises, operands.counted = sum([c[1] for c in census]), not counters[FALLS], True
+        _learn(operands, counters, census)
         check_sorted(operands)
     nnz = counters[NNZ]
     if nnz > backend.largest_index:
@@ -222,6 +244,17 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
             f"{backend.largest_index}: use more ranks, or a PETSc configured with --with-64-bit-indices"
         )
     return ResultRows(rowptr, nnz, counters[LONGEST], census, sum(counters[PARTS:CURSORS]), control)
+
+
+def _learn(operands: Operands, counters: list[int], census: list[tuple[int, int, int]]) -> None:
+    """What the operands are, now that the host has the counters; `census` is that of C's rows."""
+    operands.counted = True
+    if operands.words is None:  # what merged them has counted the terms of rows alone
+        operands.total_terms, operands.rises = sum([terms for _, terms, _ in census]), not counters[FALLS]
+        return
+    operands.words.census = _census(counters, BY_WORDS, WORD_BINS)
+    for name, value in _totals(counters).items():
+        setattr(operands, name, value)
 
 
 def check_chain(A: CsrPattern, B: CsrPattern) -> None:
@@ -280,6 +313,15 @@ def census_kernels() -> Iterator[list[Instance]]:
 def words_kernels() -> Iterator[list[Instance]]:
     """Words made and counted, by the threads of a row."""
     yield [(kernel, (team,)) for kernel in ("spgemm_hash_words", "spgemm_hash_count_words") for team in teams(2)]
+
+
+def _longest(A: CsrPattern, B: CsrPattern) -> dict[str, Any]:
+    """Bounds of the row lengths of A and B before they are counted."""
+    longest_left, longest_right = A.longest, B.longest
+    return {
+        "longest_left": A.nnz if longest_left is None else longest_left,
+        "longest_right": B.nnz if longest_right is None else longest_right,
+    }
 
 
 def _totals(counters: list[int]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Symbolic phase. B's rows are taken as words of 32 columns, a bit for each column, which shortens them wherever columns
 come in runs. The words that a row of C unites are held in a hash table, or, where that would be large, in a bitmap of
-all columns, or of one range of them after the other. Rows are sorted into bins by how many words meet them at most.
+all columns, or of one range of them after the other. Rows are sorted into bins by how many words meet them at most. The
+host does not wait for that in a product of few rows: there are launches for all bins that there may be.
 
 Numeric phase. The columns of a row of C are known and sorted: they and the sums of the row are held in shared memory,
 and each product a_ik b_kj finds its sum by binary search. Rows are sorted into bins by length; longer ones than
@@ -12,6 +13,7 @@ warps of a block share each of them.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +26,19 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.accumulator import Accumulator
-from petsc_gpufmt.spgemm.census import LENGTH_BINS, WORD, WORD_BINS, Bins, Operands, ResultRows, count_words, teams
+from petsc_gpufmt.spgemm.census import (
+    BY_WORDS,
+    LENGTH_BINS,
+    WORD,
+    WORD_BINS,
+    Bins,
+    Operands,
+    ResultRows,
+    count_words,
+    teams,
+)
 
 THREADS = 256  # a block, of kernels that go over rows once
 LARGEST_WORD = 2**32 - 2
@@ -47,6 +60,8 @@ FULL_STEP = 0.9  # of the threads of a group have an entry of B, or it is halved
 FEW_THREADS = 1 / 2
 # Of the same: a product of no more of them has its bins in one launch, since one launch after the other takes its time
 MANY_THREADS = 8
+# Threads that a row is thought to take in the symbolic phase, before more is known
+USUAL_TEAM = 16
 # Of the same: where so few threads give each row a block, and rows have many terms, the warps of the block share them
 SHARED_THREADS, SHARED_TERMS = 1, 512
 # Then rows join larger ones if they are fewer than these of all: that may save sorting them
@@ -64,6 +79,7 @@ class Bin:
     work, entries : sums over the rows of their work and of the lengths of A's rows
     begin : how many rows come before them in `order`
     order : (nrows of C,) index array, all rows in the order in which they are taken; None if these are all in their own
+    first, last : numbers of the bins that the kernels know
     """
 
     count: int
@@ -72,6 +88,8 @@ class Bin:
     entries: int
     begin: int = 0
     order: Any = None
+    first: int = 0
+    last: int = 0
 
     @property
     def rows(self) -> Any:
@@ -90,7 +108,8 @@ def joined(bins: list[Bin]) -> Bin:
     count = work = entries = 0
     for b in bins:
         count, work, entries = count + b.count, work + b.work, entries + b.entries
-    return Bin(count, bins[0].bound, work, entries, bins[0].begin, bins[0].order)
+    largest, smallest = bins[0], bins[-1]
+    return Bin(count, largest.bound, work, entries, largest.begin, largest.order, largest.first, smallest.last)
 
 
 class Shape(NamedTuple):
@@ -139,15 +158,20 @@ SHAPES = tuple(
 )
 
 
+# Rows of tables that share a launch: those of a block, for each bin; the last has the smallest tables
+TEAMS_OF_TABLES = {512: 4, 256: 4, 128: 8, 64: 16, 32: 16}
+SMALLEST_TABLES = WORD_BINS.count
+TEAMS_OF_BINS = dict(enumerate(TEAMS_OF_TABLES.values(), SMALLEST_TABLES - len(TABLES_TOGETHER) + 1))
+
+
 @dataclass(slots=True)
 class Kernel:
-    """What makes the rows of a bin in the symbolic phase, or those of several bins in one launch.
+    """What makes the rows of neighbouring bins in the symbolic phase.
 
     Attributes
     ----------
     kind : "table", "bitmap", or "tables" of several sizes
-    counts : rows; for "tables", those for each of TABLES_TOGETHER
-    listed : rows of `rows`, on the backend
+    own : its arguments before those that all have: which rows
     """
 
     rows: Bin
@@ -155,8 +179,30 @@ class Kernel:
     template: tuple[int, ...]
     threads: int
     blocks: int
-    counts: tuple[int, ...]
-    listed: Any
+    own: tuple[Any, ...]
+
+
+@functools.cache
+def kernels_of_bins(largest_words: int, first: int) -> tuple[tuple[str, tuple[int, ...], int, int, int], ...]:
+    """(kind, template, threads, first bin, last bin) of launches for all rows of the bins from `first` on.
+
+    `largest_words` is an index of SHAPES whose tables can all share a launch.
+    """
+    found: list[list[Any]] = []
+    for number in range(first, SMALLEST_TABLES + 1):
+        shape = SHAPES[largest_words][WORD_BINS.bounds[number]]
+        kind, template = ("tables", ()) if shape.kind == "table" else (shape.kind, (shape.team, *shape.sizes))
+        if found and found[-1][:2] == [kind, template]:
+            found[-1][4] = number
+        else:
+            found.append([kind, template, shape.threads, number, number])
+    return tuple((kind, template, threads, begin, end) for kind, template, threads, begin, end in found)
+
+
+def needs_no_census(A: CsrPattern, B: CsrPattern, backend: Backend) -> bool:
+    """Whether A B is so small that a wait for the census takes longer than launches for all bins that there may be."""
+    few = A.nrows * USUAL_TEAM <= MANY_THREADS * backend.resident_threads
+    return few and ceil_div(B.ncols, 32) <= BLOCK_BITMAPS[-1]
 
 
 @dataclass(slots=True)
@@ -199,6 +245,7 @@ class HashAccumulator(Accumulator):
             )
         self.on_host = backend.name == "host"
         self.shapes = SHAPES[bisect_left(WORDS, self.nwords)]
+        self.one_wait = False
         self.symbolic: list[Kernel] = []
         self.numeric: list[Bin] = []
         self.units: list[Units] = []
@@ -214,40 +261,87 @@ class HashAccumulator(Accumulator):
         words = self.operands.words
         assert words is not None  # without terms there are no lengths to find
         if self.on_host:
-            bins = [Bin(A.nrows, None, 0, 0)]
+            self.symbolic = [self._symbolic_kernel(Bin(A.nrows, None, 0, 0))]
+        elif words.census is None:
+            self.symbolic = self._kernels_for_all_bins()
         else:
             teams = tuple(shape.team for shape in self.shapes.values())
-            sort = (words.sizes, None, *WORD_BINS.arguments, words.control)
-            bins = self._bins(words.census, WORD_BINS, teams, sort, 0, self._few_threads)
-        self.symbolic = self._symbolic_kernels(bins)
+            bins = self._bins(words.census, WORD_BINS, teams, (words.sizes, None, words.control), 0, self._few_threads)
+            self.symbolic = self._symbolic_kernels(bins)
         backend.run([self._symbolic_launch("lengths", kernel, words.sizes) for kernel in self.symbolic])
         return words.sizes
 
     def columns(self, rowptr: Any, colidx: Any) -> None:
-        self.backend.run([self._symbolic_launch("columns", kernel, rowptr, colidx) for kernel in self.symbolic])
+        kernels = self._of_bins_with_rows() if self.one_wait else self.symbolic
+        self.backend.run([self._symbolic_launch("columns", kernel, rowptr, colidx) for kernel in kernels])
         self.symbolic, self.operands.words = [], None
+
+    def _kernels_for_all_bins(self) -> list[Kernel]:
+        """Kernels for any rows: how many there are in which bin only the device knows."""
+        A, words, self.one_wait = self.operands.A, self.operands.words, True
+        assert words is not None
+        self._sort_rows(WORD_BINS, (words.sizes, None, words.control), words.order)
+        most = self.operands.longest_left * min(self.operands.longest_right, self.nwords)
+        first = sum([most <= bound for bound in WORD_BINS.bounds[1 : SMALLEST_TABLES + 1] if bound])
+        kernels = []
+        for kind, template, threads, begin, end in kernels_of_bins(bisect_left(WORDS, self.nwords), first):
+            rows = Bin(A.nrows, WORD_BINS.bounds[begin], 0, 0, 0, words.order, begin, end)
+            if kind == "tables":
+                blocks = ceil_div(A.nrows, TEAMS_OF_TABLES[self.shapes[rows.bound].slots]) + end - begin
+            else:
+                blocks = min(ceil_div(A.nrows * template[0], threads), self.backend.resident_threads // threads)
+            kernels.append(Kernel(rows, kind, template, threads, max(1, blocks), self._which_rows(kind, rows)))
+        return kernels
+
+    def _of_bins_with_rows(self) -> list[Kernel]:
+        """The kernels of the symbolic phase that there are rows for, as is known now."""
+        assert self.operands.words is not None and self.operands.words.census is not None
+        counts = [count for count, _, _ in self.operands.words.census]
+        kernels = []
+        for kernel in self.symbolic:
+            kernel.rows.count = count = sum(counts[kernel.rows.first : kernel.rows.last + 1])
+            if count:
+                if kernel.kind == "tables":
+                    kernel.blocks = self._blocks_of_tables(kernel.rows)
+                else:
+                    kernel.blocks = ceil_div(count * kernel.template[0], kernel.threads)
+                kernels.append(kernel)
+        return kernels
 
     def _symbolic_kernels(self, bins: list[Bin]) -> list[Kernel]:
         """A kernel a bin; one for the tables of a product that does not fill the device with rows of one bin."""
         small = [b for b in bins if self.shapes[b.bound].slots]  # the shortest rows, which are last in order
         if len(small) < 2:
             return [self._symbolic_kernel(b) for b in bins]
-        counts, blocks, threads = dict.fromkeys(TABLES_TOGETHER, 0), 0, 0
-        for b in small:
-            shape = self.shapes[b.bound]
-            counts[shape.slots] = b.count
-            blocks += ceil_div(b.count * shape.team, shape.threads)
-            threads += b.count * shape.team
-        if threads > MANY_THREADS * self.backend.resident_threads:
+        if sum([b.count * self.shapes[b.bound].team for b in small]) > MANY_THREADS * self.backend.resident_threads:
             return [self._symbolic_kernel(b) for b in bins]
         rows = joined(small)
-        together = Kernel(rows, "tables", (rows.group(WARP),), 128, blocks, tuple(counts.values()), rows.rows)
+        rows.last = SMALLEST_TABLES  # empty rows have nothing to make
+        own = self._which_rows("tables", rows)
+        together = Kernel(rows, "tables", (), 128, self._blocks_of_tables(rows), own)
         return [*(self._symbolic_kernel(b) for b in bins[: -len(small)]), together]
 
     def _symbolic_kernel(self, rows: Bin) -> Kernel:
         kind, team, sizes, threads, _ = self.shapes[rows.bound]
-        template = (team, rows.group(min(team, WARP)), *sizes)
-        return Kernel(rows, kind, template, threads, ceil_div(rows.count * team, threads), (rows.count,), rows.rows)
+        template = (team, rows.group(min(team, WARP)), *sizes) if kind == "table" else (team, *sizes)
+        return Kernel(rows, kind, template, threads, ceil_div(rows.count * team, threads), self._which_rows(kind, rows))
+
+    def _blocks_of_tables(self, rows: Bin) -> int:
+        """Of tables that share a launch, for the rows of all bins."""
+        assert self.operands.words is not None and self.operands.words.census is not None
+        census = self.operands.words.census
+        return sum([ceil_div(census[number][0], TEAMS_OF_BINS[number]) for number in range(rows.first, rows.last + 1)])
+
+    def _which_rows(self, kind: str, rows: Bin) -> tuple[Any, ...]:
+        """The arguments that say which rows a kernel makes."""
+        if kind == "table":
+            return rows.count, rows.rows
+        words = self.operands.words
+        assert words is not None
+        binned = Struct(None if self.on_host else words.control[BY_WORDS:], rows.first, rows.last)
+        if kind == "tables":
+            return binned, rows.order
+        return self.operands.A.nrows, self.nwords, binned, rows.order
 
     def _symbolic_launch(self, operation: str, kernel: Kernel, *results: Any) -> Launch:
         A, B, words = self.operands.A, self.operands.B, self.operands.words
@@ -255,10 +349,10 @@ class HashAccumulator(Accumulator):
         function = self.backend.function(
             "spgemm/hash_symbolic", f"spgemm_hash_{kernel.kind}_{operation}", kernel.template
         )
-        arguments: tuple = (kernel.listed, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, *results)
+        arguments = (*kernel.own, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, *results)
         if kernel.kind == "bitmap":
-            arguments = (self.nwords, *arguments, self._host_scratch(2 * self.nwords, np.uint32))
-        return Launch(function, (kernel.blocks, 1, 1), (kernel.threads, 1, 1), (*kernel.counts, *arguments))
+            arguments = (*arguments, self._host_scratch(2 * self.nwords, np.dtype(np.uint32)))
+        return Launch(function, (kernel.blocks, 1, 1), (kernel.threads, 1, 1), arguments)
 
     # Numeric phase
 
@@ -280,12 +374,11 @@ class HashAccumulator(Accumulator):
         """The rows of C, and parts of long ones, for a launch each."""
         if self.on_host:
             return [Units("spgemm_hash_values", (), 1, (self.operands.A.nrows, None, None))]
-        sort = (None, C.rowptr, *LENGTH_BINS.arguments, C.control)
         self._ordered = []
         threads = sum([rows * team for (rows, _, _), team in zip(C.census, TEAM_OF_BIN, strict=True)])
         together = threads <= MANY_THREADS * self.backend.resident_threads
         few = min(self._few_threads, threads * FEW_TOGETHER) if together else self._few_threads
-        self.numeric = self._bins(C.census, LENGTH_BINS, TEAM_OF_BIN, sort, 1, few)
+        self.numeric = self._bins(C.census, LENGTH_BINS, TEAM_OF_BIN, (None, C.rowptr, C.control), 1, few)
         divided = [self._units(rows, C) for rows in self.numeric if not rows.bound]
         whole = [rows for rows in self.numeric if rows.bound]
         if not whole:
@@ -352,15 +445,15 @@ class HashAccumulator(Accumulator):
         census: list[tuple[int, int, int]],
         bins: Bins,
         teams: tuple[int, ...],
-        sort: tuple,
+        sizes: tuple[Any, Any, Any],
         first_to_join: int,
         few: float,
     ) -> list[Bin]:
         """Rows for a launch each, or a part of one, the largest first; rows without work are in none, or with others.
 
         `census` has rows, work and entries for each of `bins`, `teams` the threads a row. Rows for `few` threads join
-        those of the next larger bin, from bin `first_to_join` on. `sort` are the arguments of the kernel that sorts
-        rows, which runs if there are several bins.
+        those of the next larger bin, from bin `first_to_join` on. If there are several bins, rows are sorted by
+        `sizes`.
         """
         nrows = begin = self.operands.A.nrows
         found: list[Bin] = []  # the smallest first
@@ -371,20 +464,30 @@ class HashAccumulator(Accumulator):
                 continue
             begin -= count
             if last is None or number < first_to_join or last.count * teams[number] > few:
-                last = Bin(count, bins.bounds[number], work, entries, begin)
+                last = Bin(count, bins.bounds[number], work, entries, begin, None, number, number)
                 found.append(last)
             else:
                 last.count, last.work, last.entries = last.count + count, last.work + work, last.entries + entries
-                last.bound, last.begin = bins.bounds[number], begin
+                last.bound, last.begin, last.first = bins.bounds[number], begin, number
         found = [b for b in reversed(found) if b.bound != 0]
         if len(found) > 1 or found[0].count < nrows:
-            order = self.backend.xp.empty(nrows, dtype=self.backend.index)
-            self._ordered.append(order)
-            arguments = (nrows, *sort, order)
-            self.backend.run([self._over_rows("spgemm_hash_sort_rows", (int(bins is LENGTH_BINS),), arguments)])
+            if bins is LENGTH_BINS:
+                (order,) = self.backend.empty((nrows, self.backend.index))
+                self._ordered.append(order)
+            else:
+                assert self.operands.words is not None
+                order = self.operands.words.order
+            self._sort_rows(bins, sizes, order)
             for b in found:
                 b.order = order
         return found
+
+    def _sort_rows(self, bins: Bins, sizes: tuple[Any, Any, Any], order: Any) -> None:
+        """Fill `order` with the rows, bin after bin of their words or their lengths; `sizes`: words, C's row pointer,
+        one of them None, and the counters."""
+        words, rowptr, control = sizes
+        arguments = (self.operands.A.nrows, words, rowptr, *bins.arguments, control, order)
+        self.backend.run([self._over_rows("spgemm_hash_sort_rows", (int(bins is LENGTH_BINS),), arguments)])
 
     @property
     def _few_threads(self) -> float:
@@ -397,7 +500,11 @@ class HashAccumulator(Accumulator):
 
     def _host_scratch(self, size: int, dtype: Any) -> Any:
         """Zeros for a host kernel; device kernels have shared memory instead."""
-        return self.backend.xp.zeros(size, dtype=dtype) if self.on_host else None
+        if not self.on_host:
+            return None
+        (scratch,) = self.backend.empty((size, dtype))
+        self.backend.clear(scratch)
+        return scratch
 
     def bytes_needed(self) -> int:
         A, B, index = self.operands.A, self.operands.B, self.backend.index.itemsize
@@ -427,14 +534,16 @@ def rows_kernels() -> Iterator[list[Instance]]:
 
 @compiled_ahead("spgemm/hash_symbolic")
 def symbolic_kernels() -> Iterator[list[Instance]]:
-    """Each shape of a bin, by the threads that share a row of B; and tables of all sizes together."""
+    """Each shape of a bin, tables by the threads that share a row of B too; and tables of all sizes together."""
     shapes = {(s.kind, s.team, s.sizes) for by_bound in SHAPES for bound, s in by_bound.items() if bound != 0}
     phases = ("lengths", "columns")
     for kind, team, sizes in sorted(shapes):
+        if kind == "bitmap":
+            yield [(f"spgemm_hash_bitmap_{phase}", (team, *sizes)) for phase in phases]
+            continue
         for groups in in_pairs([group for group in teams(1) if group <= team]):
-            yield [(f"spgemm_hash_{kind}_{phase}", (team, group, *sizes)) for phase, group in product(phases, groups)]
-    for group in teams(1):
-        yield [(f"spgemm_hash_tables_{phase}", (group,)) for phase in phases]
+            yield [(f"spgemm_hash_table_{phase}", (team, group, *sizes)) for phase, group in product(phases, groups)]
+    yield [(f"spgemm_hash_tables_{phase}", ()) for phase in phases]
 
 
 @compiled_ahead("spgemm/hash_values")

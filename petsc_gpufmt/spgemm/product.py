@@ -21,7 +21,7 @@ from petsc_gpufmt.spgemm.census import (
     row_pointer,
     uncounted,
 )
-from petsc_gpufmt.spgemm.hash import HashAccumulator
+from petsc_gpufmt.spgemm.hash import HashAccumulator, needs_no_census
 from petsc_gpufmt.spgemm.rmerge import MergeAccumulator, network_sizes
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
@@ -90,7 +90,7 @@ class SparseProduct:
         operands = count(A, B, backend, options)
         check_sorted(operands)
         phases = make_accumulators(operands, backend, options)
-        needed = sum(a.bytes_needed() for a in phases.all)
+        needed = sum([a.bytes_needed() for a in phases.all])
         require_memory(needed, backend, "the symbolic phase")
         lengths = phases.symbolic.lengths() if phases.symbolic else None
         counted = operands.nbytes
@@ -98,9 +98,10 @@ class SparseProduct:
         operands.terms = None
         if not operands.total_terms:  # known only now, if they were not counted before
             phases = Phases(None, None)
+        needed = max(needed, sum([a.bytes_needed() for a in phases.all]))
         bytes_of_c = rows.nnz * (backend.index.itemsize + backend.scalar.itemsize)
         require_memory(bytes_of_c, backend, f"the {rows.nnz} entries of the result")
-        colidx = backend.xp.empty(rows.nnz, dtype=backend.index)
+        (colidx,) = backend.empty((rows.nnz, backend.index))
         if phases.symbolic:
             phases.symbolic.columns(rows.rowptr, colidx)
         blocks = {"row_block": A.row_block, "col_block": B.col_block}
@@ -177,7 +178,9 @@ def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int
         if chosen == "merge" and A.longest is not None and B.longest is not None:
             if network_sizes(A.longest, B.longest, int(options["merge_width"])):
                 return uncounted(A, B, backend)
-    return (count_terms if chosen == "merge" else count_words)(A, B, backend)
+    if chosen == "merge":
+        return count_terms(A, B, backend)
+    return count_words(A, B, backend, wait=not needs_no_census(A, B, backend))
 
 
 def may_be_short(pattern: CsrPattern) -> bool:

@@ -165,11 +165,12 @@ class MergeAccumulator(Accumulator):
     # Symbolic phase
 
     def lengths(self) -> Any:
-        out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
         if self.network:
+            (out,) = self.backend.empty((self.operands.A.nrows, np.dtype(np.int64)))
             results = (out, self.operands.terms, self.operands.control)
             self.backend.run([self._network_launch("lengths", self.network, *results)])
             return out
+        out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
         for left in self.direct:
             lengths = self._count(left, self._right())
             if left.rows is None:

@@ -14,8 +14,8 @@ from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm import hash as hashing
-from petsc_gpufmt.spgemm.census import Operands, count_words, row_pointer
-from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator
+from petsc_gpufmt.spgemm.census import Operands, UnsortedError, count_words, row_pointer
+from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator, needs_no_census
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
@@ -41,14 +41,17 @@ class Product:
     left: CsrMatrix
     right: CsrMatrix
     backend: object
+    wait: bool = True
 
     def __post_init__(self):
         xp, index = self.backend.xp, self.backend.index
-        self.operands = count_words(self.left.pattern(xp, index), self.right.pattern(xp, index), self.backend)
+        patterns = self.left.pattern(xp, index), self.right.pattern(xp, index)
+        self.operands = count_words(*patterns, self.backend, wait=self.wait)
         self.accumulator = HashAccumulator(self.operands, self.backend, {})
-        some = self.operands.total_terms > 0
+        some = self.operands.total_terms > 0 or not self.operands.counted
         self.rows = row_pointer(self.accumulator.lengths() if some else None, self.operands, self.backend)
         self.symbolic = list(self.accumulator.symbolic)
+        some = self.operands.total_terms > 0  # as is known now
         self.rowptr, self.columns = self.rows.rowptr, np.full(self.rows.nnz, -7, dtype=index)
         if some:
             self.accumulator.columns(self.rowptr, self.columns)
@@ -142,6 +145,58 @@ def test_products_are_those_of_scipy(backend, name):
     Product(*PRODUCTS[name](), backend).check()
 
 
+def rows_of_every_bin(ncols):
+    """A B whose rows meet from no word to most of those that there are."""
+    lengths = np.array([0, 1, 20, 30, 60, 120, 200, 500, 900, 1500, 2000, 2500])
+    right = from_row_lengths(np.minimum(lengths, ncols), ncols, seed=76)
+    rows, columns = np.repeat(np.arange(36), 3), np.tile([0, 4, 7], 36) + np.repeat(np.arange(36), 3)
+    return from_entries(36, 12, rows, columns % 12, seed=77), right
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        *(pytest.param(PRODUCTS[name], id=name) for name in ("power_law", "no terms", "no entries", "one huge row")),
+        *(pytest.param(lambda n=n: rows_of_every_bin(n), id=f"{n} columns") for n in (3000, 30_000, 150_000, 300_000)),
+        pytest.param(lambda: (uniform(70, 90, 5, seed=78), uniform(90, 8, 2, seed=79)), id="few words"),
+    ],
+)
+def test_a_small_product_waits_once_and_has_the_same_bits(factors, emulation_folder):
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=8192)
+    left, right = factors()
+    counted = Product(left, right, device)
+    first, waits = device.first, []
+    device.first = lambda array, count: waits.append(count) or first(array, count)
+
+    product = Product(left, right, device, wait=False).check()
+
+    assert len(waits) == min(1, left.colidx.size, right.colidx.size)
+    assert product.columns.tolist() == counted.columns.tolist()
+    assert product.values().tobytes() == counted.values().tobytes()
+    assert all(
+        getattr(product.operands, a) == getattr(counted.operands, a)
+        for a in ("total_terms", "most_terms", "longest_right")
+    )
+
+
+def test_a_product_is_small_as_its_rows_and_columns_are_few(emulation_folder):
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=2048)
+    longest = 8 * 2048 // 16
+
+    def small(nrows, ncols):
+        left = CsrPattern(nrows, 1, np.zeros(nrows + 1, dtype=np.int32), np.zeros(0, dtype=np.int32))
+        return needs_no_census(left, replace(left, ncols=ncols), device)
+
+    assert small(longest, 32 * 10240) and not small(longest + 1, 10) and not small(10, 32 * 10240 + 1)
+
+
+def test_a_small_product_finds_out_late_that_a_factor_is_not_sorted(emulation_folder):
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=512)
+    right = uniform(30, 90, 12, seed=80)
+    with pytest.raises(UnsortedError, match="not sorted, or repeat"):
+        Product(uniform(9, 30, 9, seed=81), replace(right, colidx=right.colidx[::-1].copy()), device, wait=False)
+
+
 @pytest.mark.parametrize(("scalar", "index"), [(np.float32, np.int32), (np.float64, np.int64), (np.float32, np.int64)])
 def test_products_of_other_types(emulation_folder, scalar, index):
     backend = EmulatedBackend(scalar, index, emulation_folder)
@@ -203,11 +258,11 @@ def test_every_length_of_a_row_of_the_result(emulation, right, length):
         (40_000, 150, 2, "table", (32, 32, 512)),
         (700_000, 350, 2, "table", (32, 32, 1024)),
         (700_000, 700, 2, "table", (32, 32, 2048)),
-        (30_000, 100, 2, "bitmap", (32, 32, 1024, 0)),
-        pytest.param(30_000, 90, 80, "bitmap", (256, 32, 1024, 0), marks=pytest.mark.slow),
-        (40_000, 300, 2, "bitmap", (256, 32, 5120, 0)),
-        (200_000, 300, 2, "bitmap", (256, 32, 10240, 0)),
-        (700_000, 1000, 2, "bitmap", (256, 32, 10240, 1)),
+        (30_000, 100, 2, "bitmap", (32, 1024, 0)),
+        pytest.param(30_000, 90, 80, "bitmap", (256, 1024, 0), marks=pytest.mark.slow),
+        (40_000, 300, 2, "bitmap", (256, 5120, 0)),
+        (200_000, 300, 2, "bitmap", (256, 10240, 0)),
+        (700_000, 1000, 2, "bitmap", (256, 10240, 1)),
     ],
 )
 def test_the_kernel_of_the_symbolic_phase_goes_by_words(emulation, ncols, row_length, rows_of_a, kernel, template):
@@ -227,9 +282,9 @@ def test_tables_of_several_sizes_share_a_launch_in_a_small_product(emulation_fol
 
     product = Product(left, right, device).check()
 
-    assert [(k.kind, k.template, k.counts) for k in product.symbolic] == [
-        ("bitmap", (256, 32, 5120, 0), (2,)),
-        ("tables", (32,), (0, 0, 12, 40, 67)),  # empty rows are with the shortest
+    assert [(k.kind, k.template, k.blocks, k.rows.count) for k in product.symbolic] == [
+        ("bitmap", (256, 5120, 0), 2, 2),
+        ("tables", (), 2 + 3 + 4, 12 + 40 + 67),  # empty rows are with the shortest, and in no block
     ]
     product = Product(stencil(5, 4, 6), stencil(5, 4, 6), device).check()
     assert [k.kind for k in product.symbolic] == ["table"]

@@ -43,7 +43,7 @@ static int compare_words(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* the parameters with which both passes begin, and the scratch */
+/* the parameters with which both passes begin, without what the census knows of the rows, and the scratch */
 typedef struct {
   index_t        nrows;
   const index_t *rows, *A_rowptr, *A_columns, *B_rowptr, *word_end;
@@ -57,12 +57,12 @@ static Operands operands(void **params, int scratch)
   uint32_t     *bitmap = PARAM(uint32_t *, scratch);
 
   return (Operands){PARAM(index_t, 0),
-                    PARAM(const index_t *, 2),
                     PARAM(const index_t *, 3),
                     PARAM(const index_t *, 4),
                     PARAM(const index_t *, 5),
                     PARAM(const index_t *, 6),
-                    PARAM(const Word *, 7),
+                    PARAM(const index_t *, 7),
+                    PARAM(const Word *, 8),
                     bitmap,
                     bitmap + nwords};
 }
@@ -87,8 +87,8 @@ static index_t unite_words(const Operands *o, index_t row)
 
 HOST_KERNEL(spgemm_hash_bitmap_lengths)
 {
-  const Operands o       = operands(params, 9);
-  offset_t      *lengths = PARAM(offset_t *, 8);
+  const Operands o       = operands(params, 10);
+  offset_t      *lengths = PARAM(offset_t *, 9);
 
   for (index_t i = 0; i < o.nrows; i++) {
     const index_t row = o.rows ? o.rows[i] : i, nfound = unite_words(&o, row);
@@ -103,12 +103,12 @@ HOST_KERNEL(spgemm_hash_bitmap_lengths)
 
 HOST_KERNEL(spgemm_hash_bitmap_columns)
 {
-  const Operands o        = operands(params, 10);
-  const index_t *C_rowptr = PARAM(const index_t *, 8);
+  const Operands o        = operands(params, 11);
+  const index_t *C_rowptr = PARAM(const index_t *, 9);
 
   for (index_t i = 0; i < o.nrows; i++) {
     const index_t row = o.rows ? o.rows[i] : i, nfound = unite_words(&o, row);
-    index_t      *to = PARAM(index_t *, 9) + C_rowptr[row];
+    index_t      *to = PARAM(index_t *, 10) + C_rowptr[row];
 
     qsort(o.found, (size_t)nfound, sizeof(*o.found), compare_words);
     for (index_t f = 0; f < nfound; f++) {
