@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(128)
   });
 }
 
-__global__ void __launch_bounds__(128, 8)
+__global__ void __launch_bounds__(128, 9)
   spgemm_hash_tables_columns(const BinnedRows given, const index_t *__restrict__ order, const index_t *__restrict__ A_rowptr,
                              const index_t *__restrict__ A_columns, const index_t *__restrict__ B_rowptr, const index_t *__restrict__ word_end,
                              const Word *__restrict__ words, const index_t *__restrict__ C_rowptr, index_t *__restrict__ C_columns)
