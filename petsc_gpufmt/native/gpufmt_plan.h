@@ -107,8 +107,7 @@ typedef struct {
   GpufmtOutcome outcome;
   GpufmtPlan    numeric;                  /* values of the operands into those of the result */
   int64_t       nrows, ncols, nnz;        /* of the result */
-  const void   *rowptr;                   /* host: [nrows + 1] */
-  const void   *colidx;                   /* on the backend: [nnz], sorted in each row */
+  const void   *rowptr, *colidx;          /* on the backend: [nrows + 1]; [nnz], sorted in each row */
   int64_t       terms;                    /* products of two numbers that the numeric phase sums */
   int64_t       bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
   char          summary[256];
@@ -149,7 +148,7 @@ typedef struct {
 /* some columns of a sum */
 typedef struct {
   int64_t     nnz, nterms;
-  const void *rowptr; /* host: [nrows + 1] */
+  const void *rowptr; /* on the backend: [nrows + 1] */
   const void *colidx; /* on the backend: [nnz], sorted in each row; part 0 counts from `low`, part 1 the columns that occur in it */
   int64_t     token;  /* owner of what `sum` points to; 0: none */
   GpufmtPlan  sum;    /* A_VALUES, B_VALUES and C_VALUES into RESULT */

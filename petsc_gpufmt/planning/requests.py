@@ -96,11 +96,10 @@ def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
     options = chain.parse_options(request.options.decode())
     planned = chain.plan_product(Product(request.product), operands, backend, options)
     pattern = planned.pattern
-    rowptr = backend.to_host(pattern.rowptr)
-    kept = [rowptr, pattern.colidx, *abi.export_plan(planned.numeric, answer.numeric)]
+    kept = [pattern.rowptr, pattern.colidx, *abi.export_plan(planned.numeric, answer.numeric)]
     native_library.cite("rmerge")
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
-    answer.rowptr, answer.colidx = address(rowptr), address(pattern.colidx)
+    answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
     answer.terms = planned.terms
     answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
     answer.summary = planned.summary.encode()[:255]
@@ -127,10 +126,8 @@ def _fill_union(request: Any, answer: Any, backend: Backend) -> Leases:
         struct.nnz, struct.nterms = part.colidx.size, part.index.size
     kept = [ghosts := backend.to_host(ghosts)]
     for part, struct in zip(parts, answer.parts, strict=True):
-        any_entries = part.colidx.size > 0
-        rowptr = backend.to_host(part.rowptr) if any_entries else np.zeros(request.nrows + 1, backend.index)
-        kept += [rowptr, part.colidx]
-        struct.rowptr, struct.colidx = address(rowptr), address(part.colidx)
+        kept += [part.rowptr, part.colidx]
+        struct.rowptr, struct.colidx = address(part.rowptr), address(part.colidx)
     answer.nghosts, answer.ghosts = ghosts.size, address(ghosts)
     return [(answer.outcome, kept), *zip(answer.parts, plans, strict=True)]
 

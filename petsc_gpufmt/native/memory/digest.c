@@ -10,14 +10,22 @@ enum {
   DIGEST_THREADS = 8
 };
 static const size_t digest_piece = (size_t)1 << 20; /* bytes; the digest does not depend on the number of threads */
+static const size_t digest_here  = (size_t)1 << 18; /* bytes that take about as long as to start a thread */
 
 typedef struct {
-  pthread_t   thread;
-  PetscBool   joinable;
-  const char *array;
-  size_t      bytes, first, step; /* does pieces first, first + step, ... */
-  uint64_t   *digests;            /* of all pieces */
+  pthread_t                thread;
+  PetscBool                joinable;
+  size_t                   first, step; /* does pieces first, first + step, ... */
+  struct _GpufmtDigestion *of;
 } DigestPart;
+
+struct _GpufmtDigestion {
+  const char *arrays[2];
+  size_t      bytes[2], npieces[2]; /* of each array */
+  uint64_t   *digests;              /* of all pieces */
+  size_t      nparts;
+  DigestPart  parts[DIGEST_THREADS];
+};
 
 static inline uint64_t Step(uint64_t digest, uint64_t word)
 {
@@ -42,12 +50,14 @@ static uint64_t PieceDigest(const char *p, size_t bytes)
 
 static void *DigestPartRun(void *argument)
 {
-  const DigestPart *part = (const DigestPart *)argument;
+  const DigestPart                    *part = (const DigestPart *)argument;
+  const struct _GpufmtDigestion *const of   = part->of;
 
-  for (size_t k = part->first; k * digest_piece < part->bytes; k += part->step) {
-    const size_t offset = k * digest_piece, rest = part->bytes - offset;
+  for (size_t k = part->first; k < of->npieces[0] + of->npieces[1]; k += part->step) {
+    const int    second = k >= of->npieces[0];
+    const size_t offset = (second ? k - of->npieces[0] : k) * digest_piece, rest = of->bytes[second] - offset;
 
-    part->digests[k] = PieceDigest(part->array + offset, rest < digest_piece ? rest : digest_piece);
+    of->digests[k] = PieceDigest(of->arrays[second] + offset, rest < digest_piece ? rest : digest_piece);
   }
   return NULL;
 }
@@ -62,23 +72,53 @@ static size_t DigestThreads(size_t npieces)
   return npieces / 2 < n ? npieces / 2 + 1 : n;
 }
 
-/* goes on from the digest of what came before */
-PetscErrorCode GpufmtDigest(const void *array, size_t bytes, uint64_t *digest)
+/* The digest of two arrays, one after the other, which must stay as they are until GpufmtDigestEnd(). Threads make it; what would take as
+   long as to start them, or finds no thread, is made here. */
+PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes[2], GpufmtDigestion *out)
 {
-  const size_t npieces = (bytes + digest_piece - 1) / digest_piece, nparts = DigestThreads(npieces);
-  DigestPart   parts[DIGEST_THREADS];
-  uint64_t    *digests;
+  GpufmtDigestion d;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc1(npieces, &digests));
-  for (size_t k = nparts; k-- > 0;) { /* the first is this thread's, and so are those for which there is no thread */
-    parts[k]          = (DigestPart){.array = (const char *)array, .bytes = bytes, .first = k, .step = nparts, .digests = digests};
-    parts[k].joinable = (PetscBool)(k > 0 && !pthread_create(&parts[k].thread, NULL, DigestPartRun, &parts[k]));
-    if (!parts[k].joinable) (void)DigestPartRun(&parts[k]);
+  PetscCall(PetscNew(&d));
+  for (int a = 0; a < 2; a++) {
+    d->arrays[a]  = (const char *)arrays[a];
+    d->bytes[a]   = bytes[a];
+    d->npieces[a] = (bytes[a] + digest_piece - 1) / digest_piece;
   }
-  for (size_t k = 0; k < nparts; k++)
-    if (parts[k].joinable) (void)pthread_join(parts[k].thread, NULL);
-  for (size_t k = 0; k < npieces; k++) *digest = Step(*digest, digests[k]);
-  PetscCall(PetscFree(digests));
+  PetscCall(PetscMalloc1(d->npieces[0] + d->npieces[1], &d->digests));
+  d->nparts = DigestThreads(d->npieces[0] + d->npieces[1]);
+  for (size_t k = 0; k < d->nparts; k++) {
+    DigestPart *part = &d->parts[k];
+
+    *part          = (DigestPart){.first = k, .step = d->nparts, .of = d};
+    part->joinable = (PetscBool)(bytes[0] + bytes[1] > digest_here && !pthread_create(&part->thread, NULL, DigestPartRun, part));
+    if (!part->joinable) (void)DigestPartRun(part);
+  }
+  *out = d;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* goes on from the digest of what came before */
+PetscErrorCode GpufmtDigestEnd(GpufmtDigestion *out, uint64_t *digest)
+{
+  GpufmtDigestion d = *out;
+
+  PetscFunctionBegin;
+  for (size_t k = 0; k < d->nparts; k++)
+    if (d->parts[k].joinable) (void)pthread_join(d->parts[k].thread, NULL);
+  for (size_t k = 0; k < d->npieces[0] + d->npieces[1]; k++) *digest = Step(*digest, d->digests[k]);
+  PetscCall(PetscFree(d->digests));
+  PetscCall(PetscFree(*out));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the same of one array at once */
+PetscErrorCode GpufmtDigest(const void *array, size_t bytes, uint64_t *digest)
+{
+  GpufmtDigestion d;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDigestBegin((const void *const[]){array, NULL}, (const size_t[]){bytes, 0}, &d));
+  PetscCall(GpufmtDigestEnd(&d, digest));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

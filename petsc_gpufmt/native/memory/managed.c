@@ -169,26 +169,46 @@ PETSC_EXTERN int GpufmtManagedCount(void)
 
 /* ---- arrays ---- */
 
-/* room for the columns and values of a pattern; `rowptr` is copied */
-PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **out)
+/* `count` indices from a backend to the host */
+static PetscErrorCode ToHost(PetscInt to[], const PetscInt from[], PetscCount count, PetscBool on_device)
 {
-  GpufmtManaged *m;
-  void          *array;
-  const size_t   columns = ((size_t)rowptr[nrows] * sizeof(PetscScalar) / columns_alignment + 1) * columns_alignment; /* where they begin */
-  const size_t   bytes   = columns + (size_t)rowptr[nrows] * sizeof(PetscInt);
+  void *stream;
 
   PetscFunctionBegin;
-  PetscCall(Allocate(bytes, &array)); /* first of all: it may fail for want of memory */
+  if (on_device) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceDownload(to, from, (size_t)count * sizeof(PetscInt), stream));
+  } else PetscCall(PetscArraycpy(to, from, count));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Room for the columns and values of a pattern of `nnz` entries, and a copy of its row pointer, from the device or the host. That copy comes
+   first: after the allocation it would wait until all pages are there. */
+PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, GpufmtManaged **out)
+{
+  GpufmtManaged *m;
+  PetscErrorCode ierr;
+  void          *array;
+  const size_t   columns = ((size_t)nnz * sizeof(PetscScalar) / columns_alignment + 1) * columns_alignment; /* where they begin */
+  const size_t   bytes   = columns + (size_t)nnz * sizeof(PetscInt);
+
+  PetscFunctionBegin;
   PetscCall(PetscNew(&m));
+  PetscCall(PetscMalloc1(nrows + 1, &m->rowptr));
+  ierr = ToHost(m->rowptr, rowptr, (PetscCount)nrows + 1, on_device);
+  if (!ierr) ierr = Allocate(bytes, &array);
+  if (ierr) { /* there may not be the memory */
+    PetscCall(PetscFree(m->rowptr));
+    PetscCall(PetscFree(m));
+  }
+  PetscCall(ierr);
   m->nrows      = nrows;
-  m->nnz        = rowptr[nrows];
+  m->nnz        = nnz;
   m->values     = (PetscScalar *)array;
   m->colidx     = (PetscInt *)((char *)array + columns);
   m->bytes      = bytes;
   m->references = 1;
-  PetscCall(PetscMalloc1(nrows + 1, &m->rowptr));
-  PetscCall(PetscArraycpy(m->rowptr, rowptr, nrows + 1));
-  m->next = all;
+  m->next       = all;
   if (all) all->previous = m;
   all  = m;
   *out = m;
@@ -240,7 +260,7 @@ PetscBool GpufmtManagedContains(const void *address)
   return PETSC_FALSE;
 }
 
-/* a copy of `count` indices, on the device or the host, becomes the columns */
+/* A copy of `colidx`, on the device or the host, becomes the columns. The device may copy on after the call: GpufmtManagedSettle() waits for it. */
 PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *m, const PetscInt colidx[], PetscBool on_device)
 {
   const size_t bytes = (size_t)m->nnz * sizeof(PetscInt);
@@ -251,6 +271,18 @@ PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *m, const PetscInt colidx[]
     PetscCall(GpufmtDeviceGet(NULL, &stream));
     PetscCall(GpufmtDeviceCopy(m->colidx, colidx, bytes, stream));
   } else PetscCall(CopyFromHost(m->colidx, colidx, bytes));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* synchronize! the host may read the columns, and `colidx` may go */
+PetscErrorCode GpufmtManagedSettle(PetscBool on_device)
+{
+  void *stream;
+
+  PetscFunctionBegin;
+  if (!on_device) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtDeviceSynchronize(stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

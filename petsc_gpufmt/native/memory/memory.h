@@ -53,12 +53,13 @@ typedef struct {
 /* managed.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_destroy)(Mat);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, const PetscInt rowptr[], GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, GpufmtManaged **);
 GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedContains(const void *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *, const PetscInt colidx[], PetscBool on_device);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSettle(PetscBool on_device);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
@@ -82,4 +83,7 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesDestroy(GpufmtDeviceValues *
 GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *own);
 
 /* digest.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtDigest(const void *, size_t, uint64_t *digest);
+typedef struct _GpufmtDigestion *GpufmtDigestion; /* digests of arrays in the making */
+GPUFMT_HIDDEN PetscErrorCode     GpufmtDigest(const void *, size_t, uint64_t *digest);
+GPUFMT_HIDDEN PetscErrorCode     GpufmtDigestBegin(const void *const arrays[2], const size_t bytes[2], GpufmtDigestion *);
+GPUFMT_HIDDEN PetscErrorCode     GpufmtDigestEnd(GpufmtDigestion *, uint64_t *digest);

@@ -9,7 +9,7 @@
   #include <sched.h>
 
 enum { UPLOAD_THREADS = 8 };
-static const size_t upload_piece = (size_t)1 << 21, upload_threshold = (size_t)1 << 24;
+static const size_t upload_piece = (size_t)1 << 21, upload_threshold = (size_t)1 << 22;
 
 static void *upload_pinned = NULL; /* 2 pieces a thread */
 
@@ -120,6 +120,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
   if (GpufmtManagedContains(host)) { /* on the device, most likely: reading it here would bring it to the host */
     PetscCall(GpufmtDeviceCopy(dev, host, bytes, stream));
+    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the caller may free or change what was copied */
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   if (nparts > 1) PetscCall(MakePinned());

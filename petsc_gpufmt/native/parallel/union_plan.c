@@ -29,11 +29,13 @@ PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSumm
 /* managed arrays with the pattern of part k of a planned union */
 PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *u, int k, GpufmtManaged **managed)
 {
-  const GpufmtUnionPartAnswer *part = &u->answer.parts[k];
+  const GpufmtUnionPartAnswer *part      = &u->answer.parts[k];
+  const PetscBool              on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA);
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedCreate(u->nrows, (const PetscInt *)part->rowptr, managed));
-  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)part->colidx, (PetscBool)(backend == GPUFMT_BACKEND_CUDA)));
+  PetscCall(GpufmtManagedCreate(u->nrows, part->nnz, (const PetscInt *)part->rowptr, on_device, managed));
+  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)part->colidx, on_device));
+  PetscCall(GpufmtManagedSettle(on_device)); /* the planner's columns go with the union */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

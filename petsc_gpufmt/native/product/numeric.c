@@ -14,6 +14,7 @@ static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
   PetscObjectId              id;
   PetscObjectState           state;
   const PetscInt            *rowptr, *colidx;
+  PetscInt                  *recorded;
   PetscBool                  same;
 
   PetscFunctionBegin;
@@ -22,9 +23,11 @@ static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
   if (PetscLikely(id == p->result_id && state == p->result_state)) PetscFunctionReturn(PETSC_SUCCESS);
   same = (PetscBool)(C->rmap->n == answer->nrows && C->cmap->n == answer->ncols);
   if (same) {
+    PetscCall(GpufmtProductRowPointer(p, &recorded));
     PetscCall(GpufmtPatternGet(C, &rowptr, &colidx));
-    same = (PetscBool)!memcmp(rowptr, answer->rowptr, (size_t)(answer->nrows + 1) * sizeof(PetscInt));
+    same = (PetscBool)!memcmp(rowptr, recorded, (size_t)(answer->nrows + 1) * sizeof(PetscInt));
     PetscCall(GpufmtPatternRestore(C, &rowptr, &colidx));
+    PetscCall(PetscFree(recorded));
   }
   PetscCheck(same, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
              "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX",

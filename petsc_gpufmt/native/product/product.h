@@ -61,7 +61,10 @@ GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_Gpufmt(Mat);
 /* state.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductDestroy(GpufmtProduct **);
 GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUFMT_MAX_OPERANDS]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordBegin(GpufmtProduct *, int k, const Mat[], GpufmtDigestion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordEnd(GpufmtProduct *, int k, const Mat[], GpufmtDigestion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *, int k, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtProductRowPointer(const GpufmtProduct *, PetscInt **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, Mat, const char product[], char letter);
 
 /* symbolic.c */

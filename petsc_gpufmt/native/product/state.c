@@ -44,16 +44,27 @@ static PetscErrorCode PatternDescribe(Mat A, GpufmtPattern *pattern)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode PatternRecord(Mat A, GpufmtPattern *pattern)
+/* begins to digest a pattern that has been described; the matrix keeps it until the end of that */
+static PetscErrorCode PatternDigestBegin(Mat A, const GpufmtPattern *pattern, GpufmtDigestion *digestion)
 {
   const PetscInt *rowptr, *colidx;
 
   PetscFunctionBegin;
-  PetscCall(PatternDescribe(A, pattern));
   PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
-  PetscCall(GpufmtDigest(rowptr, (size_t)(pattern->nrows + 1) * sizeof(PetscInt), &pattern->digest));
-  PetscCall(GpufmtDigest(colidx, (size_t)pattern->nnz * sizeof(PetscInt), &pattern->digest));
+  PetscCall(GpufmtDigestBegin((const void *const[]){rowptr, colidx},
+                              (const size_t[]){(size_t)(pattern->nrows + 1) * sizeof(PetscInt), (size_t)pattern->nnz * sizeof(PetscInt)}, digestion));
   PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode PatternRecord(Mat A, GpufmtPattern *pattern)
+{
+  GpufmtDigestion digestion;
+
+  PetscFunctionBegin;
+  PetscCall(PatternDescribe(A, pattern));
+  PetscCall(PatternDigestBegin(A, pattern, &digestion));
+  PetscCall(GpufmtDigestEnd(&digestion, &pattern->digest));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -74,16 +85,42 @@ static PetscErrorCode PatternCheck(Mat A, GpufmtPattern *pattern, const char pro
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Remembers the pattern of an operand. One in managed arrays is kept instead of digested: that would bring it to the host. */
-PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *p, int k, Mat A)
+/* Remembers the pattern of operand k of those in `operands`, in threads that go on until GpufmtProductRecordEnd(). One in managed arrays is
+   kept instead of digested: that would bring it to the host. A matrix that comes twice is digested once. */
+PetscErrorCode GpufmtProductRecordBegin(GpufmtProduct *p, int k, const Mat operands[], GpufmtDigestion *digestion)
 {
   GpufmtManaged *managed;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedOf(A, &managed));
-  if (managed) PetscCall(PatternDescribe(A, &p->operands[k].pattern));
-  else PetscCall(PatternRecord(A, &p->operands[k].pattern));
+  *digestion = NULL;
+  PetscCall(PatternDescribe(operands[k], &p->operands[k].pattern));
+  PetscCall(GpufmtManagedOf(operands[k], &managed));
   p->operands[k].managed = GpufmtManagedReference(managed);
+  for (int j = 0; j < k; j++)
+    if (operands[j] == operands[k]) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!managed) PetscCall(PatternDigestBegin(operands[k], &p->operands[k].pattern, digestion));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtProductRecordEnd(GpufmtProduct *p, int k, const Mat operands[], GpufmtDigestion *digestion)
+{
+  PetscFunctionBegin;
+  if (*digestion) PetscCall(GpufmtDigestEnd(digestion, &p->operands[k].pattern.digest));
+  for (int j = 0; j < k; j++)
+    if (operands[j] == operands[k]) p->operands[k].pattern.digest = p->operands[j].pattern.digest;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Remembers the pattern of one matrix as operand k. */
+PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *p, int k, Mat A)
+{
+  Mat             operands[GPUFMT_MAX_OPERANDS] = {NULL};
+  GpufmtDigestion digestion;
+
+  PetscFunctionBegin;
+  operands[k] = A;
+  PetscCall(GpufmtProductRecordBegin(p, k, operands, &digestion));
+  PetscCall(GpufmtProductRecordEnd(p, k, operands, &digestion));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -107,5 +144,23 @@ PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *p, int k, Mat A, const c
     PetscCall(GpufmtManagedRelease(&p->operands[k].managed));
   }
   PetscCall(PatternCheck(A, pattern, product, letter));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* a copy on the host of the row pointer that the planner has found */
+PetscErrorCode GpufmtProductRowPointer(const GpufmtProduct *p, PetscInt **rowptr)
+{
+  const size_t   bytes = (size_t)(p->answer.nrows + 1) * sizeof(PetscInt);
+  PetscErrorCode ierr;
+  void          *stream;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(p->answer.nrows + 1, rowptr));
+  if (p->backend == GPUFMT_BACKEND_CUDA) {
+    ierr = GpufmtDeviceGet(NULL, &stream);
+    if (!ierr) ierr = GpufmtDeviceDownload(*rowptr, p->answer.rowptr, bytes, stream);
+  } else ierr = PetscMemcpy(*rowptr, p->answer.rowptr, bytes);
+  if (ierr) PetscCall(PetscFree(*rowptr));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -30,6 +30,7 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   const PetscInt      *rowptr[GPUFMT_MAX_OPERANDS], *colidx[GPUFMT_MAX_OPERANDS];
   const int            n = GpufmtProductOperands(C->product, operands);
   char                 options[512];
+  GpufmtDigestion      digestions[GPUFMT_MAX_OPERANDS];
   PetscErrorCode       ierr;
 
   PetscFunctionBegin;
@@ -45,10 +46,11 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
                                           .rowptr = rowptr[k],
                                           .colidx = colidx[k]};
   }
+  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordBegin(p, k, operands, &digestions[k])); /* beside the planner */
   ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
+  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordEnd(p, k, operands, &digestions[k]));
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
   PetscCall(ierr);
-  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordOperand(p, k, operands[k]));
   PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n",
                       p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed, answer->bytes_held,
                       answer->detail));
@@ -87,14 +89,16 @@ static PetscErrorCode ProductBlockSizes(Mat C)
 static PetscErrorCode ProductSetArrays(Mat C, const GpufmtProduct *p)
 {
   const GpufmtProductAnswer *answer = &p->answer;
-  const PetscInt            *rowptr = (const PetscInt *)answer->rowptr, *own_rowptr, *own_colidx, nrows = C->rmap->n;
+  const PetscInt            *own_rowptr, *own_colidx, nrows = C->rmap->n;
   const size_t               bytes = (size_t)answer->nnz * sizeof(PetscInt);
-  PetscInt                  *lengths, none = 0, *columns = &none;
+  PetscInt                  *rowptr, *lengths, none = 0, *columns = &none;
   void                      *stream;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtProductRowPointer(p, &rowptr));
   PetscCall(PetscMalloc1(nrows, &lengths));
   for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
+  PetscCall(PetscFree(rowptr));
   PetscCall(MatSeqAIJSetPreallocation(C, 0, lengths));
   PetscCall(PetscFree(lengths));
   if (bytes) { /* the columns go where they belong, and MatSeqAIJSetColumnIndices() finds them there */
@@ -115,7 +119,8 @@ static PetscErrorCode ProductSetArrays(Mat C, const GpufmtProduct *p)
 /* managed arrays with the pattern of the answer; NULL where C is to have arrays of PETSc's own */
 static PetscErrorCode ProductManaged(Mat C, const GpufmtProduct *p, GpufmtManaged **managed)
 {
-  const GpufmtProductAnswer *answer = &p->answer;
+  const GpufmtProductAnswer *answer    = &p->answer;
+  const PetscBool            on_device = (PetscBool)(p->backend == GPUFMT_BACKEND_CUDA);
   PetscInt                   nrows;
   PetscBool                  wanted;
 
@@ -124,8 +129,9 @@ static PetscErrorCode ProductManaged(Mat C, const GpufmtProduct *p, GpufmtManage
   PetscCall(GpufmtManagedWanted(C, p->backend, &wanted));
   if (!wanted || !GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscIntCast(answer->nrows, &nrows));
-  PetscCall(GpufmtManagedCreate(nrows, (const PetscInt *)answer->rowptr, managed));
-  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, (PetscBool)(p->backend == GPUFMT_BACKEND_CUDA)));
+  PetscCall(GpufmtManagedCreate(nrows, answer->nnz, (const PetscInt *)answer->rowptr, on_device, managed));
+  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device));
+  if (PetscDefined(USE_DEBUG)) PetscCall(GpufmtManagedSettle(on_device)); /* PETSc looks at all columns then */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -165,7 +171,8 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   C->product->data    = p;
   C->product->destroy = ProductDestroy;
   PetscCall(ProductSetPattern(C, p, managed));
-  PetscCall(GpufmtManagedRelease(&managed)); /* C has its own reference */
+  if (managed) PetscCall(GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA))); /* PETSc has worked beside the device until here */
+  PetscCall(GpufmtManagedRelease(&managed));                                                /* C has its own reference */
   PetscCall(PetscObjectGetId((PetscObject)C, &p->result_id));
   PetscCall(MatGetNonzeroState(C, &p->result_state));
   C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt; /* MatSetType() has reset the operations */

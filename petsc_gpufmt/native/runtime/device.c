@@ -190,13 +190,12 @@ PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, v
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* between arrays on the device or in managed memory; synchronize! the caller may free or change what was copied */
+/* between arrays on the device or in managed memory; in the order of launches, which the caller waits for */
 PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream)
 {
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
   CallDriver("cuMemcpyDtoD", gpufmt_driver.MemcpyDtoDAsync((DevicePointer)to, (DevicePointer)from, bytes, stream));
-  PetscCall(GpufmtDeviceSynchronize(stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
