@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Product, Slot, address
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
@@ -40,7 +42,7 @@ class Chain:
         nbytes = bytes_to_transpose(pattern, backend) + pattern.nnz * backend.scalar.itemsize
         self._take(nbytes, f"the transpose of {factor.name}")
         transpose = transposed(pattern, backend)
-        values = backend.xp.empty(pattern.nnz, dtype=backend.scalar)
+        (values,) = backend.empty((pattern.nnz, backend.scalar))
         if pattern.nnz:
             self.launches.append(gather_values(backend, pattern.nnz, transpose.source, factor.values, values))
         return Factor(transpose, values, f"{factor.name}^T")
@@ -56,7 +58,7 @@ class Chain:
         self._taken.append((len(self.launches), stage.bytes_needed))
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
-            values = self.backend.xp.empty(stage.pattern.nnz, dtype=self.backend.scalar)
+            (values,) = self.backend.empty((stage.pattern.nnz, self.backend.scalar))
         self.launches += stage.numeric(left.values, right.values, values)
         self.stages.append((f"{left.name} {right.name}", stage))
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
@@ -66,9 +68,10 @@ class Chain:
 
     def _identity(self, size: int) -> Factor:
         """Times the identity, a matrix gets sorted columns without repeats."""
-        xp, index = self.backend.xp, self.backend.index
-        pattern = CsrPattern(size, size, xp.arange(size + 1, dtype=index), xp.arange(size, dtype=index))
-        return Factor(pattern, xp.ones(size, dtype=self.backend.scalar), "I")
+        backend = self.backend
+        numbers = backend.adopt(np.arange(size + 1, dtype=backend.index))
+        pattern = CsrPattern(size, size, numbers, numbers[:size], longest=min(size, 1))
+        return Factor(pattern, backend.adopt(np.ones(size, dtype=backend.scalar)), "I")
 
     def _take(self, nbytes: int, what: str) -> None:
         require_memory(nbytes, self.backend, what)
@@ -83,8 +86,8 @@ class Chain:
 
     def arrays(self, nlaunches: int | None = None) -> list[Any]:
         """What the launches refer to, or the first of them."""
-        array_type = self.backend.xp.ndarray
-        return [a for launch in self.launches[:nlaunches] for a in launch.members if isinstance(a, array_type)]
+        members = [a for launch in self.launches[:nlaunches] for a in launch.members]
+        return [a for a in members if a is not None and not isinstance(a, int | np.generic)]
 
 
 class PlannedProduct:

@@ -13,7 +13,7 @@ no width is asked for, columns are found by a sorting network.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
 from petsc_gpufmt.spgemm.splitting import LeftRows, Level, Splitting, bins, offsets, split
@@ -129,8 +130,14 @@ class MergeAccumulator(Accumulator):
         self.intermediates = Intermediates(backend)
 
     @cached_property
+    def _left(self) -> CsrPattern:
+        """A in arrays that can be computed with."""
+        A, xp = self.operands.A, self.backend.xp
+        return replace(A, rowptr=xp.asarray(A.rowptr), colidx=xp.asarray(A.colidx))
+
+    @cached_property
     def direct(self) -> list[LeftRows]:
-        A, rows = self.operands.A, self._direct_rows
+        A, rows = self._left, self._direct_rows
         left = LeftRows(0, A.rowptr[:-1], A.rowptr[1:], A.colidx)
         left = left if rows is None else left.part(rows, 0)
         mean = A.nnz / A.nrows if rows is None and A.nrows else 0.0
@@ -146,11 +153,11 @@ class MergeAccumulator(Accumulator):
 
     def _take_long_rows(self) -> Any:
         """Split the rows with more than `limit` entries; an index array of the others."""
-        A, backend = self.operands.A, self.backend
+        A, backend = self._left, self.backend
         rows = backend.xp.arange(A.nrows, dtype=backend.index)
         is_long = A.rowptr[1:] - A.rowptr[:-1] > self.limit
         long_rows = rows[is_long]  # waits for the device
-        self.split_terms = int(self.operands.terms[long_rows].sum())
+        self.split_terms = int(backend.xp.asarray(self.operands.terms)[long_rows].sum())
         self.splitting = split(A, long_rows, self.operands.longest_left, self.limit, self.width, backend)
         return rows[~is_long]
 
@@ -184,6 +191,7 @@ class MergeAccumulator(Accumulator):
         if self.network:
             self.backend.run([self._network_launch("columns", self.network, rowptr, colidx)])
             return
+        rowptr = self.backend.xp.asarray(rowptr)
         for left in self.direct:
             to, _ = self._place(left, rowptr)
             self.backend.run([self._launch("rmerge_columns", left, self._right(), to, colidx)])
@@ -257,7 +265,7 @@ class MergeAccumulator(Accumulator):
     # Numeric phase
 
     def values(self, C: ResultRows, colidx: Any, a_values: Any, b_values: Any, c_values: Any) -> list[Launch]:
-        rowptr = C.rowptr
+        rowptr = self.backend.xp.asarray(C.rowptr)
         if self.splitting and not self.ranges:  # another accumulator has found the columns
             self._count_split_rows(self.splitting.rows, self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64))
         right = self._right(values=b_values)
