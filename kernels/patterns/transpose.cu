@@ -129,7 +129,7 @@ __device__ __forceinline__ offset_t piece_from(offset_t position, offset_t begin
   return min(end, begin + (position - begin + PIECE - 1) / PIECE * PIECE);
 }
 
-// Puts each column in order, and of a column longer than PIECE its pieces, which stay in `entries`. A block takes the pieces that begin in
+// Puts each column in order, and of a column longer than PIECE its pieces, which stay in `entries` as well. A block takes the pieces that begin in
 // its window, and that may end after it, into shared memory; a thread has ITEMS entries. Runs of RUN entries are sorted by counting smaller ones, then runs are merged pair after pair: an
 // entry's place is its place in its own run and that in the other, found by binary search.
 template <int BLOCK_THREADS, int ITEMS, int PIECE>
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1024 / BLOCK_THREADS)
   for (int i = 0; i < ITEMS; i++) {
     if (end[i] == 0) continue;
     if (in_long_column >> i & 1) entries[base + place[i]] = entry[i];
-    else transpose.put(base + place[i], entry[i]);
+    transpose.put(base + place[i], entry[i]);
   }
 }
 

@@ -48,11 +48,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 6)
 }
 
 // rowptr [nrows + 1] of rows of `lengths`, in one pass (scan.cuh): a block adds up ITEMS times 32 rows a warp. Adds to `control` the
-// number of entries, and the rows by length; a zero for each tile follows it.
+// number of entries, the rows by length, and *carried, unless that is null; a zero for each tile follows it.
 template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS, 4)
   spgemm_row_pointer(index_t nrows, const offset_t *__restrict__ lengths, const offset_t *__restrict__ terms, const index_t *__restrict__ A_rowptr,
-                     int largest, int nbins, index_t *__restrict__ rowptr, Control *control)
+                     int largest, int nbins, index_t *__restrict__ rowptr, Control *control, const count_t *__restrict__ carried)
 {
   constexpr int        TILE = SCAN_THREADS * ITEMS;
   __shared__ Census    census[SCAN_WARPS][BINS];
@@ -83,7 +83,10 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4)
   add_census<SCAN_WARPS>(control->lengths, census);
   const count_t begin = scan.sum_before_warp((count_t *)(control + 1), so_far);
 
-  if (first == 0) rowptr[0] = 0;
+  if (first == 0) {
+    rowptr[0] = 0;
+    if (carried) control->carried = *carried;
+  }
   if (threadIdx.x == SCAN_THREADS - 1 && (tile + 1) * TILE >= nrows) control->nnz = begin + so_far;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)

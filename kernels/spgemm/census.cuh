@@ -16,6 +16,7 @@ struct Control {
   count_t longest_left, longest_right; // entries of rows of A, and of the rows of B that they meet
   count_t falls;                       // whether a column of a row of B is not above the one before it
   count_t nnz, longest;                // entries of C, and of its longest row
+  count_t carried;                     // a number that the host waits for as well
   count_t ticket;                      // tiles of rows that blocks have taken
   Census  words[BINS], lengths[BINS];  // rows by how many words of B meet them; rows of C by length
   count_t parts[BINS];                 // parts of long rows of C, by the length of A's row

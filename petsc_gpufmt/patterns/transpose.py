@@ -19,51 +19,81 @@ CONTROL = np.dtype(np.uint64)
 TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/patterns/transpose.cu
 
 
-def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
-    """Pattern of the transpose, its ``source`` pointing back into the values of `csr`.
+class Transposition:
+    """The pattern of a transpose in the making, its ``source`` pointing back into the values of `csr`.
 
-    The entries of each row have the order of the rows of `csr` that they came from, and within these that of `csr`.
+    The entries of each row have the order of the rows of `csr` that they came from, and within these that of `csr`; but
+    of a long row only before it is finished.
+
+    Attributes
+    ----------
+    pattern : CsrPattern of the transpose
+    longest : (1,) uint64, what `finish` takes; None if the pattern is finished
+    """
+
+    def __init__(self, csr: CsrPattern, backend: Backend):
+        index, integer, nnz, ncols = backend.index, backend.index.type, csr.nnz, csr.ncols
+        rowptr, colidx, source = backend.empty((ncols + 1, index), (nnz, index), (nnz, index))
+        backend.clear(rowptr)
+        self.backend, self.longest, self.entries = backend, None, None
+        self.pattern = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, csr.col_block, csr.row_block)
+        if not nnz:
+            return
+        ntiles = _tiles(ncols)
+        self.entries, control = backend.empty((2 * nnz, index), (TICKET_AND_LONGEST + ntiles, CONTROL))
+        backend.clear(control)
+        self.longest = control[1:2]
+        slots = colidx  # until the entries are in their columns
+        self.outputs = (csr.source, colidx, source)
+
+        def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
+            return launch_1d(backend.function("patterns/transpose", kernel, template), n, block, arguments)
+
+        sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
+        windows = ceil_div(nnz, SORT_THREADS * ENTRIES_A_THREAD - PIECE + 1)
+        sorted_by = (integer(nnz), integer(ncols), rowptr, self.entries, *self.outputs, control)
+        counts = (np.int64(ncols + 1), rowptr, control)
+        to_columns = (integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, self.entries)
+        backend.run(
+            [
+                self._over_entries("transpose_count", csr.colidx, rowptr, slots),
+                launch("transpose_row_pointer", (COUNTS_A_THREAD,), ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
+                self._over_entries("transpose_scatter", *to_columns),
+                launch("transpose_sort", sort, windows * SORT_THREADS, SORT_THREADS, *sorted_by),
+            ]
+        )
+
+    def finish(self, longest: int) -> None:
+        """Put long rows in order: `longest` is what the device has written to the array of that name."""
+        backend, rows, entries = self.backend, self.pattern, self.entries
+        width, merged = PIECE, None
+        if longest > 2 * PIECE:
+            (merged,) = backend.empty((2 * rows.nnz, backend.index))
+        while width < longest:
+            pieces = (backend.index.type(rows.nrows), rows.rowptr, np.int64(width), entries, merged)
+            backend.run([self._over_entries("transpose_merge", *pieces, *self.outputs)])
+            entries, merged, width = merged, entries, 2 * width
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes besides those of the pattern."""
+        return 0 if self.entries is None else self.entries.nbytes
+
+    def _over_entries(self, kernel: str, *arguments: object) -> Launch:
+        nnz, backend = self.pattern.nnz, self.backend
+        function = backend.function("patterns/transpose", kernel, (BLOCK_THREADS,))
+        return launch_1d(function, ceil_div(nnz, BATCH), BLOCK_THREADS, (backend.index.type(nnz), *arguments))
+
+
+def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
+    """Pattern of the transpose, finished.
+
     Waits once for the device, which takes at most `bytes_to_transpose`.
     """
-    index, integer, nnz, ncols = backend.index, backend.index.type, csr.nnz, csr.ncols
-    rowptr, colidx, source = backend.empty((ncols + 1, index), (nnz, index), (nnz, index))
-    backend.clear(rowptr)
-    result = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, csr.col_block, csr.row_block)
-    if not nnz:
-        return result
-    ntiles = _tiles(ncols)
-    entries, control = backend.empty((2 * nnz, index), (TICKET_AND_LONGEST + ntiles, CONTROL))
-    backend.clear(control)
-    slots = colidx  # until the entries are in their columns
-    outputs = (csr.source, colidx, source)
-
-    def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
-        return launch_1d(backend.function("patterns/transpose", kernel, template), n, block, arguments)
-
-    def over_entries(kernel: str, *arguments: object) -> Launch:
-        return launch(kernel, (BLOCK_THREADS,), ceil_div(nnz, BATCH), BLOCK_THREADS, integer(nnz), *arguments)
-
-    sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
-    windows = ceil_div(nnz, SORT_THREADS * ENTRIES_A_THREAD - PIECE + 1)
-    sorted_by = (integer(nnz), integer(ncols), rowptr, entries, *outputs, control)
-    counts = (np.int64(ncols + 1), rowptr, control)
-    backend.run(
-        [
-            over_entries("transpose_count", csr.colidx, rowptr, slots),
-            launch("transpose_row_pointer", (COUNTS_A_THREAD,), ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
-            over_entries("transpose_scatter", integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, entries),
-            launch("transpose_sort", sort, windows * SORT_THREADS, SORT_THREADS, *sorted_by),
-        ]
-    )
-    _, longest = backend.first(control, TICKET_AND_LONGEST)  # waits for the device
-    width, merged = PIECE, None
-    if longest > 2 * PIECE:
-        (merged,) = backend.empty((2 * nnz, index))
-    while width < longest:
-        pieces = (integer(ncols), rowptr, np.int64(width), entries, merged)
-        backend.run([over_entries("transpose_merge", *pieces, *outputs)])
-        entries, merged, width = merged, entries, 2 * width
-    return result
+    transposition = Transposition(csr, backend)
+    if transposition.longest is not None:
+        transposition.finish(backend.first(transposition.longest, 1)[0])  # waits for the device
+    return transposition.pattern
 
 
 def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:

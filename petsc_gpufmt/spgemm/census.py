@@ -25,8 +25,8 @@ COUNT, WORD = np.dtype(np.int64), np.dtype(np.uint64)  # a word: 32 bits for col
 
 # Places in the array of counters, and how many of them there are
 MOST_BINS = 16
-TERMS, MOST_TERMS, LONGEST_LEFT, LONGEST_RIGHT, FALLS, NNZ, LONGEST = range(7)
-BY_WORDS = 8
+TERMS, MOST_TERMS, LONGEST_LEFT, LONGEST_RIGHT, FALLS, NNZ, LONGEST, CARRIED = range(8)
+BY_WORDS = 9
 BY_LENGTH = BY_WORDS + 3 * MOST_BINS
 PARTS = BY_LENGTH + 3 * MOST_BINS
 CURSORS = PARTS + MOST_BINS
@@ -125,6 +125,7 @@ class ResultRows:
     census : rows, terms and entries of A, for each of LENGTH_BINS
     parts : parts of LENGTH_BINS.largest entries into which longer rows are cut
     control : the counters
+    carried : the number that was to be read with the counters; None if none was, or these have not been read
     """
 
     rowptr: Any
@@ -133,6 +134,7 @@ class ResultRows:
     census: list[tuple[int, int, int]]
     parts: int
     control: Any
+    carried: int | None = None
 
 
 class UnsortedError(PatternError):
@@ -216,8 +218,10 @@ def bytes_to_count(A: CsrPattern, B: CsrPattern, backend: Backend) -> int:
     return (COUNTERS + tiles(A.nrows) + 2 * A.nrows) * COUNT.itemsize + words
 
 
-def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRows:
+def row_pointer(lengths: Any, operands: Operands, backend: Backend, carried: Any = None) -> ResultRows:
     """The rows of C, of `lengths` (nrows,) int64; None without terms. Then at the latest the operands are counted.
+
+    `carried`, (1,) uint64 or None, is a number that the host is to know after the same wait.
 
     IndexOverflowError if nnz does not fit the index type; UnsortedError.
     """
@@ -229,7 +233,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
     function = backend.function("spgemm/census", "spgemm_row_pointer", (rows_a_thread(nrows),))
     arguments = (
         *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
-        *(rowptr, control),
+        *(rowptr, control, carried),
     )
     backend.run([launch_1d(function, ceil_div(nrows, rows_a_thread(nrows)), BLOCK_THREADS, arguments)])
     counters = backend.first(control, CURSORS)  # waits for the device
@@ -243,7 +247,8 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend) -> ResultRow
             f"the result has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts "
             f"{backend.largest_index}: use more ranks, or a PETSc configured with --with-64-bit-indices"
         )
-    return ResultRows(rowptr, nnz, counters[LONGEST], census, sum(counters[PARTS:CURSORS]), control)
+    known = None if carried is None else counters[CARRIED]
+    return ResultRows(rowptr, nnz, counters[LONGEST], census, sum(counters[PARTS:CURSORS]), control, known)
 
 
 def _learn(operands: Operands, counters: list[int], census: list[tuple[int, int, int]]) -> None:

@@ -12,18 +12,22 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Product, Slot, address
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
-from petsc_gpufmt.patterns.transpose import bytes_to_transpose, transposed
+from petsc_gpufmt.patterns.transpose import Transposition, bytes_to_transpose, transposed
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import SparseProduct, checked_options, product_option
 
 
 @dataclass(slots=True)
 class Factor:
-    """A matrix in a chain: its pattern, where its values are in a numeric phase (an array or a Slot), its name."""
+    """A matrix in a chain: its pattern, where its values are in a numeric phase (an array or a Slot), its name.
+
+    A left factor may be a transposition that is not finished: a symbolic phase takes its rows in any order.
+    """
 
     pattern: CsrPattern
     values: Any
     name: str
+    unfinished: Transposition | None = None
 
 
 class Chain:
@@ -36,16 +40,17 @@ class Chain:
         self.stages: list[tuple[str, SparseProduct]] = []  # with the names of the factors
         self._taken: list[tuple[int, int]] = []  # launches there were, bytes taken beside their arrays
 
-    def transposed(self, factor: Factor) -> Factor:
-        """The transpose, its values gathered into a buffer."""
+    def transposed(self, factor: Factor, *, finished: bool = True) -> Factor:
+        """The transpose, its values gathered into a buffer; only to be a left factor, if it need not be finished."""
         backend, pattern = self.backend, factor.pattern
         nbytes = bytes_to_transpose(pattern, backend) + pattern.nnz * backend.scalar.itemsize
         self._take(nbytes, f"the transpose of {factor.name}")
-        transpose = transposed(pattern, backend)
+        transposition = None if finished else Transposition(pattern, backend)
+        transpose = transposition.pattern if transposition else transposed(pattern, backend)
         (values,) = backend.empty((pattern.nnz, backend.scalar))
         if pattern.nnz:
             self.launches.append(gather_values(backend, pattern.nnz, transpose.source, factor.values, values))
-        return Factor(transpose, values, f"{factor.name}^T")
+        return Factor(transpose, values, f"{factor.name}^T", transposition)
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:
         """left * right with its values in `values`, or in a buffer. `right` may have unsorted or repeated columns."""
@@ -55,7 +60,8 @@ class Chain:
         if stage is None:
             right = self.multiplied(right, self._identity(right.pattern.ncols))
             stage = self._stage(left, right)
-        self._taken.append((len(self.launches), stage.bytes_needed))
+        kept = left.unfinished.bytes_held if left.unfinished else 0
+        self._taken.append((len(self.launches), stage.bytes_needed + kept))
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
             (values,) = self.backend.empty((stage.pattern.nnz, self.backend.scalar))
@@ -64,7 +70,15 @@ class Chain:
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
     def _stage(self, left: Factor, right: Factor) -> SparseProduct:
-        return SparseProduct.of(left.pattern, right.pattern, self.backend, self.options)
+        unfinished = left.unfinished
+        if unfinished is None or unfinished.longest is None:
+            return SparseProduct.of(left.pattern, right.pattern, self.backend, self.options)
+        stage = SparseProduct.of(left.pattern, right.pattern, self.backend, self.options, unfinished.longest)
+        if stage.rows.carried is None:
+            unfinished.finish(self.backend.first(unfinished.longest, 1)[0])  # waits for the device
+        else:
+            unfinished.finish(stage.rows.carried)
+        return stage
 
     def _identity(self, size: int) -> Factor:
         """Times the identity, a matrix gets sorted columns without repeats."""
@@ -156,7 +170,7 @@ def _ab(chain: Chain, A: Factor, B: Factor) -> Factor:
 
 
 def _atb(chain: Chain, A: Factor, B: Factor) -> Factor:
-    return chain.multiplied(chain.transposed(A), B, Slot.RESULT)
+    return chain.multiplied(chain.transposed(A, finished=False), B, Slot.RESULT)
 
 
 def _abt(chain: Chain, A: Factor, B: Factor) -> Factor:
@@ -165,7 +179,7 @@ def _abt(chain: Chain, A: Factor, B: Factor) -> Factor:
 
 def _ptap(chain: Chain, A: Factor, P: Factor) -> Factor:
     product = chain.multiplied(A, P)
-    return chain.multiplied(chain.transposed(P), product, Slot.RESULT)
+    return chain.multiplied(chain.transposed(P, finished=False), product, Slot.RESULT)
 
 
 def _rart(chain: Chain, A: Factor, R: Factor) -> Factor:

@@ -85,8 +85,10 @@ class SparseProduct:
         return cls.of(A, B, backend, checked_options(options or {}))
 
     @classmethod
-    def of(cls, A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str]) -> SparseProduct:
-        """`build` with all options, which have been checked."""
+    def of(
+        cls, A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str], carried: Any = None
+    ) -> SparseProduct:
+        """`build` with all options, which have been checked; `carried` as for `row_pointer`."""
         operands = count(A, B, backend, options)
         check_sorted(operands)
         phases = make_accumulators(operands, backend, options)
@@ -94,7 +96,7 @@ class SparseProduct:
         require_memory(needed, backend, "the symbolic phase")
         lengths = phases.symbolic.lengths() if phases.symbolic else None
         counted = operands.nbytes
-        rows = row_pointer(lengths, operands, backend)
+        rows = row_pointer(lengths, operands, backend, carried)
         operands.terms = None
         if not operands.total_terms:  # known only now, if they were not counted before
             phases = Phases(None, None)

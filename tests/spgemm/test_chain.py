@@ -16,7 +16,7 @@ from petsc_gpufmt.backends.plan import Product, Slot
 from petsc_gpufmt.errors import OptionError, OutOfMemoryError, PatternError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.census import count_terms, count_words
-from petsc_gpufmt.spgemm.chain import parse_options, plan_product
+from petsc_gpufmt.spgemm.chain import STAGES, parse_options, plan_product
 
 EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.formula)
 ACCUMULATORS = pytest.mark.parametrize("accumulator", ["auto", "merge", "hash"])
@@ -147,6 +147,41 @@ def test_factors_are_sorted_where_it_shows_only_with_their_product(product, long
     ]
     device = EmulatedBackend("float64", "int32", emulation_folder)
     Planned(product, operands, device, validated=True).check(operands)
+
+
+class CountingBackend(EmulatedBackend):
+    """Counts the times that the host waits."""
+
+    waits = 0
+
+    def first(self, array, count):
+        self.waits += 1
+        return super().first(array, count)
+
+
+@pytest.mark.parametrize("longest", [0, 500, 600, 1500])
+@pytest.mark.parametrize("ncols", [4, 0])
+def test_long_rows_of_a_transpose_are_in_order_before_values_are_summed(longest, ncols, emulation_folder, monkeypatch):
+    """The length of the longest is read with the counters of the product, if it has terms."""
+    entries = np.arange(1600) < longest
+    A = from_row_lengths(entries.astype(np.int64), 1, seed=72)
+    operands = [A, from_row_lengths(np.full(1600, min(ncols, 3)), ncols, seed=73)]
+    device = CountingBackend("float64", "int32", emulation_folder, resident_threads=2048)
+    planned = Planned(Product.ATB, operands, device)
+    assert device.waits == min(1, longest)
+    planned.check(operands)
+    monkeypatch.setitem(STAGES, Product.ATB, lambda c, A, B: c.multiplied(c.transposed(A), B, Slot.RESULT))
+    at_once = Planned(Product.ATB, operands, device)
+    assert planned.numeric(operands).tobytes() == at_once.numeric(operands).tobytes()
+
+
+def test_the_host_waits_twice_for_a_galerkin_product(emulation_folder):
+    device = CountingBackend("float64", "int32", emulation_folder, resident_threads=1 << 14)
+    operands = [random_matrix(300, 300, 7, seed=74), from_row_lengths(np.full(300, 4), 20, seed=75)]
+    patterns = [m.pattern(np, device.index).validated(device) for m in operands]
+    device.waits = 0
+    plan_product(Product.PTAP, patterns, device, {})
+    assert device.waits == 2
 
 
 def test_terms_that_cancel_stay_in_the_pattern(host):

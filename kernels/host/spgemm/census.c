@@ -38,8 +38,10 @@ HOST_KERNEL(spgemm_row_pointer)
   const offset_t *lengths = PARAM(const offset_t *, 1);
   index_t        *rowptr  = PARAM(index_t *, 6);
   Control *const  control = PARAM(Control *, 7);
+  const uint64_t *carried = PARAM(const uint64_t *, 8);
 
   rowptr[0] = 0;
+  if (carried) control->carried = *carried;
   for (offset_t row = 0; row < nrows; row++) {
     control->nnz += (uint64_t)lengths[row];
     if ((uint64_t)lengths[row] > control->longest) control->longest = (uint64_t)lengths[row];

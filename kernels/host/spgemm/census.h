@@ -9,7 +9,7 @@ typedef struct {
 } Census;
 
 typedef struct {
-  uint64_t terms, most_terms, longest_left, longest_right, falls, nnz, longest, ticket;
+  uint64_t terms, most_terms, longest_left, longest_right, falls, nnz, longest, carried, ticket;
   Census   words[BINS], lengths[BINS];
   uint64_t parts[BINS], word_cursors[BINS], length_cursors[BINS], part_cursors[BINS];
 } Control;
