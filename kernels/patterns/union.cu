@@ -243,8 +243,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) union_renumber(index_t nnz, con
 // The rows of all summands, counted through, as a matrix with one entry each: in the column of the row of the sum that it belongs to, or in
 // column `nrows`, if to none. A thread a row.
 struct Targets {
-  alignas(8) index_t nrows, second, third, end;                    // rows of the sum; numbers of the first rows of b and c, and of all rows
-  const index_t *__restrict__ a, *__restrict__ b, *__restrict__ c; // null: to the row of its number
+  alignas(8) index_t nrows, second, third, end;                             // rows of the sum; numbers of the first rows of b and c, and of all rows
+  const index_t *__restrict__ of_a, *__restrict__ of_b, *__restrict__ of_c; // null: to the row of its number
 };
 
 template <int BLOCK_THREADS>
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) union_targets(const Targets tar
   rowptr[number] = (index_t)number;
   if (number == targets.end) return;
   const bool           in_a = number < targets.second, in_b = number < targets.third;
-  const index_t *const given = in_a ? targets.a : in_b ? targets.b : targets.c;
+  const index_t *const given = in_a ? targets.of_a : in_b ? targets.of_b : targets.of_c;
   const index_t        row = (index_t)number - (in_a ? index_t(0) : in_b ? targets.second : targets.third), target = given ? __ldg(given + row) : row;
 
   colidx[number] = target >= 0 ? target : targets.nrows;

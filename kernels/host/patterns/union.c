@@ -158,7 +158,7 @@ HOST_KERNEL(union_renumber)
 
 typedef struct {
   alignas(8) index_t nrows, second, third, end; /* rows of the sum; numbers of the first rows of b and c, and of all rows */
-  const index_t *a, *b, *c;
+  const index_t *of_a, *of_b, *of_c;
 } Targets;
 
 /* the rows of all summands as a matrix with one entry each, in the column of their row of the sum */
@@ -169,7 +169,7 @@ HOST_KERNEL(union_targets)
 
   for (index_t number = 0; number < t.end; number++) {
     const int            in_a = number < t.second, in_b = number < t.third;
-    const index_t *const given = in_a ? t.a : in_b ? t.b : t.c;
+    const index_t *const given = in_a ? t.of_a : in_b ? t.of_b : t.of_c;
     const index_t        row = number - (in_a ? 0 : in_b ? t.second : t.third), target = given ? given[row] : row;
 
     rowptr[number] = number;
