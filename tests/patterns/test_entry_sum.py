@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
+from emulation.backend import EmulatedBackend
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
@@ -97,6 +98,15 @@ def test_sums_of_what_is_not_there_are_refused(begins, index, text):
     begins = None if begins is None else np.array(begins, dtype=INDEX)
     with pytest.raises(errors.PatternError, match=text):
         entry_sum.plan_entry_sum(begins, np.array(index, dtype=INDEX), (4, 5, 0), HostBackend(SCALAR, INDEX))
+
+
+def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder):
+    backend = EmulatedBackend(SCALAR, INDEX, emulation_folder, device_like=True)
+    begins, index, _ = sums([1, 2, 0, 700], SIZES)
+    given = backend.adopt(begins), backend.adopt(index)
+    assert len(entry_sum.plan_entry_sum(*given, SIZES, backend)) == 1
+    with pytest.raises(errors.PatternError, match=f"entries {index.min()} to {index.max()} of 9 are to be summed"):
+        entry_sum.plan_entry_sum(*given, (4, 5, 0), backend)
 
 
 class AnsweredEntrySum(Answer):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from builders import from_row_lengths
+from emulation.backend import EmulatedBackend
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
@@ -57,6 +58,18 @@ def run(backend, launches, values, **slots):
         arrays["ALPHA"] = SCALAR.type(slots["ALPHA"])
     backend.run(launches, {**{Slot[name]: a for name, a in arrays.items()}, Slot.RESULT: result})
     return backend.to_host(result)
+
+
+def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder):
+    device = EmulatedBackend(SCALAR, INDEX, emulation_folder, device_like=True)
+    m = Matrix(ROW_LENGTHS["gaps"])
+    places, part = m.part()
+    rowptr, colidx, *part = map(device.adopt, (m.rowptr, m.colidx, *part))
+    assert device.to_host(scale_and_add._tile_rows(rowptr, m.colidx.size, device)).tolist() == [
+        m.rows[min(first, m.colidx.size - 1)] for first in range(0, m.colidx.size + TILE, TILE)
+    ]
+    (launch,) = scale_and_add.plan_add_subset((rowptr, colidx), tuple(part), None, device)
+    assert device.to_host(launch.arguments[1]).tolist() == places.tolist()
 
 
 @EVERY_MATRIX

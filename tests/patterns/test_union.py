@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
+from emulation.backend import EmulatedBackend
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
@@ -147,6 +148,29 @@ def test_entries_and_terms(backend, case):
         else:
             assert backend.to_host(part.begins).tolist() == begins.tolist()
         assert all(a is None or a.dtype == INDEX for a in (part.rowptr, part.colidx, part.begins, part.index))
+
+
+@pytest.mark.parametrize("name", ["one in two parts", "many rows and columns"])
+def test_kernels_alone_compute_with_arrays_of_a_device(name, emulation_folder):
+    backend = EmulatedBackend(SCALAR, INDEX, emulation_folder, device_like=True)
+    shape, inner, summands = cases()[name]
+    summands = [copy.copy(s) for s in summands]
+    summands[0].targets = np.arange(summands[0].nrows, dtype=INDEX)
+    parts, ghosts = union.merge(shape, inner, [s.summand(Adopting(backend)) for s in summands], backend)
+    reference = expected(shape[0], inner, summands)
+    for part, numbers, (rowptr, places, _, index) in zip(
+        parts, (np.arange(*inner), backend.to_host(ghosts)), reference, strict=True
+    ):
+        assert backend.to_host(part.rowptr).tolist() == rowptr.tolist()
+        assert numbers[backend.to_host(part.colidx)].tolist() == places.tolist()
+        assert backend.to_host(part.index).tolist() == index.tolist()
+
+
+class Adopting:
+    """A module whose arrays are those of a backend."""
+
+    def __init__(self, backend):
+        self.asarray = backend.adopt
 
 
 @pytest.mark.parametrize("terms", [[2**31 - 1, 1, 0, 0], [0, 0, 2**30, 2**30]])

@@ -9,6 +9,7 @@ import pytest
 from builders import CsrMatrix, from_row_lengths, poison, shape
 from chains import NOTHING, Exact, operands_of, random_matrix
 from emulation.backend import EmulatedBackend
+from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
@@ -147,6 +148,28 @@ def test_factors_are_sorted_where_it_shows_only_with_their_product(product, long
     ]
     device = EmulatedBackend("float64", "int32", emulation_folder)
     Planned(product, operands, device, validated=True).check(operands)
+
+
+@EVERY_PRODUCT
+@pytest.mark.parametrize(("longest", "resident_threads"), [(4, 0), (25, 0), (25, 2048)])
+def test_kernels_alone_compute_with_arrays_of_a_device(product, longest, resident_threads, emulation_folder):
+    device = EmulatedBackend("float64", "int32", emulation_folder, resident_threads, device_like=True)
+    operands = [sorted_rows(m) for m in operands_of(product, 50, 30, longest=longest)]
+    patterns = [replace(m.pattern_on(device), longest=int(np.diff(m.rowptr).max())) for m in operands]
+    plan = plan_product(product, patterns, device, {})
+    assert 0 < plan.bytes_held <= plan.bytes_needed and plan.detail
+    (values,) = device.empty((plan.pattern.nnz, device.scalar))
+    given = {slot: device.adopt(m.values) for slot, m in zip(SLOTS, operands, strict=False)}
+    device.run(plan.numeric, {**given, Slot.RESULT: values})
+    arrays = plan.pattern.rowptr, plan.pattern.colidx, values
+    Exact.of(product, operands).check(*map(device.to_host, arrays))
+
+
+def test_kernels_alone_sort_a_factor_on_a_device(emulation_folder):
+    device = EmulatedBackend("float64", "int32", emulation_folder, device_like=True)
+    A, B = operands_of(Product.AB, 30, 20)
+    B = replace(B, colidx=B.colidx[::-1].copy())
+    assert plan_product(Product.AB, [m.pattern_on(device) for m in (A, B)], device, {}).pattern.nnz
 
 
 class CountingBackend(EmulatedBackend):
