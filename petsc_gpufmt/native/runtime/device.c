@@ -98,8 +98,8 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The number of PETSc's device as far as it is known before PETSc starts it, which takes a tenth of a second; -1: it depends on the rank. The
-   context is that of PETSc, NULL if there is none so far. */
+/* PETSc's device, which matrices of ours will need, and its context. If there is one GPU alone, the context may be NULL: PETSc has not made it
+   yet, which takes a tenth of a second, and another thread can. If there are several, PETSc chooses, now. Device -1: there is no context. */
 PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
 {
   int count = 0;
@@ -107,13 +107,11 @@ PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
   PetscFunctionBegin;
   *device  = -1;
   *context = NULL;
-  if (PetscDeviceInitialized(PETSC_DEVICE_CUDA)) {
-    CallDriver("cuCtxGetCurrent", gpufmt_driver.CtxGetCurrent(context));
-    if (*context) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
-  } else {
-    CallDriver("cuDeviceGetCount", gpufmt_driver.DeviceGetCount(&count));
-    if (count == 1) *device = 0;
-  }
+  CallDriver("cuDeviceGetCount", gpufmt_driver.DeviceGetCount(&count));
+  if (count == 1) *device = 0;
+  else PetscCall(PetscDeviceInitialize(PETSC_DEVICE_CUDA));
+  if (PetscDeviceInitialized(PETSC_DEVICE_CUDA)) CallDriver("cuCtxGetCurrent", gpufmt_driver.CtxGetCurrent(context));
+  if (*context) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
