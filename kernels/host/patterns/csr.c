@@ -11,10 +11,10 @@ typedef struct {
 /* the bin of rows of so many entries: 0, 1, 2, 3-4, 5-8, ..., 257-512, more */
 static inline int length_bin(offset_t length)
 {
-  int bin = length > 0;
+  if (length <= 1) return length > 0;
+  const int bin = 65 - __builtin_clzll((unsigned long long)length - 1);
 
-  for (offset_t most = 1; most < length && bin < LENGTH_BINS - 1; most *= 2) bin++;
-  return bin;
+  return bin < LENGTH_BINS ? bin : LENGTH_BINS - 1;
 }
 
 HOST_KERNEL(csr_check)
