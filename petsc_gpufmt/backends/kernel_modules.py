@@ -8,7 +8,7 @@ declared here are compiled when they are first asked for, a module each.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 Instance = tuple[str, tuple[int, ...]]
@@ -41,6 +41,13 @@ def compiled_ahead(stem: str) -> Callable[[Declaration], Declaration]:
         return declaration
 
     return declare
+
+
+def in_parts(instances: Iterable[Instance], most: int) -> Iterator[list[Instance]]:
+    """Modules of at most `most` instances, where more would keep who asks for the first of them waiting."""
+    left = list(instances)
+    for begin in range(0, len(left), most):
+        yield left[begin : begin + most]
 
 
 def declared_by(importer: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
 from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -551,11 +551,12 @@ def values_kernels() -> Iterator[list[Instance]]:
     """Rows of a bin or their parts, by the threads that share a row of B, in one step or several; and all together."""
     for bound, team in TEAMS.items():
         groups = product([group for group in teams(1) if group <= team], (0, 1))
-        yield [("spgemm_hash_values", (team, group, step, bound or LONGEST_UNSPLIT, 0)) for group, step in groups]
-    parts = product(teams(1), (0, 1))
-    yield [("spgemm_hash_values", (WARP, group, step, LONGEST_UNSPLIT, 1)) for group, step in parts]
-    for group in teams(1):
-        yield [("spgemm_hash_values_together", (group, shared)) for shared in (0, 1)]
+        templates = [(team, group, step, bound or LONGEST_UNSPLIT, 0) for group, step in groups]
+        yield from in_parts([("spgemm_hash_values", template) for template in templates], 4)
+    templates = [(WARP, group, step, LONGEST_UNSPLIT, 1) for group, step in product(teams(1), (0, 1))]
+    yield from in_parts([("spgemm_hash_values", template) for template in templates], 4)
+    for template in product(teams(1), (0, 1)):
+        yield [("spgemm_hash_values_together", template)]
 
 
 def in_pairs(items: list[int]) -> list[list[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
 from petsc_gpufmt.backends.plan import WARP, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.bsr.layout import (
@@ -52,6 +52,7 @@ FILL_SLICE = 8  # block rows, at most
 FILL_SHARE = 2048  # entries of a thread block that shares a block row
 FILL_WAVES = 4
 GRID_LIMIT = 65535
+MOST_IN_A_MODULE = 8  # products, which take 0.1 s each to compile
 USUAL_BLOCKS = range(1, 9)  # rows and columns of blocks whose kernels are compiled ahead
 
 
@@ -303,10 +304,11 @@ def product_kernels() -> Iterator[list[Instance]]:
     yield [("bsr_reduce", REDUCE_BLOCK)]
     for size in USUAL_BLOCKS:
         chosen = [p for p in usual_parameters(size) if p.kernel != K1]
-        yield [
-            ("bsr_spmv", (size, size, p.tile_height, p.thread_groups, p.thread_arrays, 1, p.entries_per_thread, padded))
+        templates = [
+            (size, size, p.tile_height, p.thread_groups, p.thread_arrays, 1, p.entries_per_thread, padded)
             for p, padded in product(chosen, (0, 1))
         ]
+        yield from in_parts([("bsr_spmv", template) for template in templates], MOST_IN_A_MODULE)
 
 
 @compiled_ahead("formats/bsr_interleaved")
@@ -314,8 +316,8 @@ def interleaved_kernels() -> Iterator[list[Instance]]:
     """The same by K1."""
     for size in USUAL_BLOCKS:
         chosen = [p for p in usual_parameters(size) if p.kernel == K1]
-        if chosen:
-            yield [
-                ("bsr_spmv_interleaved", (size, size, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded))
-                for p, padded in product(chosen, (0, 1))
-            ]
+        templates = [
+            (size, size, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
+            for p, padded in product(chosen, (0, 1))
+        ]
+        yield from in_parts([("bsr_spmv_interleaved", template) for template in templates], MOST_IN_A_MODULE)
