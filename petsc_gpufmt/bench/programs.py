@@ -91,8 +91,7 @@ PROGRAMS = {
             "ex19",
             "snes/tutorials/ex19",
             ("-da_refine", "{size}", "-ksp_type", "fgmres", "-pc_type", "mg", *REASONS),
-            # by names that begin with aij: others PETSc does not hand on to the interpolations
-            *("refinements of the grid", 7, 3, ("aijgpufmt", "aijbsr"), "-dm_mat_type", "-dm_vec_type"),
+            *("refinements of the grid", 7, 3, ("gpufmt", "bsr"), "-dm_mat_type", "-dm_vec_type"),
         ),
         Program(
             "ex56",

@@ -72,6 +72,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   PetscCall(PetscLogEventRegister("GpufmtCompile", class_id, &GPUFMT_Compile));
   PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
   PetscCall(PetscLogEventRegister("GpufmtSymbolic", class_id, &GPUFMT_Symbolic));
+  PetscCall(GpufmtInterpolationSetUp());
   PetscCall(PetscRegisterFinalize(Finalize));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

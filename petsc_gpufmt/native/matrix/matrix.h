@@ -105,6 +105,9 @@ GPUFMT_HIDDEN PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat, PetscScalar, Mat, MatStru
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
+/* interpolation.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtInterpolationSetUp(void);
+
 /* view.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);
 
