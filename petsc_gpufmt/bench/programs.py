@@ -90,7 +90,7 @@ PROGRAMS = {
         Program(
             "ex19",
             "snes/tutorials/ex19",
-            ("-da_refine", "{size}", "-ksp_type", "fgmres", "-pc_type", "mg", *REASONS),
+            ("-da_refine", "{size}", "-ksp_type", "fgmres", "-pc_type", "mg", "-mg_levels_pc_type", "jacobi", *REASONS),
             *("refinements of the grid", 7, 3, ("gpufmt", "bsr"), "-dm_mat_type", "-dm_vec_type"),
         ),
         Program(
