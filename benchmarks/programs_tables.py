@@ -13,7 +13,8 @@ ours, every second time in the opposite order; *ratio* is the median over the pa
 the least and the largest. *empty caches*: the first run on a machine, which compiles kernels that did not come with
 the package. *outside SNESSolve*: what is left of the wall clock without that event, with the start and the end of the
 process. Behind it the events of `-log_view` in the median, in seconds: *start* is what of the start of Python was
-waited for, *plan* storing matrices. What the programs are: [waiting.md](waiting.md).
+waited for, *compile* the wait for compilers, which is within *plan*, storing matrices. What the programs are:
+[waiting.md](waiting.md).
 """
 STEPS_TEXT = """\
 The steps of the programs of one product, in ms: until `main`, PetscInitialize, creation, assembly, vectors, the first
@@ -25,6 +26,7 @@ EVENT_COLUMNS = {
     "PCSetUp": "PCSetUp",
     "MatMult": "MatMult",
     "GpufmtStart": "start",
+    "GpufmtCompile": "compile",
     "GpufmtPlan": "plan",
 }
 

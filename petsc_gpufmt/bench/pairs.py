@@ -15,7 +15,7 @@ from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import agreement
 from petsc_gpufmt.bench.programs import Program, run_once
 
-SHOWN_EVENTS = ("SNESSolve", "KSPSolve", "PCSetUp", "MatMult", "GpufmtStart", "GpufmtPlan")
+SHOWN_EVENTS = ("SNESSolve", "KSPSolve", "PCSetUp", "MatMult", "GpufmtStart", "GpufmtCompile", "GpufmtPlan")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ SOLVERS = {
 
 EVENTS = (
     *("SNESSolve", "KSPSolve", "PCSetUp", "DMCreateMat", "SNESJacobianEval", "MatAssemblyEnd", "MatMult"),
-    *("MatPtAPSymbolic", "MatPtAPNumeric", "GpufmtStart", "GpufmtPlan", "GpufmtSymbolic"),
+    *("MatPtAPSymbolic", "MatPtAPNumeric", "GpufmtStart", "GpufmtCompile", "GpufmtPlan", "GpufmtSymbolic"),
     *("GpufmtRefresh", "summary"),
 )
 """The last is all that PETSc logs of a process, from the end of PetscInitialize to PetscFinalize."""
