@@ -19,13 +19,14 @@ BUILDS = 3
 def measure_storage(variant: str, matrix: BenchMatrix, place: Place) -> dict[str, Any]:
     """Seconds to build a format, to refresh its values and to upload these, with the sizes of the stored matrix.
 
-    Build and refresh read CSR arrays that are in place already. The first build, which compiles, does not count.
+    Build and refresh read CSR arrays that are in place already. The pattern was checked and its rows counted when it
+    came there, as in the planner. The first build, which compiles, does not count.
     """
     name, options = format_options(variant)
     xp, timer = place.backend.xp, place.timer
     given, block = matrix.csr, matrix.block_size
     (nrows, ncols), rowptr, colidx = given.shape, xp.asarray(given.indptr), xp.asarray(given.indices)
-    csr = CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=block)
+    csr = CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=block).validated(place.backend)
     values = xp.asarray(given.data)
 
     def build() -> Any:
