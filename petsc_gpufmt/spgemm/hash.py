@@ -299,7 +299,7 @@ class HashAccumulator(Accumulator):
         counts = [count for count, _, _ in self.operands.words.census]
         kernels = []
         for kernel in self.symbolic:
-            kernel.rows.count = count = sum(counts[kernel.rows.first : kernel.rows.last + 1])
+            count = sum(counts[kernel.rows.first : kernel.rows.last + 1])
             if count:
                 if kernel.kind == "tables":
                     kernel.blocks = self._blocks_of_tables(kernel.rows)

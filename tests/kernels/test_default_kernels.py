@@ -23,7 +23,7 @@ from petsc_gpufmt.spgemm.chain import plan_product
 
 FORMATS = ("pjds", "bsr", "evchyb", "csradaptive", "gpufmt")
 """Those that -mat_type gpufmt chooses from, and itself."""
-FEW_THREADS, MANY_THREADS = 1 << 12, 1 << 20  # of a device: threads do, or do not, share rows
+FEW_THREADS, MANY_THREADS = 1 << 6, 1 << 20  # of a device: threads do, or do not, share rows
 
 
 @pytest.fixture(params=[FEW_THREADS, MANY_THREADS], ids=["small device", "large device"])
@@ -71,7 +71,8 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, index)
     csr.validated(backend)
     transposed(csr, backend)
-    merge((csr.nrows, csr.ncols), (0, csr.ncols), [Summand(csr, np.arange(csr.ncols, dtype=index))], backend)
+    places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
+    merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     scale_and_add.plan_scale(csr.nnz, backend)
     scale_and_add.plan_scale_rows(csr.nnz, csr.rowptr, backend)
     scale_and_add.plan_scale_columns(csr.colidx, backend)

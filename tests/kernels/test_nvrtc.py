@@ -74,7 +74,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
 }
 
 
-FEW_THREADS, MANY_THREADS = 1 << 12, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size
+FEW_THREADS, MANY_THREADS = 1 << 6, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size
 MANY_COLUMNS = 50_000  # the rows of a transpose, most of them empty: slow in emulation where threads share each
 LARGEST_PRODUCT = 70_000  # terms: the emulation takes long for more
 PRODUCT_OPTIONS: list[dict[str, int | str]] = [
