@@ -9,7 +9,8 @@
   #include <sched.h>
 
 enum { UPLOAD_THREADS = 8 };
-static const size_t upload_piece = (size_t)1 << 21, upload_threshold = (size_t)1 << 22;
+static const size_t upload_piece     = (size_t)1 << 21;
+static const size_t upload_threshold = (size_t)1 << 22, pinning_threshold = (size_t)1 << 24; /* worth threads; worth the pinned pieces */
 
 static void *upload_pinned = NULL; /* 2 pieces a thread */
 
@@ -99,8 +100,8 @@ static PetscBool KnownToCuda(const void *host)
   return (PetscBool)(!gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)host) && type);
 }
 
-/* Makes the pinned pieces at the first large upload; without them uploads are slower and nothing else. As PETSc's own start of CUDA, that is
-   left out of the events in progress. */
+/* Makes the pinned pieces at the first large upload, from when on smaller ones use them too; without them uploads are slower and nothing else.
+   As PETSc's own start of CUDA, that is left out of the events in progress. */
 static PetscErrorCode MakePinned(void)
 {
   PetscFunctionBegin;
@@ -123,7 +124,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the caller may free or change what was copied */
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  if (nparts > 1) PetscCall(MakePinned());
+  if (bytes >= pinning_threshold && nparts > 1) PetscCall(MakePinned());
   if (nparts > 1 && upload_pinned) PetscCall(UploadInParts((DevicePointer)dev, (const char *)host, bytes, nparts, stream));
   else {
     CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
