@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
 from petsc_gpufmt.patterns.csr import CsrPattern
 
-ENTRIES_A_THREAD = 8  # at most, but for rows longer than a block can divide so
+TILE_ROWS, TILE_THREADS = 1024, 256  # of a block that groups rows, as in kernels/formats/csradaptive.cu
+INT64 = np.dtype(np.int64)
 
 
 class CsrAdaptive(CsrFormat):
@@ -39,17 +42,14 @@ class CsrAdaptive(CsrFormat):
 
     def __init__(self, csr: CsrPattern, backend: Backend, index: str, block_threads: int):
         super().__init__(csr, backend, index, block_threads)
-        xp = backend.xp
-        ranges = ranges_of_rows(xp.asarray(csr.rowptr), block_threads, xp)
         nranges = block_threads.bit_length()
-        self.rows_of_range = [int(n) for n in backend.to_host(xp.bincount(ranges, minlength=nranges))]
+        self.rows_of_range, grouped = count_rows(csr.rowptr, nranges, backend)
         self.blocks_of_range = [ceil_div(rows * 2**r, block_threads) for r, rows in enumerate(self.rows_of_range)]
         first_block = [sum(self.blocks_of_range[:r]) for r in range(nranges)]
         first_position = [sum(self.rows_of_range[:r]) for r in range(nranges + 1)]
-        self.marks = xp.asarray(first_block + first_position, dtype=backend.index)
-        grouped = bool((ranges[1:] >= ranges[:-1]).all())
-        # stable: rows of a range keep their order, and with it what neighbours share of x
-        self.row_perm = None if grouped else xp.argsort(ranges, kind="stable").astype(backend.index)
+        self.marks = backend.adopt(np.array(first_block + first_position, dtype=backend.index))
+        # rows of a range keep their order, and with it what neighbours share of x
+        self.row_perm = None if grouped else order_rows(csr.rowptr, nranges, self.marks, backend)
 
     @property
     def nblocks(self) -> int:
@@ -71,14 +71,37 @@ class CsrAdaptive(CsrFormat):
         return "\n".join(lines)
 
 
-def ranges_of_rows(rowptr: Any, block_threads: int, xp: Any) -> Any:
-    """(nrows,) uint8: the smallest r with at most 8 * 2^r entries in the row; 2^r is `block_threads` at most."""
-    bounds = ENTRIES_A_THREAD * 2 ** xp.arange(block_threads.bit_length() - 1)
-    return xp.searchsorted(bounds, xp.diff(rowptr), side="left").astype(xp.uint8)
+def count_rows(rowptr: Any, nranges: int, backend: Backend) -> tuple[list[int], bool]:
+    """Rows in each range, and whether rows lie grouped by range already. Waits for the device.
+
+    A row is in the first range r of `nranges` <= 10 for which it has at most 8 * 2^r entries, or in the last.
+    """
+    nrows = rowptr.size - 1
+    (found,) = backend.empty((nranges + 1, INT64))
+    backend.clear(found)
+    if nrows:
+        function = backend.function("formats/csradaptive", "csradaptive_count_rows", ())
+        arguments = (backend.index.type(nrows), nranges, rowptr, found)
+        backend.run([launch_1d(function, ceil_div(nrows, TILE_ROWS) * TILE_THREADS, TILE_THREADS, arguments)])
+    *rows, falls = backend.first(found, nranges + 1)  # waits for the device
+    return rows, not falls
+
+
+def order_rows(rowptr: Any, nranges: int, marks: Any, backend: Backend) -> Any:
+    """(nrows,) index: rows grouped by range, those of each range in their order, for `nrows` > 0."""
+    nrows = rowptr.size - 1
+    ntiles = ceil_div(nrows, TILE_ROWS)
+    row_perm, states = backend.empty((nrows, backend.index), (1 + nranges * ntiles, INT64))
+    backend.clear(states)
+    function = backend.function("formats/csradaptive", "csradaptive_order_rows", ())
+    arguments = (backend.index.type(nrows), nranges, rowptr, marks, states, row_perm)
+    backend.run([launch_1d(function, ntiles * TILE_THREADS, TILE_THREADS, arguments)])
+    return row_perm
 
 
 @compiled_ahead("formats/csradaptive")
 def default_kernels() -> Iterator[list[Instance]]:
-    """Products, with full columns and with those of 16 bits."""
+    """Products, with full columns and with those of 16 bits, and what groups rows by range."""
     templates = product((CsrAdaptive.default_block_threads,), (0, 1))
     yield list(product(("csradaptive_spmv", "csradaptive_diagonal"), templates))
+    yield [("csradaptive_count_rows", ()), ("csradaptive_order_rows", ())]

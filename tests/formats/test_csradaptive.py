@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from builders import CsrMatrix, banded, from_row_lengths, shape
 from emulation.backend import EmulatedBackend
+from places import make_backend
 from stored_matrix import StoredMatrix, assert_product
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Operation
 from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS
-from petsc_gpufmt.formats.csradaptive import CsrAdaptive, ranges_of_rows
+from petsc_gpufmt.formats.csradaptive import TILE_ROWS, CsrAdaptive, count_rows, order_rows
 
 EVERY_TEAM = np.array([3000, 0, 5, 12, 20, 6000, 50, 8, 100, 200, 9, 400, 800, 1500, 2049, 1, 4097, 700])
 
@@ -18,6 +19,34 @@ EVERY_TEAM = np.array([3000, 0, 5, 12, 20, 6000, 50, 8, 100, 200, 9, 400, 800, 1
 @pytest.fixture
 def backend():
     return HostBackend(*native_library.petsc_types())
+
+
+@pytest.fixture(params=["host", "emulation"])
+def place(request):
+    return make_backend(request, request.param)
+
+
+@pytest.mark.parametrize("nrows", [1, 31, TILE_ROWS, TILE_ROWS + 1, 5 * TILE_ROWS + 77])
+@pytest.mark.parametrize("nranges", [7, 10])
+def test_rows_of_many_tiles_are_grouped(place, nrows, nranges):
+    lengths = np.random.default_rng(76).choice([0, 3, 8, 9, 40, 300, 5000, 9000], nrows)
+    ranges = np.minimum(np.ceil(np.log2(np.maximum(lengths, 8) / 8)).astype(int), nranges - 1)
+    rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(place.index)
+    rows, grouped = count_rows(rowptr, nranges, place)
+    marks = np.concatenate([np.zeros(nranges), [0], np.cumsum(rows)]).astype(place.index)
+
+    assert rows == np.bincount(ranges, minlength=nranges).tolist()
+    assert grouped == bool((np.diff(ranges) >= 0).all())
+    assert order_rows(rowptr, nranges, marks, place).tolist() == np.argsort(ranges, kind="stable").tolist()
+
+
+def test_one_row_out_of_order_is_seen_at_the_seam_of_tiles(place):
+    lengths = np.full(2 * TILE_ROWS, 20)
+    lengths[:TILE_ROWS] = 40
+    rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(place.index)
+
+    assert count_rows(rowptr, 9, place) == ([0, 0, TILE_ROWS, TILE_ROWS, *[0] * 5], False)
+    assert count_rows(rowptr[: TILE_ROWS + 1], 9, place)[1]
 
 
 def one_column(lengths):
@@ -34,10 +63,11 @@ def one_column(lengths):
     ],
 )
 @pytest.mark.parametrize("block_threads", BLOCK_THREADS)
-def test_the_papers_ranges_up_to_a_block_for_a_row(length, threads_per_row, block_threads):
-    (found,) = ranges_of_rows(np.array([0, length]), block_threads, np)
+def test_the_papers_ranges_up_to_a_block_for_a_row(place, length, threads_per_row, block_threads):
+    rows, grouped = count_rows(np.array([0, length], place.index), block_threads.bit_length(), place)
 
-    assert 2 ** int(found) == min(threads_per_row, block_threads)
+    assert 2 ** rows.index(1) == min(threads_per_row, block_threads)
+    assert sum(rows) == 1 and grouped
 
 
 def test_the_deal_of_blocks_of_the_papers_figure_1(backend):

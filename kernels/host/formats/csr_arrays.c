@@ -33,21 +33,27 @@ void csr_diagonal(const CsrRows *A, scalar_t *z)
   else FOR_ROWS(index_t, 0, ADD_DIAGONAL, z[row] = sum)
 }
 
-/* smallest column of each row, and the largest minus it; 0 and 0 for an empty row */
+/* of all rows, found[0] += those with entries, found[1] = the largest column of one minus its smallest, if col_base is not null */
 HOST_KERNEL(csr_row_spans)
 {
   const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
-  index_t      *col_base = PARAM(index_t *, 3), *row_span = PARAM(index_t *, 4);
+  index_t      *col_base = PARAM(index_t *, 3);
+  uint64_t     *found    = PARAM(uint64_t *, 4);
 
   for (offset_t row = 0; row < nrows; row++) {
-    index_t first = rowptr[row] < rowptr[row + 1] ? colidx[rowptr[row]] : 0, last = first;
+    const offset_t begin = rowptr[row], end = rowptr[row + 1];
 
-    for (offset_t k = rowptr[row]; k < rowptr[row + 1]; k++) {
-      first = colidx[k] < first ? colidx[k] : first;
-      last  = colidx[k] > last ? colidx[k] : last;
+    found[0] += begin < end;
+    if (col_base) {
+      index_t first = begin < end ? colidx[begin] : 0, last = first;
+
+      for (offset_t k = begin; k < end; k++) {
+        first = colidx[k] < first ? colidx[k] : first;
+        last  = colidx[k] > last ? colidx[k] : last;
+      }
+      col_base[row] = first;
+      if ((uint64_t)(last - first) > found[1]) found[1] = last - first;
     }
-    col_base[row] = first;
-    row_span[row] = last - first;
   }
 }
 

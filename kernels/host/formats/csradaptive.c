@@ -26,3 +26,41 @@ HOST_KERNEL(csradaptive_diagonal)
 
   csr_diagonal(&A, PARAM(scalar_t *, 6));
 }
+
+/* the range of a row: at most 8 * 2^range entries, but for the last of the ranges */
+static int range_of(const index_t *rowptr, offset_t row, int nranges)
+{
+  const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
+  int            range  = 0;
+
+  while (range < nranges - 1 && length > (offset_t)8 << range) range++;
+  return range;
+}
+
+/* found[r] += rows of range r; found[nranges] > 0 if a row comes after one of a higher range */
+HOST_KERNEL(csradaptive_count_rows)
+{
+  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 2);
+  const int     nranges = PARAM(int, 1);
+  uint64_t     *found   = PARAM(uint64_t *, 3);
+  int           before  = 0;
+
+  for (offset_t row = 0; row < nrows; row++) {
+    const int range = range_of(rowptr, row, nranges);
+
+    found[range]++;
+    found[nranges] += range < before;
+    before = range;
+  }
+}
+
+/* row_perm[position] = row: the rows of each range in their order, from the position on that the marks give */
+HOST_KERNEL(csradaptive_order_rows)
+{
+  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 2), *marks = PARAM(const index_t *, 3);
+  const int     nranges  = PARAM(int, 1);
+  index_t      *row_perm = PARAM(index_t *, 5), next[32];
+
+  for (int r = 0; r < nranges; r++) next[r] = marks[nranges + r];
+  for (offset_t row = 0; row < nrows; row++) row_perm[next[range_of(rowptr, row, nranges)]++] = (index_t)row;
+}

@@ -22,6 +22,7 @@ AUTOMATIC = 0
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
 BLOCK_THREADS = (64, 128, 256, 512)
 FILL_THREADS = 256  # a block of the kernels that store columns
+INT64, SHORT = np.dtype(np.int64), np.dtype(np.uint16)
 
 
 class CsrFormat(Format):
@@ -46,10 +47,8 @@ class CsrFormat(Format):
         self.backend, self.block_threads = backend, block_threads
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
-        rowptr = backend.xp.asarray(csr.rowptr)
-        self.nonempty_rows = int((rowptr[1:] > rowptr[:-1]).sum())
-        self.col, self.col_base = self._store_columns(backend.xp.asarray(csr.colidx), index)
-        self.val = backend.xp.empty(self.nnz, dtype=backend.scalar)
+        self.col, self.col_base, self.nonempty_rows = self._store_columns(csr.colidx, index)
+        (self.val,) = backend.empty((self.nnz, backend.scalar))
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> CsrFormat:
@@ -113,22 +112,27 @@ class CsrFormat(Format):
             return []
         return [gather_values(self.backend, self.nnz, self.source, Slot.VALUES, self.val)]
 
-    def _store_columns(self, colidx: Any, index: str) -> tuple[Any, Any]:
-        """(col, col_base) for the option `index`."""
-        xp, index_dtype = self.backend.xp, self.backend.index
+    def _store_columns(self, colidx: Any, index: str) -> tuple[Any, Any, int]:
+        """col and col_base for the option `index`, and how many rows have entries. Waits for the device."""
+        backend, index_dtype = self.backend, self.backend.index
+        if not self.nnz:
+            return backend.adopt(colidx, keep=True), None, 0
         saved = self.nnz * (index_dtype.itemsize - 2) - self.nrows * index_dtype.itemsize
-        if index == FULL_ONLY or not self.nnz or (index == AUTO and saved <= 0):
-            return colidx.copy(), None
+        short = index != FULL_ONLY and (index != AUTO or saved > 0)
         rows = (index_dtype.type(self.nrows), self.rowptr)
         threads_per_row = power_of_two(self.nnz / self.nrows / 4, 1, WARP)
         threads = self.nrows * threads_per_row
-        col_base, row_span = (xp.empty(self.nrows, dtype=index_dtype) for _ in range(2))
-        self.backend.run([self._fill("csr_row_spans", threads_per_row, threads, *rows, colidx, col_base, row_span)])
-        if int(row_span.max()) > LARGEST_OFFSET:  # waits for the device
-            return colidx.copy(), None
-        col = xp.empty(self.nnz, dtype=np.uint16)
-        self.backend.run([self._fill("csr_fill_offsets", threads_per_row, threads, *rows, col_base, colidx, col)])
-        return col, col_base
+        found, col_base, col = backend.empty(
+            (2, INT64), (self.nrows if short else 0, index_dtype), (self.nnz if short else 0, SHORT)
+        )
+        backend.clear(found)
+        seen = (colidx, col_base if short else None, found)
+        backend.run([self._fill("csr_row_spans", threads_per_row, threads, *rows, *seen)])
+        nonempty_rows, widest = backend.first(found, 2)  # waits for the device
+        if not short or widest > LARGEST_OFFSET:
+            return backend.adopt(colidx, keep=True), None, nonempty_rows
+        backend.run([self._fill("csr_fill_offsets", threads_per_row, threads, *rows, col_base, colidx, col)])
+        return col, col_base, nonempty_rows
 
     def _fill(self, kernel: str, threads_per_row: int, threads: int, *arguments: Any) -> Launch:
         """A launch of a kernel that stores columns."""
