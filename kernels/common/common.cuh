@@ -1,4 +1,4 @@
-// Types and helpers of all device kernels. SCALAR and INDEX are defined by the compiler call (petsc_gpufmt/backends/compile.py).
+// Types and helpers of all device kernels. SCALAR and INDEX are defined by the compiler call (petsc_gpufmt/backends/kernel_sources.py).
 //
 // A parameter may be a struct (Struct in petsc_gpufmt/backends/plan.py), with the same members on the host: each begins a word of 8 bytes, so smaller
 // ones are alignas(8). The compiler knows of a parameter that it is read alone, but not of arrays that a struct points to: __ldg() says so.

@@ -65,7 +65,7 @@ class ColumnRange:
 
     def parts(self, count: int) -> list[ColumnRange]:
         """The range cut into `count` parts, or single columns."""
-        bounds = np.unique(np.linspace(self.begin, self.end, count + 1).astype(np.int64)).tolist()
+        bounds = sorted(set(np.linspace(self.begin, self.end, count + 1).astype(np.int64).tolist()))
         return [ColumnRange(begin, end) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
