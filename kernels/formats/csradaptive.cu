@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 }
 
 constexpr int MOST_RANGES = 10, ENTRIES_A_THREAD = 8; // of 512 threads a block
-constexpr int ROWS_A_THREAD = 4, TILE_ROWS = ROWS_A_THREAD * SCAN_THREADS;
+constexpr int ROWS_A_THREAD = 2, TILE_ROWS = ROWS_A_THREAD * SCAN_THREADS;
 
 // The range of a row: at most 8 * 2^range entries, but for the last of the ranges
 __device__ __forceinline__ int range_of(const index_t *__restrict__ rowptr, offset_t row, int nranges)
@@ -120,32 +120,29 @@ __global__ void __launch_bounds__(SCAN_THREADS)
                          count_t *__restrict__ states, index_t *__restrict__ row_perm)
 {
   __shared__ count_t  tile;
-  __shared__ unsigned counts[SCAN_WARPS][MOST_RANGES]; // rows of each warp and range
+  __shared__ unsigned counts[SCAN_WARPS][MOST_RANGES]; // rows of each warp and range, so far and at last
   __shared__ offset_t first[MOST_RANGES];              // position of the first row of each range in this tile
   const int           lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   int                 range[ROWS_A_THREAD];
-  unsigned            place[ROWS_A_THREAD], so_far[MOST_RANGES]; // rows of the range before, in this warp
+  unsigned            place[ROWS_A_THREAD]; // rows of the range before, in this warp
 
   if (threadIdx.x == 0) tile = atomicAdd(states, count_t(1));
+  if (lane < MOST_RANGES) counts[warp][lane] = 0;
   __syncthreads();
   const offset_t begin = (offset_t)tile * TILE_ROWS + warp * (ROWS_A_THREAD * WARP) + lane;
 
 #pragma unroll
-  for (int r = 0; r < MOST_RANGES; r++) so_far[r] = 0;
-#pragma unroll
   for (int i = 0; i < ROWS_A_THREAD; i++) {
     range[i] = begin + i * WARP < nrows ? range_of(rowptr, begin + i * WARP, nranges) : MOST_RANGES;
-#pragma unroll
-    for (int r = 0; r < MOST_RANGES; r++) {
+    for (int r = 0; r < nranges; r++) {
       const unsigned same = __ballot_sync(FULL_WARP, range[i] == r);
 
-      if (range[i] == r) place[i] = so_far[r] + __popc(same & ((1u << lane) - 1));
-      so_far[r] += __popc(same);
+      if (range[i] == r) place[i] = counts[warp][r] + __popc(same & ((1u << lane) - 1));
+      __syncwarp();
+      if (lane == 0) counts[warp][r] += __popc(same);
+      __syncwarp();
     }
   }
-#pragma unroll
-  for (int r = 0; r < MOST_RANGES; r++)
-    if (lane == 0) counts[warp][r] = so_far[r];
   __syncthreads();
   for (int r = warp; r < nranges; r += SCAN_WARPS) {
     count_t sum = 0;

@@ -22,7 +22,7 @@ from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
 from petsc_gpufmt.patterns.csr import CsrPattern
 
-TILE_ROWS, TILE_THREADS = 1024, 256  # of a block that groups rows, as in kernels/formats/csradaptive.cu
+TILE_ROWS, TILE_THREADS = 512, 256  # of a block that groups rows, as in kernels/formats/csradaptive.cu
 INT64 = np.dtype(np.int64)
 
 

@@ -25,7 +25,7 @@ def backend(emulation_folder, monkeypatch):
 
 
 @pytest.mark.parametrize("shape_name", TELLING_SHAPES)
-@pytest.mark.parametrize("format_name", ["csradaptive", "csrscalar", "csrvector"])
+@pytest.mark.parametrize("format_name", ["jds", "ellpack", "ellpackr"])
 def test_a_format_keeps_its_promises(format_name, shape_name, backend):
     stored = StoredMatrix(shape(shape_name), find_format(format_name), backend, {})
 

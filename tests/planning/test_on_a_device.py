@@ -1,0 +1,54 @@
+"""The planner on a device, without CuPy: driver and device are fakes, kernels are those of the emulation."""
+
+import sys
+
+import numpy as np
+import pytest
+import test_planner
+import test_planner_products
+from builders import shape
+from chains import operands_of
+from fake_driver import fake_driver
+from stored_matrix import assert_product
+from test_planner import SCALAR
+
+from petsc_gpufmt.backends.plan import Operation, Product
+
+STREAM = 0x51
+
+
+@pytest.fixture(autouse=True)
+def fake(emulation_folder, monkeypatch):
+    import petsc4py.PETSc  # noqa: F401  what is planned is cited
+
+    monkeypatch.setitem(sys.modules, "cupy", None)  # to import it is an error
+    with fake_driver(emulation_folder) as made:
+        yield made
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("format_name", ["pjds", "bsr", "evchyb", "gpufmt"])
+def test_stores(fake, format_name, transposed):
+    matrix = shape("blocked_4x4_incomplete")
+    expected = matrix.transposed() if transposed else matrix
+    rng = np.random.default_rng(90)
+    x, y = (rng.standard_normal(n).astype(SCALAR) for n in (expected.ncols, expected.nrows))
+    z = np.full(expected.nrows, np.nan, SCALAR)
+
+    place = {"backend": "cuda", "stream": STREAM}
+    with test_planner.Answered(matrix, "", format_name, transposed=transposed, row_block=1, col_block=1, **place) as a:
+        assert a.error == (0, "")
+        a.replay(Operation.REFRESH, values=matrix.values.astype(SCALAR))
+        a.replay(Operation.MULTADD, x=x, y=y, z=z)
+
+    assert_product(z, expected, x, y)
+    assert {call[-1] for call in fake.named("launch", "cuMemAllocFromPoolAsync", "cuMemsetD8Async")} == {STREAM}
+
+
+@pytest.mark.parametrize("product", [Product.AB, Product.PTAP], ids=lambda p: p.formula)
+def test_products(fake, product):
+    with test_planner_products.Answered(product, operands_of(product, 120, 50), backend="cuda", stream=STREAM) as a:
+        assert a.error == (0, "")
+        a.check()
+
+    assert {call[-1] for call in fake.named("launch", "cuMemAllocFromPoolAsync", "cuMemsetD8Async")} == {STREAM}
