@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4)
   __shared__ BlockScan scan;
   const int            lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 
+  if (carried && blockIdx.x == 0 && threadIdx.x == 0) control->carried = *carried;
   scan.take_tile(&control->ticket);
   clear_census<SCAN_WARPS>(census);
   const offset_t tile = (offset_t)scan.tile, first = tile * TILE + warp * (WARP * ITEMS) + lane;
@@ -83,10 +84,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 4)
   add_census<SCAN_WARPS>(control->lengths, census);
   const count_t begin = scan.sum_before_warp((count_t *)(control + 1), so_far);
 
-  if (first == 0) {
-    rowptr[0] = 0;
-    if (carried) control->carried = *carried;
-  }
+  if (first == 0) rowptr[0] = 0;
   if (threadIdx.x == SCAN_THREADS - 1 && (tile + 1) * TILE >= nrows) control->nnz = begin + so_far;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)

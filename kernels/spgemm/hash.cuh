@@ -95,36 +95,35 @@ struct GroupOfAnySize {
 
 // Where a group of threads is among the entries that are staged. ONE_STEP: no row of B has more entries than a group has threads.
 template <int TEAM, int ONE_STEP, class T, class GroupSize>
-struct Cursor {
-  const T  *staged;
-  int       count, next;   // entries staged; the one to be taken next
-  index_t   position, end; // of this thread in B; of the part of B's row
-  GroupSize group;
+struct Cursor : GroupSize {
+  const T *staged;
+  int      count, next;   // entries staged; the one to be taken next
+  index_t  position, end; // of this thread in B; of the part of B's row
 
   __device__ __forceinline__ Cursor(const T *staged, int count, GroupSize group)
-    : staged(staged), count(count), next(threadIdx.x % TEAM >> group.log2()), position(0), end(0), group(group)
+    : GroupSize(group), staged(staged), count(count), next(threadIdx.x % TEAM >> this->log2()), position(0), end(0)
   { }
 
-  __device__ __forceinline__ int lane() const { return threadIdx.x & (group.size() - 1); }
+  __device__ __forceinline__ int lane() const { return threadIdx.x & (this->size() - 1); }
 
   // whether there is another step for this group
-  __device__ __forceinline__ bool more() const { return next < count || (!ONE_STEP && position - lane() + group.size() < end); }
+  __device__ __forceinline__ bool more() const { return next < count || (!ONE_STEP && position - lane() + this->size() < end); }
 
   // to the next entry of B for this thread; whether there is one in this step
   __device__ __forceinline__ bool advance()
   {
-    if (!ONE_STEP && position - lane() + group.size() < end) position += group.size();
+    if (!ONE_STEP && position - lane() + this->size() < end) position += this->size();
     else {
       end = 0;
       if (next < count) {
         position = staged[next].begin + lane();
         end      = staged[next].end;
       }
-      next += TEAM >> group.log2();
+      next += TEAM >> this->log2();
     }
     return position < end;
   }
 
   // the staged entry of the last step
-  __device__ __forceinline__ int current() const { return next - (TEAM >> group.log2()); }
+  __device__ __forceinline__ int current() const { return next - (TEAM >> this->log2()); }
 };
