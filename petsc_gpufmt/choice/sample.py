@@ -72,9 +72,11 @@ class Sample:
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         fits = _spans(self.columns[order], starts) <= SHORT_SPAN
         of_slice = group[order][starts] // (int(self.lengths.max()) + 1)
-        wide = np.unique(of_slice[~fits])
+        number = np.cumsum(np.diff(of_slice, prepend=-1) != 0) - 1  # of the slice among those of the sample
+        wide = np.zeros(int(number[-1]) + 1, dtype=bool)
+        wide[number[~fits]] = True  # not np.isin, whose first call imports numpy.ma
         entries = np.add.reduceat(np.ones(group.size), starts)
-        share = float(entries[~np.isin(of_slice, wide)].sum() / group.size)
+        share = float(entries[~wide[number]].sum() / group.size)
         rows = (np.cumsum(self.lengths) - self.lengths)[self.lengths > 0]
         return share, bool((_spans(self.columns, rows) <= SHORT_SPAN).all())
 
