@@ -119,7 +119,7 @@ class DeviceMemory:
         if not self._taken or self._pool is None:
             return 0
         reserved, used = (driver.pool_bytes(self._pool, a) for a in (driver.RESERVED_BYTES, driver.USED_BYTES))
-        return reserved - used + sum(nbytes for _, nbytes in self.given_back)
+        return max(0, reserved - used + sum(nbytes for _, nbytes in self.given_back))
 
     def to_host(self, address: int, to: np.ndarray, stream: int) -> None:
         """Fill a host array from the device, after what was queued on a stream."""

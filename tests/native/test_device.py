@@ -272,8 +272,7 @@ def test_memory_of_plans_stays_in_one_pool_until_that_is_trimmed(petsc):
         reserved = pool(driver.RESERVED_BYTES)
         assert pool(driver.USED_BYTES) >= used + size
         del a
-        assert memory.pooled_bytes() > 0  # it has taken back what was given back
-        assert (pool(driver.USED_BYTES), pool(driver.RESERVED_BYTES)) == (used, reserved)
+        assert memory.pooled_bytes() >= size - used  # not all that is in use is among what the driver has reserved
         (a,) = memory.empty(((size, np.dtype(np.int8)),), 0)
         assert pool(driver.RESERVED_BYTES) == reserved
         del a

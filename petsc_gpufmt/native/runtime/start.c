@@ -20,9 +20,10 @@ static struct {
 } wanted;
 
 static pthread_t          thread;
-static atomic_bool        runs      = false;                     /* it has been made, and is not joined */
-static atomic_int         nsteps    = 0;                         /* that it is to do */
-static pthread_mutex_t    step_lock = PTHREAD_MUTEX_INITIALIZER; /* held by the thread during a step: between two, it holds nothing else either */
+static atomic_bool        runs        = false;                     /* it has been made, and is not joined */
+static atomic_int         nsteps      = 0;                         /* that it is to do */
+static pthread_mutex_t    step_lock   = PTHREAD_MUTEX_INITIALIZER; /* held by the thread during a step: between two, it holds nothing else either */
+static pthread_mutex_t    wanted_lock = PTHREAD_MUTEX_INITIALIZER; /* held by PETSc's thread until it knows its device */
 static _Thread_local bool here = false, locked = false;
 static PetscBool          asked = PETSC_FALSE, begun = PETSC_FALSE;
 
@@ -61,7 +62,11 @@ static bool PrepareLater(void)
 }
 
 static bool (*const steps[])(void) = {StartPython, ImportNumpy, ImportPackage, PrepareFirst, PrepareLater};
-enum { STEPS_OF_FIRST_PLAN = PETSC_STATIC_ARRAY_LENGTH(steps) - 1, ALL_STEPS = 1 << 20 }; /* the last until nothing is left */
+enum {
+  STEPS_OF_FIRST_PLAN = PETSC_STATIC_ARRAY_LENGTH(steps) - 1,
+  FIRST_WANTED        = STEPS_OF_FIRST_PLAN - 1,
+  ALL_STEPS           = 1 << 20
+}; /* the last until nothing is left */
 
 /* The process ends without PetscFinalize(): libraries that the thread may be in are closed next. A step that takes longer is left alone. */
 static void AtExit(void)
@@ -86,6 +91,11 @@ static void *Run(void *unused)
   here = true;
   (void)fesetenv(FE_DFL_ENV); /* with -fp_trap, NumPy would trap while it is imported */
   for (int k = 0; done && k < atomic_load(&nsteps); k++) {
+    if (k == FIRST_WANTED) { /* not during the step: a fork() would wait for it */
+      (void)pthread_mutex_lock(&wanted_lock);
+      (void)pthread_mutex_unlock(&wanted_lock);
+      if (k >= atomic_load(&nsteps)) break;
+    }
     (void)pthread_mutex_lock(&step_lock);
     done = steps[k < STEPS_OF_FIRST_PLAN ? k : STEPS_OF_FIRST_PLAN]();
     (void)pthread_mutex_unlock(&step_lock);
@@ -172,7 +182,8 @@ static PetscErrorCode LeftToOthers(PetscBool *left)
 /* Called for every matrix that gets a type of ours, of the named format; begins once, if the matrix will be on a device. */
 PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
 {
-  PetscBool early, stays = PETSC_FALSE, left = PETSC_FALSE;
+  PetscBool      early, stays = PETSC_FALSE, left = PETSC_FALSE;
+  PetscErrorCode ierr = PETSC_SUCCESS;
 
   PetscFunctionBegin;
   if (asked) PetscFunctionReturn(PETSC_SUCCESS);
@@ -186,16 +197,19 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
   if (!early || left) PetscFunctionReturn(PETSC_SUCCESS);
   wanted.place  = (GpufmtPlace){.backend = GPUFMT_BACKEND_HOST, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
   wanted.format = format;
+  (void)pthread_mutex_lock(&wanted_lock); /* Python starts while PETSc starts its device */
+  PetscCall(Begin());
   if (GpufmtDeviceUsable()) {
     int device;
 
-    PetscCall(GpufmtDeviceKnown(&device, &wanted.context));
-    if (device >= 0) {
+    ierr = GpufmtDeviceKnown(&device, &wanted.context);
+    if (!ierr && device >= 0) {
       wanted.place.backend = GPUFMT_BACKEND_CUDA;
       wanted.place.device  = device;
     }
   }
-  PetscCall(Begin());
+  (void)pthread_mutex_unlock(&wanted_lock);
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
