@@ -21,8 +21,9 @@ import numpy as np
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.formats.pjds import ALL_ROWS, SLICE_HEIGHTS, cut
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.formats.common.sliced_rows import cut
+from petsc_gpufmt.formats.pjds import SLICE_HEIGHTS
+from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
 
 SEED = 7
 
@@ -61,9 +62,11 @@ def storage(lengths: np.ndarray, slice_height: int, backend: HostBackend) -> tup
     """Entries that the matrix has, that pJDS stores, and that ELLPACK stores."""
     rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(backend.index)
     nnz, nrows = int(rowptr[-1]), lengths.size
-    pattern = CsrPattern(nrows, 1, rowptr, np.broadcast_to(backend.index.type(0), nnz))  # columns play no part
-    slices = cut(pattern, slice_height, ALL_ROWS, backend)
-    return nnz, slices.nstored, -(-nrows // slice_height) * slice_height * slices.longest
+    counts = RowCounts(int(lengths.max()), sliced_entries=nnz, lengths=())  # the other two are for rows in their order
+    no_columns = np.broadcast_to(backend.index.type(0), nnz)  # columns play no part
+    pattern = CsrPattern(nrows, 1, rowptr, no_columns, counts=counts)
+    slices = cut(pattern, nrows, slice_height, backend)  # all rows are one window
+    return nnz, slices.nstored, -(-nrows // slice_height) * slice_height * counts.longest
 
 
 def main() -> None:
