@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+import numpy as np
+
 from petsc_gpufmt.backends import driver, native_library, nvrtc
 from petsc_gpufmt.backends.kernel_modules import Module, default_modules
 from petsc_gpufmt.backends.kernel_store import ARCHITECTURE, PACKAGE, Folder, architectures_in, cache_place
@@ -38,14 +40,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_compile(arguments: argparse.Namespace) -> int:
     asked_for = [name.strip() for names in arguments.arch or () for name in names.split(",")]
     types, modules = native_library.petsc_types(), default_modules()
+    architectures, begin = checked(asked_for or default_architectures()), time.monotonic()
+    if not arguments.output:
+        architectures = not_in_package(architectures, types, modules)
     place = os.path.abspath(arguments.output or cache_place())
-    folders = [Folder(place, name, *types) for name in checked(asked_for or default_architectures())]
-    begin = time.monotonic()
+    folders = [Folder(place, name, *types) for name in architectures]
     compile_missing(folders, modules)
     for folder in folders:
         print(f"{folder.architecture:12}{in_words(folder, modules)}")
-    print(f"in {place}, after {time.monotonic() - begin:.1f} s")
+    if folders:
+        print(f"in {place}, after {time.monotonic() - begin:.1f} s")
     return 0
+
+
+def not_in_package(
+    architectures: Sequence[str], types: tuple[np.dtype, np.dtype], modules: Sequence[Module]
+) -> list[str]:
+    """Those for which the package does not have all modules; says so of the others."""
+    left = []
+    for name in architectures:
+        folder = Folder(PACKAGE, name, *types)
+        if all(map(folder.read, modules)):
+            print(f"{name:12}{in_words(folder, modules)}, in the package {PACKAGE}")
+        else:
+            left.append(name)
+    return left
 
 
 def default_architectures() -> list[str]:

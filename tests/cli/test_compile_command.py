@@ -87,6 +87,18 @@ def test_only_what_is_missing_or_damaged_is_compiled(gpu, tmp_path, capsys):
     assert gpu.compiled[2:] == [MODULES[1]]
 
 
+def test_what_the_package_has_is_not_compiled_for_the_user(gpu, tmp_path, capsys):
+    assert main(["compile", "--arch", "sm_90", "--in-package"]) == 0
+    capsys.readouterr()
+    assert main(["compile", "--arch", "sm_90"]) == 0
+    package = tmp_path / "package"
+    assert capsys.readouterr().out == f"sm_90       2 of 2 modules of kernels, 0.0 MB, in the package {package}\n"
+    assert len(gpu.compiled) == 2 and not (tmp_path / "cache").exists()
+    os.truncate(folder(package, "sm_90").file(MODULES[0]), 20)
+    assert main(["compile", "--arch", "sm_90"]) == 0
+    assert folder(tmp_path / "cache" / "kernels", "sm_90").missing(MODULES) == []
+
+
 def test_kernels_that_do_not_compile_are_one_line(gpu, capsys):
     gpu.failing = {"patterns/csr"}
     assert main(["compile", "--arch", "sm_90"]) == 1
