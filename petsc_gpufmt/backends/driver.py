@@ -78,11 +78,6 @@ class DriverError(Exception):
         super().__init__(f"{name}: {text}")
         self.code, self.name = code, name
 
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether it is a DriverMemoryError."""
-        return isinstance(self, MemoryError)
-
 
 class DriverMemoryError(DriverError, MemoryError):
     """The device has no memory for what was asked."""

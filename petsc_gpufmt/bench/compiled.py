@@ -16,7 +16,7 @@ import petsc4py
 
 from petsc_gpufmt.bench.environment import petsc_variables
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.places import device_reason
+from petsc_gpufmt.bench.places import gpu_reason
 
 COMPILE_SECONDS = 120
 OUTPUT_SHOWN = 3000
@@ -118,7 +118,7 @@ def run_program(command: Sequence[str], limit: float, environment: Mapping[str, 
 
 def known_types(peers: Sequence[str], formats: Sequence[str]) -> list[str]:
     """The peers that this PETSc has, AIJ where it has none of them, then our formats."""
-    usable = [peer for peer in peers if peer == "aij" or device_reason() is None]
+    usable = [peer for peer in peers if peer == "aij" or gpu_reason() is None]
     return [*(usable or ["aij"]), *formats]
 
 

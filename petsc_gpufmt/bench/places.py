@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.backends.cupy_state import borrowed_stream
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.timing import DeviceTimer, HostTimer, Timer
+from petsc_gpufmt.errors import UnsupportedError
 
 SEED = 20120917
 COPY_BYTES = {"host": 1 << 27, "cuda": 1 << 30}
@@ -45,21 +46,27 @@ class Place:
         return 2 * source.nbytes / seconds
 
 
-def device_reason() -> str | None:
-    """Why no device can be measured, None if one can."""
+def gpu_reason() -> str | None:
+    """Why programs with this PETSc run on no GPU, None if they can."""
     from petsc4py import PETSc
 
     if not PETSc.Sys.hasExternalPackage("cuda"):
         return "this PETSc was configured without CUDA"
     try:
-        import cupy
-    except ImportError as e:
-        return f"CuPy cannot be imported ({e})"
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as e:
+        return None if driver.device_count() else "there is no GPU"
+    except (UnsupportedError, driver.DriverError) as e:
         return f"no GPU answers ({e})"
-    return None if count else "there is no GPU"
+
+
+def device_reason() -> str | None:
+    """Why no device can be measured in this process, None if one can: peers and timers need CuPy."""
+    reason = gpu_reason()
+    if reason is None:
+        try:
+            import cupy  # noqa: F401
+        except ImportError as e:
+            return f"CuPy cannot be imported ({e})"
+    return reason
 
 
 def petsc_stream() -> int:

@@ -205,7 +205,7 @@ def run_programs(arguments: argparse.Namespace) -> int:
     """Whole programs; of those that nobody asked for by name, those whose sources are not there are left out."""
     from petsc_gpufmt.bench.compiled import compile_program, known_types
     from petsc_gpufmt.bench.pairs import Setting, measure_program, new_case
-    from petsc_gpufmt.bench.places import device_reason
+    from petsc_gpufmt.bench.places import gpu_reason
     from petsc_gpufmt.bench.programs import PROGRAMS, check_types, find_source, parse_program
 
     programs = [parse_program(spec) for spec in arguments.program or PROGRAMS]
@@ -223,7 +223,7 @@ def run_programs(arguments: argparse.Namespace) -> int:
             show(f"Left out: {e}")
     # a run for each: programs that are measured later, with another number of pairs, leave those of before in the file
     recorders = {name: Recorder(f"programs, {name}", arguments.json, arguments.commit) for name in sources}
-    reason = "--host" if arguments.host else device_reason()
+    reason = "--host" if arguments.host else gpu_reason()
     wrong: list[str] = []
     with timed("programs"), tempfile.TemporaryDirectory() as folder:
         if reason:

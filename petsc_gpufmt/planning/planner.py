@@ -119,7 +119,7 @@ def _out_of_memory(e: BaseException) -> bool:
     """Whether memory ran out, also where the driver says so: a kernel that is loaded needs some."""
     if type(e).__name__ == "CUDADriverError":  # of CuPy
         return "OUT_OF_MEMORY" in str(e)
-    return isinstance(e, MemoryError | OutOfMemoryError) or type(e).__name__ == "OutOfMemoryError"
+    return isinstance(e, MemoryError | OutOfMemoryError)
 
 
 def _prepare(place_address: int, format_name: bytes | None) -> bool:

@@ -124,10 +124,9 @@ def test_memory_that_is_kept_for_later_is_counted(fake, memory):
 def test_memory_that_runs_out_is_an_error_of_the_driver(fake, memory):
     fake.limit = 1000
 
-    with pytest.raises(driver.DriverError) as e:
+    with pytest.raises(driver.DriverMemoryError):
         memory.empty(((1000, INT),), S)
 
-    assert e.value.out_of_memory
     assert memory.empty(((10, INT),), S)[0].size == 10
 
 

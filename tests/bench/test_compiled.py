@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+from types import SimpleNamespace
 
 import pytest
+from fake_driver import fake_driver
 
-from petsc_gpufmt.bench.compiled import ProgramError, compile_program, last_words, run_program
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.bench.compiled import ProgramError, compile_program, known_types, last_words, run_program
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.places import device_reason, gpu_reason
 
 PETSC_OUTPUT = """\
 1.0
@@ -63,3 +68,18 @@ def test_what_cannot_be_compiled_is_said_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(BenchError, match="wrong.c does not compile.*cannot be started.*MPICC") as missing:
         compile_program(source, tmp_path)
     assert [str(e.value).count("\n") for e in (wrong, missing)] == [0, 0]
+
+
+def test_programs_run_on_a_gpu_without_cupy_but_nothing_is_measured_in_this_process(monkeypatch):
+    from petsc4py import PETSc
+
+    monkeypatch.setattr(PETSc, "Sys", SimpleNamespace(hasExternalPackage=lambda name: name == "cuda"))
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with fake_driver() as fake:
+        assert gpu_reason() is None and "CuPy cannot be imported" in device_reason()
+        assert known_types(("aijcusparse",), ["pjds"]) == ["aijcusparse", "pjds"]
+        fake.failing["cuDeviceGetCount"] = 100
+        assert gpu_reason().startswith("no GPU answers (CUDA") and device_reason() == gpu_reason()
+        monkeypatch.setattr(driver, "device_count", lambda: 0)
+        assert gpu_reason() == "there is no GPU"
+        assert known_types(("aijcusparse",), ["pjds"]) == ["aij", "pjds"]

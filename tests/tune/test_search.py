@@ -11,6 +11,7 @@ from builders import shape
 from petsc_gpufmt import tuned_options
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.driver import DriverError
 from petsc_gpufmt.bench import environment, places
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.cli.main import main
@@ -92,11 +93,10 @@ def test_a_gain_within_the_noise_leaves_the_choice_to_the_format(backend, patter
     assert best_options([trial])[0] == {"made": {"rows=260": {}}}
 
 
-class CUDADriverError(RuntimeError):
-    """As CuPy's error of a launch with too many registers, which is known by its name."""
+TOO_MANY_REGISTERS = DriverError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch")
 
 
-@pytest.mark.parametrize("error", [CUDADriverError("too many resources requested"), MemoryError()])
+@pytest.mark.parametrize("error", [TOO_MANY_REGISTERS, MemoryError()])
 def test_what_the_device_refuses_is_skipped(backend, pattern, error):
     trial = try_options(Made, "m", pattern, backend, MadeTimer({0: 4.0, 1: error, 2: error, 4: 3.0}), 60)
 
