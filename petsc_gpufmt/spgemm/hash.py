@@ -13,12 +13,11 @@ warps of a block share each of them.
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,15 +38,18 @@ from petsc_gpufmt.spgemm.census import (
     count_words,
     teams,
 )
+from petsc_gpufmt.spgemm.hash_shapes import (
+    BLOCK_BITMAPS,
+    SHAPES,
+    SMALLEST_TABLES,
+    TEAMS_OF_BINS,
+    TEAMS_OF_TABLES,
+    WORDS,
+    kernels_of_bins,
+)
 
 THREADS = 256  # a block, of kernels that go over rows once
 LARGEST_WORD = 2**32 - 2
-
-# Symbolic phase: rows that are met by at most these numbers of words have tables of 4/3 as many slots
-SMALLEST_TABLE, SMALL_TABLE, LARGE_TABLE, LARGEST_TABLE = 24, 96, 384, 1536
-TABLES_TOGETHER = (512, 256, 128, 64, 32)  # slots
-WARP_BITMAP, BLOCK_BITMAPS = 1024, (1024, 5120, 10240)  # words
-BLOCK_TEAM, WARP_WORK = 256, 768  # rows that more words meet are worth a block
 
 # Numeric phase: a team for each row of at most so many entries
 LONGEST_UNSPLIT = LENGTH_BINS.largest
@@ -112,58 +114,6 @@ def joined(bins: list[Bin]) -> Bin:
     return Bin(count, largest.bound, work, entries, largest.begin, largest.order, largest.first, smallest.last)
 
 
-class Shape(NamedTuple):
-    """How rows of a bin are made in the symbolic phase.
-
-    Attributes
-    ----------
-    kind : "table" or "bitmap"
-    team : threads a row
-    sizes : template arguments after the group
-    threads : a block
-    slots : of a table that may share a launch with others, else 0
-    """
-
-    kind: str
-    team: int
-    sizes: tuple[int, ...]
-    threads: int
-    slots: int
-
-
-def shape_for(bound: int | None, largest_table: int, nwords: int, in_ranges: int) -> Shape:
-    """For rows that at most `bound` words meet; see SHAPES."""
-    if bound is not None and bound <= largest_table:
-        slots = power_of_two(bound * 4 / 3, 32, 2048)
-        team, together = min(max(slots // 8, 8), WARP), slots if slots in TABLES_TOGETHER else 0
-        return Shape("table", team, (slots,), 64 if slots > 1024 else 128, together)
-    if bound is not None and bound <= WARP_WORK and nwords <= WARP_BITMAP:
-        return Shape("bitmap", WARP, (WARP_BITMAP, 0), 128, 0)
-    return Shape("bitmap", BLOCK_TEAM, (nwords, in_ranges), BLOCK_TEAM, 0)
-
-
-# Words of a row of C, up to which SHAPES are the same
-WORDS = (WARP_BITMAP // 4, *BLOCK_BITMAPS)
-# Bound of a bin -> Shape, for each of WORDS and for more. Which rows are given tables: finding the order in one costs
-# its square, a bitmap its length.
-SHAPES = tuple(
-    {bound: shape_for(bound, largest_table, nwords, in_ranges) for bound in WORD_BINS.bounds}
-    for largest_table, nwords, in_ranges in (
-        (SMALLEST_TABLE, BLOCK_BITMAPS[0], 0),
-        (SMALL_TABLE, BLOCK_BITMAPS[0], 0),
-        (LARGE_TABLE, BLOCK_BITMAPS[1], 0),
-        (LARGE_TABLE, BLOCK_BITMAPS[2], 0),
-        (LARGEST_TABLE, BLOCK_BITMAPS[2], 1),
-    )
-)
-
-
-# Rows of tables that share a launch: those of a block, for each bin; the last has the smallest tables
-TEAMS_OF_TABLES = {512: 4, 256: 4, 128: 8, 64: 16, 32: 16}
-SMALLEST_TABLES = WORD_BINS.count
-TEAMS_OF_BINS = dict(enumerate(TEAMS_OF_TABLES.values(), SMALLEST_TABLES - len(TABLES_TOGETHER) + 1))
-
-
 @dataclass(slots=True)
 class Kernel:
     """What makes the rows of neighbouring bins in the symbolic phase.
@@ -180,23 +130,6 @@ class Kernel:
     threads: int
     blocks: int
     own: tuple[Any, ...]
-
-
-@functools.cache
-def kernels_of_bins(largest_words: int, first: int) -> tuple[tuple[str, tuple[int, ...], int, int, int], ...]:
-    """(kind, template, threads, first bin, last bin) of launches for all rows of the bins from `first` on.
-
-    `largest_words` is an index of SHAPES whose tables can all share a launch.
-    """
-    found: list[list[Any]] = []
-    for number in range(first, SMALLEST_TABLES + 1):
-        shape = SHAPES[largest_words][WORD_BINS.bounds[number]]
-        kind, template = ("tables", ()) if shape.kind == "table" else (shape.kind, (shape.team, *shape.sizes))
-        if found and found[-1][:2] == [kind, template]:
-            found[-1][4] = number
-        else:
-            found.append([kind, template, shape.threads, number, number])
-    return tuple((kind, template, threads, begin, end) for kind, template, threads, begin, end in found)
 
 
 def needs_no_census(A: CsrPattern, B: CsrPattern, backend: Backend) -> bool:
@@ -532,20 +465,6 @@ def rows_kernels() -> Iterator[list[Instance]]:
     yield [("spgemm_hash_sort_rows", (0,)), ("spgemm_hash_sort_rows", (1,)), ("spgemm_hash_list_parts", ())]
 
 
-@compiled_ahead("spgemm/hash_symbolic")
-def symbolic_kernels() -> Iterator[list[Instance]]:
-    """Each shape of a bin, tables by the threads that share a row of B too; and tables of all sizes together."""
-    shapes = {(s.kind, s.team, s.sizes) for by_bound in SHAPES for bound, s in by_bound.items() if bound != 0}
-    phases = ("lengths", "columns")
-    for kind, team, sizes in sorted(shapes):
-        if kind == "bitmap":
-            yield [(f"spgemm_hash_bitmap_{phase}", (team, *sizes)) for phase in phases]
-            continue
-        for groups in in_pairs([group for group in teams(1) if group <= team]):
-            yield [(f"spgemm_hash_table_{phase}", (team, group, *sizes)) for phase, group in product(phases, groups)]
-    yield [(f"spgemm_hash_tables_{phase}", ()) for phase in phases]
-
-
 @compiled_ahead("spgemm/hash_values")
 def values_kernels() -> Iterator[list[Instance]]:
     """Rows of a bin or their parts, by the threads that share a row of B, in one step or several; and all together."""
@@ -557,8 +476,3 @@ def values_kernels() -> Iterator[list[Instance]]:
     yield from in_parts([("spgemm_hash_values", template) for template in templates], 4)
     for template in product(teams(1), (0, 1)):
         yield [("spgemm_hash_values_together", template)]
-
-
-def in_pairs(items: list[int]) -> list[list[int]]:
-    """Neighbours two by two."""
-    return [items[i : i + 2] for i in range(0, len(items), 2)]
