@@ -12,7 +12,7 @@ from petsc_gpufmt.errors import UnsupportedError
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m petsc_gpufmt", description="Sparse-matrix formats for GPUs as PETSc matrix types."
+        prog="petsc-gpufmt", description="Sparse-matrix formats for GPUs as PETSc matrix types."
     )
     commands = parser.add_subparsers(title="commands", required=True)
     options = commands.add_parser(

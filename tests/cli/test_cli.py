@@ -93,7 +93,7 @@ def test_missing_command_prints_usage(capsys, words):
     with pytest.raises(SystemExit) as leaving:
         main(words)
     assert leaving.value.code == 2
-    assert "usage: python -m petsc_gpufmt" in capsys.readouterr().err
+    assert "usage: petsc-gpufmt" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
 }
 
 /* Asks for plans, during `event` of A if it is not negative. Request and answer are the heads of the structures of GPUFMT_ASK_...; the place is
-   filled in here. What the lease held goes before, and after a failure it holds nothing. The first plan on a backend starts Python or CuPy and
+   filled in here. What the lease held goes before, and after a failure it holds nothing. The first plan on a backend starts Python and
    loads kernels: PETSc's log leaves such initialisation out of the events in progress. */
 PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent event, Mat A, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *lease)
 {
