@@ -157,7 +157,7 @@ class MergeAccumulator(Accumulator):
         rows = backend.xp.arange(A.nrows, dtype=backend.index)
         is_long = A.rowptr[1:] - A.rowptr[:-1] > self.limit
         long_rows = rows[is_long]  # waits for the device
-        self.split_terms = int(backend.xp.asarray(self.operands.terms)[long_rows].sum())
+        self.split_terms = int(backend.xp.asarray(self.operands.terms)[long_rows].sum())  # waits for the device
         self.splitting = split(A, long_rows, self.operands.longest_left, self.limit, self.width, backend)
         return rows[~is_long]
 

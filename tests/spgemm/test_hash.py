@@ -197,7 +197,14 @@ def test_a_small_product_finds_out_late_that_a_factor_is_not_sorted(emulation_fo
         Product(uniform(9, 30, 9, seed=81), replace(right, colidx=right.colidx[::-1].copy()), device, wait=False)
 
 
-@pytest.mark.parametrize(("scalar", "index"), [(np.float32, np.int32), (np.float64, np.int64), (np.float32, np.int64)])
+@pytest.mark.parametrize(
+    ("scalar", "index"),
+    [
+        pytest.param(np.float32, np.int32, marks=pytest.mark.slow),
+        pytest.param(np.float64, np.int64, marks=pytest.mark.slow),
+        (np.float32, np.int64),
+    ],
+)
 def test_products_of_other_types(emulation_folder, scalar, index):
     backend = EmulatedBackend(scalar, index, emulation_folder)
 
