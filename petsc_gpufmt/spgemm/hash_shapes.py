@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
 from petsc_gpufmt.backends.plan import WARP, power_of_two
 from petsc_gpufmt.spgemm.census import WORD_BINS, teams
 
@@ -96,11 +96,6 @@ def symbolic_kernels() -> Iterator[list[Instance]]:
         if kind == "bitmap":
             yield [(f"spgemm_hash_bitmap_{phase}", (team, *sizes)) for phase in phases]
             continue
-        for groups in in_pairs([group for group in teams(1) if group <= team]):
-            yield [(f"spgemm_hash_table_{phase}", (team, group, *sizes)) for phase, group in product(phases, groups)]
+        groups = product([group for group in teams(1) if group <= team], phases)
+        yield from in_parts([(f"spgemm_hash_table_{phase}", (team, group, *sizes)) for group, phase in groups], 4)
     yield [(f"spgemm_hash_tables_{phase}", ()) for phase in phases]
-
-
-def in_pairs(items: list[int]) -> list[list[int]]:
-    """Neighbours two by two."""
-    return [items[i : i + 2] for i in range(0, len(items), 2)]
