@@ -41,10 +41,14 @@ class Chain:
         self._taken: list[tuple[int, int]] = []  # launches there were, bytes taken beside their arrays
 
     def transposed(self, factor: Factor, *, finished: bool = True) -> Factor:
-        """The transpose, its values gathered into a buffer; only to be a left factor, if it need not be finished."""
+        """The transpose, its values gathered into a buffer; only to be a left factor, if it need not be finished.
+
+        Rows that are merged in pieces have these from the symbolic phase on: then it is finished.
+        """
         backend, pattern = self.backend, factor.pattern
         nbytes = bytes_to_transpose(pattern, backend) + pattern.nnz * backend.scalar.itemsize
         self._take(nbytes, f"the transpose of {factor.name}")
+        finished = finished or self.options["accumulator"] == "merge"
         transposition = None if finished else Transposition(pattern, backend)
         transpose = transposition.pattern if transposition else transposed(pattern, backend)
         (values,) = backend.empty((pattern.nnz, backend.scalar))

@@ -198,6 +198,14 @@ def test_long_rows_of_a_transpose_are_in_order_before_values_are_summed(longest,
     assert planned.numeric(operands).tobytes() == at_once.numeric(operands).tobytes()
 
 
+def test_pieces_of_long_rows_of_a_transpose_are_those_of_its_final_order(emulation_folder):
+    """What is merged in pieces depends on the order of entries in both phases."""
+    A = from_row_lengths(np.ones(1300, dtype=np.int64), 1, seed=76)
+    operands = [A, random_matrix(1300, 40, 9, seed=77)]
+    device = EmulatedBackend("float64", "int32", emulation_folder, resident_threads=2048)
+    Planned(Product.ATB, operands, device, accumulator="merge").check(operands)
+
+
 def test_the_host_waits_twice_for_a_galerkin_product(emulation_folder):
     device = CountingBackend("float64", "int32", emulation_folder, resident_threads=1 << 14)
     operands = [random_matrix(300, 300, 7, seed=74), from_row_lengths(np.full(300, 4), 20, seed=75)]
