@@ -84,7 +84,7 @@ step_test() {
 step_sanitize() {
   local sanitizer tool program
   sanitizer=$(find_sanitizer) || return 1
-  for program in small_products small_spgemm; do
+  for program in small_products small_spgemm small_sums; do
     python3 "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer
     for tool in memcheck racecheck; do
       echo "== $program, $tool"

@@ -1,14 +1,16 @@
 """Small sparse products on the GPU, for compute-sanitizer: every accumulator and width, every product of PETSc.
 
-Exits with status 1 if a result is wrong. Memory comes straight from cudaMalloc, so that an access outside an array
-shows.
+Exits with status 1 if a result is wrong. Each array has memory of its own, so that an access outside shows.
 """
 
 import argparse
+import contextlib
 import sys
+from unittest import mock
 
 import numpy as np
 import scipy.sparse
+from exact_memory import take_arrays_one_by_one
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends.plan import Product, Slot
@@ -16,6 +18,7 @@ from petsc_gpufmt.bench.places import SEED, available_places, device_reason
 from petsc_gpufmt.bench.spgemm_contender import host_csr
 from petsc_gpufmt.bench.spgemm_tasks import Bounded, ProductReference, row_lengths, sorted_transpose
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.spgemm import hash as hashing
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
 
@@ -56,6 +59,7 @@ def small_factors(scalar, index, rng):
         "one long row": (stacked(random(1, 1500, 1.0), random(120, 1500, 0.003)), random(1500, 900, 0.01)),
         "columns far apart": (random(60, 40, 0.2), random(40, 70_000, 0.0003)),
         "long row of the product": (random(3, 300, 1.0), random(300, 60_000, 0.001)),
+        "many rows": (random(17_000, 60, 0.02), random(60, 50, 0.1)),
     }
 
 
@@ -66,6 +70,13 @@ def reference(factors):
         product = Bounded.of(factor) @ product
     most = sum(int(row_lengths(factor).max(initial=0)) for factor in factors[:-1])
     return ProductReference(product, np.full(factors[0].shape[0], most + 2))
+
+
+@contextlib.contextmanager
+def taken_for_large():
+    """Products are made as if their rows filled the device: counted first, and with a launch for each bin."""
+    with mock.patch.object(hashing, "MANY_THREADS", 0), mock.patch.object(hashing, "FEW_THREADS", 0):
+        yield
 
 
 def in_ranges(A, B):
@@ -153,7 +164,7 @@ def main():
         place = places["host" if arguments.host else "cuda"]
         backend = place.backend
         if not arguments.host:
-            backend.xp.cuda.set_allocator(None)
+            take_arrays_one_by_one(backend)
         rng = np.random.default_rng(SEED)
         factors = small_factors(backend.scalar, backend.index, rng)
         names = (*factors, EVERY_PRODUCT)
@@ -165,6 +176,11 @@ def main():
             right = reference((A, B))
             every_option = (*OPTIONS, in_ranges(A, B))
             errors = [planned_error(Product.AB, (A, B), right, options, backend) for options in every_option]
+            by_transpose = (sorted_transpose(A), B)
+            for options in ({}, {"accumulator": "merge"}):
+                errors.append(planned_error(Product.ATB, by_transpose, right, options, backend))
+            with taken_for_large():
+                errors.append(planned_error(Product.AB, (A, B), right, {"accumulator": "hash"}, backend))
             worst = max(worst, *errors)
             report(label, errors, place)
         if EVERY_PRODUCT in cases:

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import sys
+from unittest import mock
 
+import numpy as np
 import pytest
+from fake_driver import fake_driver
+
+from petsc_gpufmt.backends import device_memory
+from petsc_gpufmt.backends.backend import CudaBackend
 
 pytest.importorskip("scipy.sparse")
 
+import exact_memory  # noqa: E402
 import small_products  # noqa: E402
 import small_spgemm  # noqa: E402
+import small_sums  # noqa: E402
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "lines"),
-    [(small_products, ["uneven rows, some empty"]), (small_spgemm, ["long row of the product", "RARt"])],
+    [
+        (small_products, ["uneven rows, some empty", "unsorted"]),
+        (small_spgemm, ["long row of the product", "RARt"]),
+        (small_sums, ["rows elsewhere", "2000 x 3000 scaled"]),
+    ],
 )
 def test_small_products_are_right(monkeypatch, capsys, program, lines):
     monkeypatch.setattr(sys, "argv", ["program", "--host"])
     assert program.main() == 0
     output = capsys.readouterr().out
     assert [line for line in lines if line not in output] == []
+
+
+def test_arrays_have_memory_of_their_own(emulation_folder, monkeypatch):
+    for owner, name in ((device_memory.DeviceMemory, "empty"), (device_memory, "ALIGNMENT")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))  # as they are, again, after the test
+    with fake_driver(emulation_folder, pools=False) as driver:
+        backend = CudaBackend("float64", "int32", device=0)
+        backend.xp = mock.Mock()
+        exact_memory.take_arrays_one_by_one(backend)
+        floats, none, numbers = backend.empty((3, backend.scalar), (0, backend.index), (5, backend.index))
+        assert [nbytes for _, nbytes in driver.named("cuMemAlloc_v2")] == [24, 20]
+        assert np.isnan(backend.to_host(floats)).all() and none.size == 0
+        assert backend.first(numbers, 5) == [-1] * 5

@@ -1,0 +1,138 @@
+"""Small sums of matrices on the GPU, for compute-sanitizer: patterns, sums of entries, values scaled and added to.
+
+Exits with status 1 if a result is wrong. Each array has memory of its own, so that an access outside shows.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+import scipy.sparse
+from exact_memory import take_arrays_one_by_one
+
+from petsc_gpufmt.backends.plan import Slot
+from petsc_gpufmt.bench.places import SEED, available_places, device_reason
+from petsc_gpufmt.patterns import scale_and_add
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.entry_sum import known_entry_sum, plan_entry_sum
+from petsc_gpufmt.patterns.union import Summand, merge
+
+SLOTS = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
+ALPHA = 3.0
+
+
+def random(nrows, ncols, density, backend, rng):
+    """A matrix of small whole numbers: its sums are exact."""
+    matrix = scipy.sparse.random(nrows, ncols, density, format="csr", dtype=backend.scalar, random_state=rng)
+    matrix.sort_indices()
+    matrix.data[:] = rng.integers(1, 9, matrix.nnz)
+    matrix.indptr, matrix.indices = matrix.indptr.astype(backend.index), matrix.indices.astype(backend.index)
+    return matrix
+
+
+def small_sums(backend, rng):
+    """Name -> shape, inner columns, summands as (matrix, places of columns, target of each row or None)."""
+
+    def summand(nrows, ncols, density, width, rows=None):
+        targets = None if rows is None else rng.integers(-1, rows, nrows).astype(backend.index)
+        places = np.sort(rng.choice(width, ncols, replace=False)).astype(backend.index)
+        return random(nrows, ncols, density, backend, rng), places, targets
+
+    return {
+        "one entry": ((1, 1), (0, 1), [summand(1, 1, 1.0, 1)]),
+        "no rows": ((0, 5), (0, 5), [summand(0, 5, 0.0, 5)]),
+        "no entries": ((7, 5), (1, 3), [summand(7, 5, 0.0, 5)]),
+        "one in two parts": ((700, 2000), (300, 900), [summand(700, 1500, 0.002, 2000)]),
+        "three": ((700, 2500), (300, 900), [summand(700, n, 0.003, 2500) for n in (2500, 900, 1300)]),
+        "rows elsewhere": (
+            (3000, 5000),
+            (0, 4000),
+            [summand(n, 4500, 0.001, 5000, rows=3000) for n in (2000, 900, 1)],
+        ),
+        "many rows for few": ((3, 90), (10, 80), [summand(1900, 90, 0.1, 90, rows=3)]),
+    }
+
+
+def sum_is_right(shape, inner, summands, backend):
+    """Whether both parts of a sum have the entries that there are, and their values."""
+    asarray = backend.xp.asarray
+    given = [
+        Summand(
+            CsrPattern(*m.shape, asarray(m.indptr), asarray(m.indices)),
+            asarray(places),
+            None if targets is None else asarray(targets),
+        )
+        for m, places, targets in summands
+    ]
+    parts, ghosts = merge(shape, inner, given, backend)
+    total = scipy.sparse.csr_matrix(shape, dtype=backend.scalar)
+    for matrix, places, targets in summands:
+        rows = np.arange(matrix.shape[0]) if targets is None else targets
+        coo = matrix.tocoo()
+        kept = rows[coo.row] >= 0
+        total += scipy.sparse.csr_matrix((coo.data[kept], (rows[coo.row[kept]], places[coo.col[kept]])), shape)
+    others = np.delete(np.arange(shape[1]), np.arange(*inner))
+    occur = others[total[:, others].getnnz(axis=0) > 0]
+    right = np.array_equal(backend.to_host(ghosts), occur)
+    values = {**dict.fromkeys(SLOTS), **{s: asarray(m.data) for s, (m, _, _) in zip(SLOTS, summands, strict=False)}}
+    sizes = tuple(summands[i][0].nnz if i < len(summands) else 0 for i in range(3))
+    for part, columns in zip(parts, (np.arange(*inner), occur), strict=True):
+        result = backend.xp.full(part.colidx.size, np.nan, dtype=backend.scalar)
+        for plan in (plan_entry_sum, known_entry_sum):
+            backend.run(plan(part.begins, part.index, sizes, backend), {**values, Slot.RESULT: result})
+        expected = total[:, columns].tocsr()
+        expected.sort_indices()
+        arrays = (backend.to_host(a) for a in (part.rowptr, part.colidx, result))
+        pairs = zip(arrays, (expected.indptr, expected.indices, expected.data), strict=True)
+        right &= all([np.array_equal(a, b) for a, b in pairs])
+    return right
+
+
+def scaling_is_right(nrows, ncols, backend, rng):
+    """Whether values of a random matrix are scaled, and added to, as they are on the host."""
+    asarray = backend.xp.asarray
+    matrix = random(nrows, ncols, min(1.0, 3 / ncols), backend, rng)
+    added = matrix.multiply(random(nrows, ncols, 0.7, backend, rng) > 0).tocsr().astype(backend.scalar)
+    added.sort_indices()
+    rowptr, colidx, values = map(asarray, (matrix.indptr, matrix.indices, matrix.data.copy()))
+    subset = tuple(asarray(a.astype(backend.index)) for a in (added.indptr, added.indices))
+    rows, columns = (rng.integers(1, 9, n).astype(backend.scalar) for n in matrix.shape)
+    by_index = scale_and_add.plan_add_subset((rowptr, colidx), subset, None, backend)
+    slots = {Slot.ALPHA: backend.scalar.type(ALPHA), Slot.RESULT: values}
+    for plan, more in (
+        (scale_and_add.plan_scale(matrix.nnz, backend), {}),
+        (scale_and_add.plan_scale_rows(matrix.nnz, rowptr, backend), {Slot.X: asarray(rows)}),
+        (scale_and_add.plan_scale_columns(colidx, backend), {Slot.X: asarray(columns)}),
+        (scale_and_add.plan_add(matrix.nnz, backend), {Slot.A_VALUES: asarray(matrix.data)}),
+        (by_index, {Slot.A_VALUES: asarray(added.data)}),
+    ):
+        backend.run(plan, {**slots, **more})
+    scaled = scipy.sparse.diags(rows) @ matrix @ scipy.sparse.diags(columns)
+    expected = ALPHA * (scaled + matrix + added)
+    expected.sort_indices()
+    return np.array_equal(backend.to_host(values), expected.data)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", action="store_true", help="run on the host instead")
+    arguments = parser.parse_args()
+    if not arguments.host and device_reason():
+        sys.exit(f"small_sums: {device_reason()}; --host runs on the host")
+    results = {}
+    with available_places(arguments.host) as places:
+        backend = places["host" if arguments.host else "cuda"].backend
+        if not arguments.host:
+            take_arrays_one_by_one(backend)
+        rng = np.random.default_rng(SEED)
+        for name, (shape, inner, summands) in small_sums(backend, rng).items():
+            results[name] = sum_is_right(shape, inner, summands, backend)
+        for nrows, ncols in ((1, 1), (400, 30), (2000, 3000)):
+            results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
+    for name, right in results.items():
+        print(f"{name:24} {'right' if right else 'WRONG'}")
+    return 0 if all(results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
