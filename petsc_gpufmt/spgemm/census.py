@@ -188,8 +188,8 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = 
         return _nothing(A, B, backend)
     require_memory(bytes_to_count(A, B, backend), backend, "the symbolic phase")
     index, nrows = backend.index, A.nrows
-    control, terms, sizes, order, words, ends = backend.empty(
-        (COUNTERS + tiles(nrows), COUNT),
+    (control,) = backend.empty((COUNTERS + tiles(nrows), COUNT))  # goes later than the rest
+    terms, sizes, order, words, ends = backend.empty(
         (nrows, COUNT),
         (nrows, COUNT),
         (nrows, index),

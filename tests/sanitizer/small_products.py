@@ -57,8 +57,10 @@ def small_matrices(scalar, index, rng):
         "few long rows": random(5, 3000, 0.5),
         "columns far apart": random(40, 200_000, 0.00008),
         "one long row": scipy.sparse.vstack([random(1, 5500, 1.0), random(200, 5500, 0.001)]).tocsr(),
-        "blocks": scipy.sparse.kron(random(40, 40, 0.1), np.ones((3, 3)), format="csr").multiply(random(120, 120, 0.9)),
-        "full blocks": scipy.sparse.kron(random(40, 40, 0.1), np.ones((3, 3)), format="csr"),
+        "blocks": scipy.sparse.kron(random(40, 40, 0.1), np.ones((3, 3), scalar), format="csr").multiply(
+            random(120, 120, 0.9)
+        ),
+        "full blocks": scipy.sparse.kron(random(40, 40, 0.1), np.ones((3, 3), scalar), format="csr"),
         "stencil": scipy.sparse.diags([1.0, -4.0, 1.0], [-9, 0, 9], shape=(700, 700), format="csr", dtype=scalar),
         "many rows": scipy.sparse.hstack([many_rows, random(many_rows.shape[0], 1, 0.15)], format="csr"),
     }

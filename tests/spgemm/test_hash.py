@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, from_entries, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
+from fake_driver import fake_driver
 
-from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm import hash as hashing
 from petsc_gpufmt.spgemm.census import Operands, UnsortedError, count_words, row_pointer
 from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator, needs_no_census
+from petsc_gpufmt.spgemm.product import SparseProduct
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
@@ -426,3 +428,15 @@ def test_columns_that_words_cannot_number_are_refused(backend):
 
     with pytest.raises(UnsupportedError, match="right factor has 137438953472 columns, hashing takes at most"):
         HashAccumulator(operands, backend, {})
+
+
+def test_words_go_with_the_symbolic_phase(emulation_folder):
+    left, right = uniform(40, 3000, 10, seed=98), uniform(3000, 3000, 10, seed=99)
+    with fake_driver(emulation_folder) as driver:
+        device = CudaBackend(np.float64, np.int32, device=0)
+        patterns = left.pattern_on(device), right.pattern_on(device)
+        before = driver.used
+        product = SparseProduct.build(*patterns, device)
+        product.numeric(A, B, C)
+        device.empty((1, device.scalar))  # what no array uses is given back first
+        assert 4 * product.pattern.nnz < driver.used - before < 8 * right.colidx.size
