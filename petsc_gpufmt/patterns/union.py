@@ -73,23 +73,24 @@ def merge(
     if not nrows or not sum(s.pattern.nnz for s in summands):
         return [_nothing(nrows, backend) for _ in range(2)], backend.empty((0, index))[0]
     whole = _sum(shape, inner, summands, backend)
-    *counts, occurs, row_control, column_control = backend.empty(
-        *[(nrows + 1, index)] * 4,
+    rowptrs = backend.empty((nrows + 1, index), (nrows + 1, index))  # these stay
+    *more, occurs, row_control, column_control = backend.empty(
+        *[(nrows + 1, index)] * 2,
         (ncols, index),
         (2 * 4 + 4 * _tiles(nrows), CONTROL),
         (2 + _tiles(ncols), CONTROL),
     )
     for array in (occurs, row_control, column_control):
         backend.clear(array)
-    of_parts = Struct(*counts[:2]), Struct(*counts[2:])
+    of_parts = [Struct(*arrays) for arrays in zip(rowptrs, more, strict=True)]
     count = _launch("union_count", nrows, (BLOCK_THREADS,), (whole, *of_parts), backend)
     function = backend.function("patterns/union", "union_row_pointers", (NUMBERS_A_THREAD,))
     arguments = (np.int64(nrows), *of_parts, row_control)
     backend.run([count, Launch(function, (_tiles(nrows), 4, 1), (SCAN_THREADS, 1, 1), arguments)])
-    parts = _empty_parts(counts, backend.first(row_control, 4), backend)  # waits for the device
+    parts = _empty_parts(rowptrs, backend.first(row_control, 4), backend)  # waits for the device
     outputs = [
-        Struct(part.rowptr, None if part.begins is None else more, part.colidx, part.begins, part.index)
-        for part, more in zip(parts, counts[1::2], strict=True)
+        Struct(part.rowptr, None if part.begins is None else before, part.colidx, part.begins, part.index)
+        for part, before in zip(parts, more, strict=True)
     ]
     launches = [_launch("union_fill", nrows * TEAM, (BLOCK_THREADS, TEAM), (whole, *outputs, occurs), backend)]
     colidx = parts[1].colidx
@@ -146,7 +147,7 @@ def _shares(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple[
     return by_row.rowptr, by_row.colidx
 
 
-def _empty_parts(counts: Sequence[Any], totals: Sequence[int], backend: Backend) -> list[Part]:
+def _empty_parts(rowptrs: Sequence[Any], totals: Sequence[int], backend: Backend) -> list[Part]:
     """Parts with room for their entries and terms, of which `totals` has those of each and how many have more."""
     index = backend.index
     if max(totals[0] + totals[1], totals[2] + totals[3]) > backend.largest_index:
@@ -157,7 +158,7 @@ def _empty_parts(counts: Sequence[Any], totals: Sequence[int], backend: Backend)
         )
     columns = backend.empty((totals[0], index), (totals[2], index))  # they go earlier than the rest
     parts = []
-    for rowptr, colidx, more in zip(counts[::2], columns, totals[1::2], strict=True):
+    for rowptr, colidx, more in zip(rowptrs, columns, totals[1::2], strict=True):
         begins, terms = backend.empty((colidx.size + 1 if more else 0, index), (colidx.size + more, index))
         parts.append(Part(rowptr, colidx, begins if more else None, terms))
     return parts

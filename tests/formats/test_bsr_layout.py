@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, from_row_lengths, shape, uniform
+from fake_driver import fake_driver
 from places import make_backend
 from stored_matrix import assert_product
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.bsr.bsr import Bsr
 from petsc_gpufmt.formats.bsr.layout import SCAN_THREADS, Entries, count_blocks, find_blocks, sorted_entries
@@ -175,3 +176,14 @@ def test_products_with_what_a_device_has_built(device_like, matrix):
     assert_product(device_like.to_host(slots[Slot.Z]), matrix, x)
     device_like.run(stored.plan(Operation.DIAGONAL), slots)
     assert np.allclose(device_like.to_host(slots[Slot.Z]), matrix.diagonal().astype(float), rtol=1e-14, atol=0)
+
+
+def test_the_memory_of_shapes_that_are_not_chosen_goes(emulation_folder):
+    with fake_driver(emulation_folder) as driver:
+        device = CudaBackend(np.float64, np.int32, device=0)
+        pattern = replace(uniform(3000, 3000, 1, seed=89).pattern_on(device), row_block=3, col_block=3)
+        stored = Bsr.build(pattern, device, Bsr.default_options)
+        device.empty((1, device.scalar))  # what no array uses is given back first
+        assert (stored.row_block, stored.col_block) == (1, 1)
+        given = pattern.rowptr.nbytes + pattern.colidx.nbytes
+        assert driver.used < stored.stats().bytes_held + given + 8 * 3000

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from emulation.backend import EmulatedBackend
+from fake_driver import fake_driver
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
-from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.patterns import union
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -148,6 +149,16 @@ def test_entries_and_terms(backend, case):
         else:
             assert backend.to_host(part.begins).tolist() == begins.tolist()
         assert all(a is None or a.dtype == INDEX for a in (part.rowptr, part.colidx, part.begins, part.index))
+
+
+def test_a_sum_keeps_the_memory_of_its_parts_alone(emulation_folder):
+    with fake_driver(emulation_folder) as driver:
+        device = CudaBackend(SCALAR, INDEX, device=0)
+        summand = Rows([3, 2, 0], every(9000)).summand(Adopting(device))
+        before = driver.used
+        parts, _ = union.merge((3, 9000), (0, 5000), [summand], device)
+        device.empty((1, device.scalar))  # what no array uses is given back first
+        assert parts[0].rowptr.size == 4 and driver.used - before < 9000 * device.index.itemsize
 
 
 @pytest.mark.parametrize("name", ["one in two parts", "many rows and columns"])

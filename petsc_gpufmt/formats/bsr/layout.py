@@ -155,7 +155,8 @@ def count_blocks(entries: Entries, shapes: Sequence[tuple[int, int]], backend: B
     control = 1 + ceil_div(nrows + 1, SCAN_THREADS)
     (work,) = backend.empty((nshapes * (NFOUND + control), COUNT))
     first_blocks = backend.empty(*[(nrows + 1, backend.index)] * nshapes)
-    block_offsets = backend.empty(*[(ceil_div(nrows, row_block) + 1, OFFSET) for row_block, _ in shapes])
+    # those of one shape stay
+    block_offsets = [backend.empty((ceil_div(nrows, row_block) + 1, OFFSET))[0] for row_block, _ in shapes]
     backend.clear(work)
     launches = []
     for i, shape in enumerate(shapes):
