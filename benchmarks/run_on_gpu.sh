@@ -23,7 +23,7 @@
 set -uo pipefail
 
 STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg programs formats types)
-declare -A LIMIT=([build]=180 [test]=400 [sanitize]=600 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
+declare -A LIMIT=([build]=180 [test]=400 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
 LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [programs]=700 [formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 
