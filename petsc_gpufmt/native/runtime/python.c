@@ -196,6 +196,15 @@ void GpufmtPythonGoOn(void *thread)
   if (thread) py.RestoreThread(thread);
 }
 
+/* Gives this thread a state of Python's, where another one has started it. Each call would make one and throw it away, with all that Python and
+   CuPy keep for a thread. */
+void GpufmtPythonStay(void)
+{
+  if (!loaded || !py.IsInitialized() || py.Holds()) return;
+  (void)py.Ensure();
+  (void)py.SaveThread();
+}
+
 /* whether Ctrl-C waits to be seen by Python; it waits no longer, and comes back by GpufmtPythonInterrupt() */
 PetscBool GpufmtPythonTakeInterrupt(void)
 {

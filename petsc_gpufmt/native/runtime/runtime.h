@@ -56,6 +56,7 @@ GPUFMT_HIDDEN int            GpufmtPythonImport(const char module[], GpufmtMessa
 GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);
 GPUFMT_HIDDEN void          *GpufmtPythonPause(void);
 GPUFMT_HIDDEN void           GpufmtPythonGoOn(void *);
+GPUFMT_HIDDEN void           GpufmtPythonStay(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
 GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
 

@@ -234,6 +234,7 @@ static void Join(int last)
   (void)pthread_join(thread, NULL);
   atomic_store(&runs, false);
   GpufmtPythonGoOn(python);
+  GpufmtPythonStay();
 }
 
 /* waits for what the first plan needs */

@@ -1,6 +1,8 @@
 /* Makes a matrix of -mat_type, waits until the file -wait_for is there, and ends as -ending says. */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include <petscmat.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +88,15 @@ static int Threads(void)
   return count - 2; /* . and .. */
 }
 
+/* whether Python keeps a state for this thread between calls */
+static PetscBool StateIsKept(void)
+{
+  void *(*get)(void) = NULL;
+
+  *(void **)&get = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+  return (PetscBool)(get && get());
+}
+
 int main(int argc, char **argv)
 {
   char ending[32] = "multiply", file[PETSC_MAX_PATH_LEN] = "";
@@ -111,7 +122,10 @@ int main(int argc, char **argv)
     PetscCall(PetscInitialize(&argc, &argv, NULL, NULL));
     PetscCall(Create(&A));
   }
-  if (strcmp(ending, "finalize")) PetscCall(MultiplyAndPrint(A));
+  if (strcmp(ending, "finalize")) {
+    PetscCall(MultiplyAndPrint(A));
+    if (!StateIsKept()) PetscCall(PetscPrintf(PETSC_COMM_SELF, "no state of Python is kept\n"));
+  }
   PetscCall(MatDestroy(&A));
   PetscCall(PetscFinalize());
   if (Threads() > threads) (void)printf("a thread is left\n");
