@@ -10,17 +10,24 @@ static PetscErrorCode (*parent_interpolation)(DM, DM, Mat *, Vec *) = NULL;
 /* of the named format, where products run on a device, or where the user asks for it */
 static PetscErrorCode Convert(DM coarse, const GpufmtFormat *format, Mat *P)
 {
-  PetscBool   wanted = GpufmtDeviceUsable(), expanded, is_seq;
+  PetscBool   wanted = GpufmtDeviceUsable(), expanded, is_seq, bound = PETSC_FALSE;
   PetscMPIInt size;
 
   PetscFunctionBegin;
   PetscCall(PetscOptionsGetBool(((PetscObject)coarse)->options, ((PetscObject)coarse)->prefix, "-gpufmt_interpolation", &wanted, NULL));
   if (!wanted) PetscFunctionReturn(PETSC_SUCCESS);
+#if PetscDefined(HAVE_DEVICE)
+  bound = (PetscBool)((*P)->boundtocpu && (*P)->bindingpropagates); /* as the fine grid on this rank, by -dm_bind_below */
+#endif
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)*P), &size));
   is_seq = (PetscBool)(size == 1);
   PetscCall(PetscObjectTypeCompareAny((PetscObject)*P, &expanded, MATSEQMAIJ, MATMPIMAIJ, ""));
   if (expanded) PetscCall(MatConvert(*P, is_seq ? MATSEQAIJ : MATMPIAIJ, MAT_INPLACE_MATRIX, P));
   PetscCall(MatConvert(*P, is_seq ? format->seq_type : format->mpi_type, MAT_INPLACE_MATRIX, P));
+  if (bound) { /* which conversions forget */
+    PetscCall(MatSetBindingPropagates(*P, PETSC_TRUE));
+    PetscCall(MatBindToCPU(*P, PETSC_TRUE));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -17,26 +17,32 @@ import petsc_gpufmt
 found = []
 for mat_type in ("aij", PETSc.Options().getString("grid_mat_type")):
     for dof in (1, 3):
-        coarse = PETSc.DMDA().create([5, 4], dof=dof, stencil_width=1)
-        coarse.setMatType(mat_type)
-        fine = coarse.refine()
+        fine = PETSc.DMDA().create([9, 7], dof=dof, stencil_width=1, setup=False)
+        fine.setMatType(mat_type)
+        fine.setFromOptions()
+        fine.setUp()
+        coarse = fine.coarsen()
         P, scale = coarse.createInterpolation(fine)
         x, y, r = coarse.createGlobalVec(), fine.createGlobalVec(), coarse.createGlobalVec()
         x.setArray(np.cos(np.arange(*x.getOwnershipRange())))
         P.mult(x, y)
         P.multTranspose(y, r)
-        PETSc.Sys.Print("found", mat_type, dof, P.getType())
+        PETSc.Sys.Print("found", mat_type, dof, P.getType(), "bound" if P.boundToCPU() else "free")
         found.append([y.norm(), y.sum(), r.norm(), r.sum(), scale.norm()])
 assert np.allclose(found[:2], found[2:], rtol=1e-12), found
 """
 MAIJ = {1: "seqmaij", 2: "mpimaij"}
 
 
-def types_of_interpolations(mat_type, ranks, *options):
+def interpolations(mat_type, ranks, *options):
     command = [sys.executable, "-c", PROGRAM, "-grid_mat_type", mat_type, *options]
     finished = launch.run(command, ranks=ranks)
     assert finished.status == 0, str(finished)
     return [line.split()[1:] for line in finished.output.splitlines() if line.startswith("found ")]
+
+
+def types_of_interpolations(*arguments):
+    return [found[:3] for found in interpolations(*arguments)]
 
 
 @pytest.mark.slow
@@ -60,6 +66,13 @@ def test_on_the_host_interpolations_are_those_of_petsc(ranks):
 def test_on_a_device_interpolations_have_the_type_of_the_grid():
     _, _, *ours = types_of_interpolations("pjds", 1, "-vec_type", "cuda")
     assert [found[2] for found in ours] == ["seqaijpjds"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+def test_interpolations_of_grids_that_are_bound_to_the_host_are_bound_too():
+    _, _, *ours = interpolations("pjds", 1, "-dm_vec_type", "cuda", "-dm_bind_below", "1000")
+    assert [found[2:] for found in ours] == [["seqaijpjds", "bound"]] * 2
 
 
 @pytest.mark.parametrize("dof", [1, 2])
