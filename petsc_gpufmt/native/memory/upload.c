@@ -45,6 +45,7 @@ static void *UploadPartRun(void *argument)
       if (!result) result = gpufmt_driver.EventSynchronize(events[k]); /* synchronize! the pinned pieces are used again by the next upload */
       (void)gpufmt_driver.EventDestroy(events[k]);
     }
+  if (result) (void)gpufmt_driver.StreamSynchronize(part->stream); /* synchronize! copies that no event follows use the pieces */
   part->result = result;
   return NULL;
 }

@@ -170,9 +170,10 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   PetscCall(ierr);
   C->product->data    = p;
   C->product->destroy = ProductDestroy;
-  PetscCall(ProductSetPattern(C, p, managed));
-  if (managed) PetscCall(GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA))); /* PETSc has worked beside the device until here */
-  PetscCall(GpufmtManagedRelease(&managed));                                                /* C has its own reference */
+  ierr                = ProductSetPattern(C, p, managed);
+  if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */
+  PetscCall(GpufmtManagedRelease(&managed));                                                     /* C has its own reference */
+  PetscCall(ierr);
   PetscCall(PetscObjectGetId((PetscObject)C, &p->result_id));
   PetscCall(MatGetNonzeroState(C, &p->result_state));
   C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt; /* MatSetType() has reset the operations */
