@@ -1,6 +1,7 @@
 /* The planner at work: it is asked for plans, and given back what it made. */
 #include "runtime/runtime.h"
 #include <stdatomic.h>
+#include <unistd.h>
 
 PetscLogEvent GPUFMT_Plan = 0;
 
@@ -19,16 +20,6 @@ PETSC_EXTERN int GpufmtSetPlanner(const GpufmtPlanner *p)
     atomic_store(&planner_set, true);
   }
   return GPUFMT_ABI_VERSION;
-}
-
-/* For petsc_gpufmt/backends/native_library.py: what is compiled in the thread of start.c, nobody waits for. */
-PETSC_EXTERN PetscErrorCode GpufmtLogCompile(int begins)
-{
-  if (GpufmtStartIsHere()) return PETSC_SUCCESS;
-  PetscFunctionBegin;
-  if (GPUFMT_Compile >= 0 && begins) PetscCall(PetscLogEventBegin(GPUFMT_Compile, 0, 0, 0, 0));
-  if (GPUFMT_Compile >= 0 && !begins) PetscCall(PetscLogEventEnd(GPUFMT_Compile, 0, 0, 0, 0));
-  PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 PetscBool GpufmtPlannerPresent(void)
@@ -55,6 +46,28 @@ void GpufmtPlannerEnd(void)
     call; \
     if (interrupted_) GpufmtPythonInterrupt(); \
   } while (0)
+
+static pid_t compiling = 0; /* the process whose threads compile; a child has none of them */
+
+/* The program ends without PetscFinalize(): a thread that is in the compiler would crash once its library is closed, which is next. */
+static void StopCompiling(void)
+{
+  if (!planner_set || compiling != getpid()) return;
+  gpufmt_generation++;
+  CallPlanner(planner.release_all());
+}
+
+/* For petsc_gpufmt/backends/native_library.py: what is compiled in the thread of start.c, nobody waits for. */
+PETSC_EXTERN PetscErrorCode GpufmtLogCompile(int begins)
+{
+  compiling = getpid();
+  if (!begins) (void)atexit(StopCompiling); /* after the compiler has begun, and so before what it does at the end */
+  if (GpufmtStartIsHere()) return PETSC_SUCCESS;
+  PetscFunctionBegin;
+  if (GPUFMT_Compile >= 0 && begins) PetscCall(PetscLogEventBegin(GPUFMT_Compile, 0, 0, 0, 0));
+  if (GPUFMT_Compile >= 0 && !begins) PetscCall(PetscLogEventEnd(GPUFMT_Compile, 0, 0, 0, 0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
 /* waits for what start.c has begun, and does what is not done */
 static PetscErrorCode PlannerStart(Mat A)

@@ -81,3 +81,37 @@ def multiply_late():
 late.append(multiply_late)
 """
     end(LATE.format(call=""), after, ["-device_enable", "none"], "seq")
+
+
+COMPILING = """
+import ctypes, os, threading, time
+import petsc_gpufmt
+from petsc_gpufmt.backends import compile, native_library
+
+class Slow:
+    def __init__(self):
+        self.stopped, self.thread = False, threading.Thread(target=self.work)
+        self.thread.start()
+    def work(self):
+        while not self.stopped:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        print("compiled to the end", flush=True)
+    def stop(self):
+        self.stopped = True
+        self.thread.join()
+
+with native_library.logged_compilation():
+    compile._compilations.append(Slow())
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] >> 8 == 83
+ctypes.CDLL(None).exit(83)
+"""
+
+
+def test_exit_waits_for_threads_that_compile_and_a_child_has_none_of_them():
+    """They are in a compiler, whose library is closed next."""
+    finished = launch.run([sys.executable, "-c", COMPILING])
+    assert finished.status == 83 and finished.output.split("\n")[0] == "compiled to the end", str(finished)
+    assert finished.output.count("compiled") == 1, str(finished)
