@@ -46,15 +46,20 @@ class Compilation:
             thread.join()
 
     def _started(self) -> list[threading.Thread]:
-        """Threads that compile what waits; none if another process does, or if nothing can be kept."""
+        """Threads that compile what waits; none if another process does, or nothing can be kept, or none starts."""
         lock = self._lock()
         if lock is None:
             return []
         # all cores of this process but the one that the program is on
         threads = max(1, len(os.sched_getaffinity(0)) - 1)
-        started = [threading.Thread(target=self._work, args=(lock,), name="kernels") for _ in range(threads)]
-        for thread in started:
-            thread.start()
+        started: list[threading.Thread] = []
+        with contextlib.suppress(RuntimeError):  # no more threads
+            while len(started) < threads:
+                thread = threading.Thread(target=self._work, args=(lock,), name="kernels")
+                thread.start()
+                started.append(thread)
+        if not started:
+            lock.close()
         return started
 
     def _lock(self) -> BufferedWriter | None:

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 
 import fake_gpu
 import numpy as np
@@ -156,6 +157,16 @@ def test_without_a_place_to_keep_them_only_what_is_asked_for_is_compiled(gpu, tm
     assert len(warned) == 1 and gpu.compiled == [DEFAULTS[1], DEFAULTS[0]] and len(gpu.loaded) == 2
 
 
+def test_without_threads_only_what_is_asked_for_is_compiled(gpu, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    function("pjds_b")
+    function("pjds_a", (1,))
+    assert gpu.compiled == [DEFAULTS[1], DEFAULTS[0]] and len(gpu.loaded) == 2
+
+
 def test_what_does_not_compile_ahead_is_an_error_of_who_asks_for_it(gpu):
     gpu.failing = {"patterns/csr"}
     function("pjds_b")
@@ -199,6 +210,7 @@ def test_nothing_is_begun_after_the_end(gpu):
 def test_a_process_that_finds_its_kernels_imports_no_compiler_and_no_threads(tmp_path):
     program = f"""
 import sys
+import threading
 sys.path[:0] = {sys.path!r}
 import numpy as np
 from petsc_gpufmt.backends import compile, driver, kernel_store
@@ -225,6 +237,7 @@ def test_two_processes_share_the_work(gpu, tmp_path):
     function("pjds_b")
     program = f"""
 import sys
+import threading
 sys.path[:0] = {sys.path!r}
 import fake_gpu, numpy as np, pytest
 from petsc_gpufmt.backends import compile
