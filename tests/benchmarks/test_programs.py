@@ -130,5 +130,5 @@ def test_programs_take_what_the_gpu_script_gives_them(tmp_path):
         kinds[first.removeprefix(f"{ROOT}/")] += 1
     assert kinds == {
         **{"-m": 9, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
-        **{"tests/sanitizer/small_products.py": 3, "tests/sanitizer/small_spgemm.py": 3},
+        **{f"tests/sanitizer/small_{name}.py": 3 for name in ("products", "spgemm", "sums")},
     }
