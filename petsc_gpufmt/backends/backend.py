@@ -79,6 +79,10 @@ class Backend(ABC):
         """Fill an array with zeros, in the order of launches."""
         array.fill(0)
 
+    def in_turns(self, nthreads: int) -> int:
+        """Threads of a launch that takes the work of `nthreads` in turns: no more than run at once."""
+        return min(nthreads, self.resident_threads or nthreads)
+
     def free_bytes(self) -> int | None:
         """Bytes that can still be taken; None where that is not limited by a device."""
         return None

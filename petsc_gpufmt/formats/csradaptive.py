@@ -20,10 +20,9 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import INT64, CsrPattern
 
 TILE_ROWS, TILE_THREADS = 512, 256  # of a block that groups rows, as in kernels/formats/csradaptive.cu
-INT64 = np.dtype(np.int64)
 
 
 class CsrAdaptive(CsrFormat):

@@ -101,9 +101,7 @@ class CsrPattern:
         """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; the counts."""
         (found,) = backend.empty((FAULTS + COUNTS, INT64))
         backend.clear(found)
-        threads = max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD))
-        if backend.resident_threads:
-            threads = min(threads, backend.resident_threads)
+        threads = backend.in_turns(max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD)))
         function = backend.function("patterns/csr", "csr_check", (CHECK_THREADS,))
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
         backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])

@@ -10,12 +10,12 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 BLOCK_THREADS, BATCH = 256, 4  # of kernels over entries; BATCH as in kernels/patterns/transpose.cu
-SCAN_THREADS, COUNTS_A_THREAD = 256, 4  # of the prefix sum; SCAN_THREADS as in kernels/common/scan.cuh
+COUNTS_A_THREAD = 4  # of the prefix sum
 # A block sorts columns of about SORT_THREADS * ENTRIES_A_THREAD entries, those longer than PIECE are merged from pieces
 SORT_THREADS, ENTRIES_A_THREAD, PIECE = 512, 4, 512
-CONTROL = np.dtype(np.uint64)
 TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/patterns/transpose.cu
 
 
@@ -40,7 +40,7 @@ class Transposition:
         if not nnz:
             return
         ntiles = _tiles(ncols)
-        self.entries, control = backend.empty((2 * nnz, index), (TICKET_AND_LONGEST + ntiles, CONTROL))
+        self.entries, control = backend.empty((2 * nnz, index), (TICKET_AND_LONGEST + ntiles, COUNT))
         backend.clear(control)
         self.longest = control[1:2]
         slots = colidx  # until the entries are in their columns
@@ -99,12 +99,12 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
 def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
     """Bytes that `transposed` takes, its result included: two arrays of entries besides, if a column is long."""
     words = 6 * csr.nnz + csr.ncols + 1
-    return words * backend.index.itemsize + (TICKET_AND_LONGEST + _tiles(csr.ncols)) * CONTROL.itemsize
+    return words * backend.index.itemsize + (TICKET_AND_LONGEST + _tiles(csr.ncols)) * COUNT.itemsize
 
 
 def _tiles(ncols: int) -> int:
     """Blocks of the prefix sum over columns, and the end of the last."""
-    return ceil_div(ncols + 1, SCAN_THREADS * COUNTS_A_THREAD)
+    return tiles(ncols + 1, COUNTS_A_THREAD)
 
 
 @compiled_ahead("patterns/transpose")

@@ -10,15 +10,15 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Launch, Struct, launch_1d
 from petsc_gpufmt.errors import IndexOverflowError
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 from petsc_gpufmt.patterns.transpose import transposed
 
 BLOCK_THREADS = 256
 TEAM = 8  # threads that copy a row
-SCAN_THREADS, NUMBERS_A_THREAD = 256, 4  # of prefix sums; SCAN_THREADS as in kernels/common/scan.cuh
-CONTROL = np.dtype(np.uint64)
+NUMBERS_A_THREAD = 4  # of prefix sums
 MOST_SUMMANDS = 3
 
 
@@ -77,8 +77,8 @@ def merge(
     *more, occurs, row_control, column_control = backend.empty(
         *[(nrows + 1, index)] * 2,
         (ncols, index),
-        (2 * 4 + 4 * _tiles(nrows), CONTROL),
-        (2 + _tiles(ncols), CONTROL),
+        (2 * 4 + 4 * tiles(nrows, NUMBERS_A_THREAD), COUNT),
+        (2 + tiles(ncols, NUMBERS_A_THREAD), COUNT),
     )
     for array in (occurs, row_control, column_control):
         backend.clear(array)
@@ -86,7 +86,7 @@ def merge(
     count = _launch("union_count", nrows, (BLOCK_THREADS,), (whole, *of_parts), backend)
     function = backend.function("patterns/union", "union_row_pointers", (NUMBERS_A_THREAD,))
     arguments = (np.int64(nrows), *of_parts, row_control)
-    backend.run([count, Launch(function, (_tiles(nrows), 4, 1), (SCAN_THREADS, 1, 1), arguments)])
+    backend.run([count, Launch(function, (tiles(nrows, NUMBERS_A_THREAD), 4, 1), (SCAN_THREADS, 1, 1), arguments)])
     parts = _empty_parts(rowptrs, backend.first(row_control, 4), backend)  # waits for the device
     outputs = [
         Struct(part.rowptr, None if part.begins is None else before, part.colidx, part.begins, part.index)
@@ -101,7 +101,7 @@ def merge(
     function = backend.function("patterns/union", "union_number_columns", (NUMBERS_A_THREAD,))
     arguments = (np.int64(ncols), occurs, ghosts, column_control)
     launches += [
-        Launch(function, (_tiles(ncols), 1, 1), (SCAN_THREADS, 1, 1), arguments),
+        Launch(function, (tiles(ncols, NUMBERS_A_THREAD), 1, 1), (SCAN_THREADS, 1, 1), arguments),
         _launch("union_renumber", colidx.size, (BLOCK_THREADS,), (index.type(colidx.size), occurs, colidx), backend),
     ]
     backend.run(launches)
@@ -162,11 +162,6 @@ def _empty_parts(rowptrs: Sequence[Any], totals: Sequence[int], backend: Backend
         begins, terms = backend.empty((colidx.size + 1 if more else 0, index), (colidx.size + more, index))
         parts.append(Part(rowptr, colidx, begins if more else None, terms))
     return parts
-
-
-def _tiles(n: int) -> int:
-    """Blocks of a prefix sum over n numbers."""
-    return ceil_div(n, SCAN_THREADS * NUMBERS_A_THREAD)
 
 
 def _launch(kernel: str, nthreads: int, template: tuple[int, ...], arguments: tuple, backend: Backend) -> Launch:

@@ -17,6 +17,7 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, ceil_div, launch_1d, power_of_two
 from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
+from petsc_gpufmt.patterns import scan
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 BLOCK_THREADS = 256
@@ -235,7 +236,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend, carried: Any
         *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
         *(rowptr, control, carried),
     )
-    backend.run([launch_1d(function, ceil_div(nrows, rows_a_thread(nrows)), BLOCK_THREADS, arguments)])
+    backend.run([launch_1d(function, ceil_div(nrows, rows_a_thread(nrows)), scan.SCAN_THREADS, arguments)])
     counters = backend.first(control, CURSORS)  # waits for the device
     census = _census(counters, BY_LENGTH, LENGTH_BINS)
     if not operands.counted:
@@ -287,7 +288,7 @@ def require_memory(needed: int, backend: Backend, what: str) -> None:
 
 def tiles(nrows: int) -> int:
     """Blocks of the prefix sum over rows."""
-    return ceil_div(nrows, BLOCK_THREADS * rows_a_thread(nrows))
+    return scan.tiles(nrows, rows_a_thread(nrows))
 
 
 def rows_a_thread(nrows: int) -> int:
@@ -297,9 +298,7 @@ def rows_a_thread(nrows: int) -> int:
 
 def _in_turns(function: int, threads: int, arguments: tuple, backend: Backend) -> Launch:
     """A launch whose blocks take rows in turns: no more of them than run at once."""
-    if backend.resident_threads:
-        threads = min(threads, backend.resident_threads)
-    return launch_1d(function, threads, BLOCK_THREADS, arguments)
+    return launch_1d(function, backend.in_turns(threads), BLOCK_THREADS, arguments)
 
 
 def teams(fewest: int) -> list[int]:

@@ -13,8 +13,9 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.bsr.bsr import Bsr
-from petsc_gpufmt.formats.bsr.layout import SCAN_THREADS, Entries, count_blocks, find_blocks, sorted_entries
+from petsc_gpufmt.formats.bsr.layout import Entries, count_blocks, find_blocks, sorted_entries
 from petsc_gpufmt.patterns import transpose
+from petsc_gpufmt.patterns.scan import SCAN_THREADS
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import WARP, Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import IndexOverflowError
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 # Blocks of the application's size are kept up to this padding; with more, narrower blocks are looked at, too.
 ACCEPTABLE_FILL_RATIO = 0.1
 THREADS_PER_BLOCK = 128
-SCAN_THREADS = 256  # as in kernels/common/scan.cuh
-COUNT, OFFSET = np.dtype(np.uint64), np.dtype(np.int64)
+OFFSET = np.dtype(np.int64)
 NFOUND = 6  # members of `Found` in kernels/formats/bsr_layout.cu
 SEGMENT_ENTRIES = 2**31 - 1  # kernels count the entries of a block row in 32 bits
 
@@ -152,7 +152,7 @@ def sorted_entries(csr: CsrPattern, backend: Backend) -> Entries:
 def count_blocks(entries: Entries, shapes: Sequence[tuple[int, int]], backend: Backend) -> list[Blocks]:
     """The blocks of each of `shapes` that hold an entry. Waits for the device."""
     nrows, nshapes = entries.nrows, len(shapes)
-    control = 1 + ceil_div(nrows + 1, SCAN_THREADS)
+    control = 1 + tiles(nrows + 1)
     (work,) = backend.empty((nshapes * (NFOUND + control), COUNT))
     first_blocks = backend.empty(*[(nrows + 1, backend.index)] * nshapes)
     # those of one shape stay
@@ -182,7 +182,7 @@ def counting(
     """The launches that fill `outputs`: first_block, block_offsets, and what is found, of blocks of one shape."""
     _, block_offsets, found = outputs
     nblock_rows = ceil_div(entries.nrows, shape[0])
-    threads = min(nblock_rows, backend.resident_threads or nblock_rows)
+    threads = backend.in_turns(nblock_rows)
     measure = backend.function("formats/bsr_layout", "bsr_measure_block_rows", ())
     return [
         over_rows(backend, "bsr_count_blocks", entries, shape, *outputs, control, spare=1, threads=SCAN_THREADS),
@@ -257,7 +257,7 @@ def cut_block_rows(block_offsets: Any, limit: int, backend: Backend) -> tuple[An
     """
     nblock_rows = int(block_offsets.size) - 1
     segment_ptr = _new(nblock_rows + 1, OFFSET, backend)
-    control = _new(1 + ceil_div(nblock_rows + 1, SCAN_THREADS), COUNT, backend)
+    control = _new(1 + tiles(nblock_rows + 1), COUNT, backend)
     backend.clear(control)
     cut = backend.function("formats/bsr_layout", "bsr_cut_block_rows", ())
     arguments: tuple[Any, ...] = (np.int64(nblock_rows), np.int64(limit), block_offsets, segment_ptr, control)

@@ -18,6 +18,7 @@ from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import INT64
+from petsc_gpufmt.patterns.scan import SCAN_THREADS, tiles
 
 FULL, SHORT, MIXED = 0, 1, 2
 """Index modes, as in kernels/formats/columns.cuh: all columns full, all short, or full in some slices."""
@@ -28,7 +29,7 @@ CHOICES = (AUTO, FULL_ONLY, SHORT_WHERE_IT_FITS)
 
 SHORT_PADDING = 0xFFFF
 THREADS_PER_BLOCK = 128
-SCAN_THREADS, SCANNED_A_THREAD, CONTROL_WORDS = 256, 4, 2  # of columns_wide_offsets
+SCANNED_A_THREAD, CONTROL_WORDS = 4, 2  # of columns_wide_offsets
 UINT16 = np.dtype(np.uint16)
 
 
@@ -141,7 +142,7 @@ class StoredColumns:
         if all_fit:
             compress(None)
             return short
-        nblocks = ceil_div(nslices, SCAN_THREADS * SCANNED_A_THREAD)
+        nblocks = tiles(nslices, SCANNED_A_THREAD)
         (words,) = backend.empty((CONTROL_WORDS + nblocks + nslices, INT64))
         backend.clear(words)
         control, states = words[:CONTROL_WORDS], words[CONTROL_WORDS : CONTROL_WORDS + nblocks]

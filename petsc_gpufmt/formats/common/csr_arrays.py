@@ -16,13 +16,13 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import CHOICES, FULL_ONLY
 from petsc_gpufmt.option_value import AUTO
-from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
+from petsc_gpufmt.patterns.csr import INT64, CsrPattern, gather_values
 
 AUTOMATIC = 0
 LARGEST_OFFSET = 65534  # of a 16-bit column from the first column of its row
 BLOCK_THREADS = (64, 128, 256, 512)
 FILL_THREADS = 256  # a block of the kernels that store columns
-INT64, SHORT = np.dtype(np.int64), np.dtype(np.uint16)
+SHORT = np.dtype(np.uint16)
 
 
 class CsrFormat(Format):

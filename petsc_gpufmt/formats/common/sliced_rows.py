@@ -13,9 +13,10 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import INT64, SLICE_HEIGHT, CsrPattern
+from petsc_gpufmt.patterns.scan import SCAN_THREADS
 
 TILE, SORT_THREADS, ROW_THREADS = 1024, 512, 256  # as in kernels/formats/sliced_rows.cu
-SCAN_THREADS, SCANNED_ROWS = 256, 2048  # of a block of the prefix sum
+SCANNED_ROWS = 2048  # of a block of the prefix sum
 CONTROL_WORDS = 3  # fields of `Control` there
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 AUTOMATIC = 0
 SPLIT_LENGTHS, SMALL_SPLIT_LENGTHS = (128, 256), (64, 128)
@@ -28,8 +29,7 @@ ACCEPTABLE_ROW_PADDING, SMALL_ACCEPTABLE_ROW_PADDING = 0.03, 0.08
 SMALL_BYTES = 30e6
 """Matrix and vectors of this size stay in the second-level cache; all rows are sorted, as locality decides little."""
 
-SCAN_THREADS = 256  # as in kernels/common/scan.cuh
-COUNT, OFFSET = np.dtype(np.uint64), np.dtype(np.int64)
+OFFSET = np.dtype(np.int64)
 FETCHED_AT_ONCE = 512  # counts: the most bytes that a backend brings to the host without an array for them
 
 
@@ -66,7 +66,7 @@ class RowCounts:
             return cls()
         (counts,) = backend.empty((10, COUNT))
         backend.clear(counts)
-        threads = min(csr.nrows, backend.resident_threads or csr.nrows)
+        threads = backend.in_turns(csr.nrows)
         function = backend.function("formats/evchyb_layout", "evchyb_count_rows", ())
         arguments = (csr.nrows, height, *splits, segment_groups, csr.rowptr, counts)
         backend.run([launch_1d(function, threads, SCAN_THREADS, arguments)])
@@ -214,11 +214,6 @@ def find_segments(
     if known is None:
         (known,) = backend.first(first_segment[nlong:], 1)  # waits for the device
     return known, first_segment
-
-
-def tiles(n: int) -> int:
-    """Blocks of a prefix sum over `n` numbers."""
-    return ceil_div(n, SCAN_THREADS)
 
 
 def fetched(counts: Any, n: int, backend: Backend) -> list[int]:

@@ -13,16 +13,14 @@ from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.formats.evchyb.layout import (
     AUTOMATIC,
-    COUNT,
     OFFSET,
-    SCAN_THREADS,
     RowCounts,
     RowOrder,
     Split,
     is_small,
-    tiles,
 )
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 ALL_ROWS = -1
 AUTOMATIC_WINDOWS = (1, 1024, 4096, 16384, ALL_ROWS)
@@ -151,7 +149,7 @@ def padding_share(
             rows, nrows = sorted_sample(csr, counts, split, parts, window, nwindows, backend)
         (found,) = backend.empty((2, COUNT))
         backend.clear(found)
-        threads = min(nrows, backend.resident_threads or nrows)
+        threads = backend.in_turns(nrows)
         function = backend.function("formats/evchyb_layout", "evchyb_measure_slices", ())
         arguments = (nrows // height, height, rows, csr.rowptr, found)
         backend.run([launch_1d(function, threads, SCAN_THREADS, arguments)])

@@ -15,8 +15,9 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch
 from petsc_gpufmt.formats.common.columns import FULL_ONLY, MIXED, StoredColumns
-from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC, COUNT, OFFSET, SCAN_THREADS
+from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC, OFFSET
 from petsc_gpufmt.option_value import AUTO
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS
 
 SMALL_BATCH, LARGE_BATCH = 4, 8
 """Entries that a thread loads before it uses the first. With the large one, a device holds half as many threads."""

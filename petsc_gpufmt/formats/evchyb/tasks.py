@@ -15,7 +15,8 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import ceil_div, launch_1d
-from petsc_gpufmt.formats.evchyb.layout import COUNT, OFFSET, SCAN_THREADS, Slices, tiles
+from petsc_gpufmt.formats.evchyb.layout import OFFSET, Slices
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 MOST_WARPS = 16
 FEWEST_WARPS = 4
