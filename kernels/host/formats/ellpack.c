@@ -3,14 +3,20 @@
 
 #define GROUP 8 /* rows that are filled together */
 
+/* the first arguments of both */
+static inline EllMatrix matrix_of(void **params)
+{
+  return (EllMatrix){.nrows  = PARAM(index_t, 0),
+                     .height = PARAM(offset_t, 1),
+                     .width  = PARAM(index_t, 2),
+                     .col    = PARAM(const index_t *, 3),
+                     .val    = PARAM(const scalar_t *, 4)};
+}
+
 /* z = alpha A x + beta y */
 HOST_KERNEL(ellpack_spmv)
 {
-  const EllMatrix A = {.nrows  = PARAM(index_t, 0),
-                       .height = PARAM(offset_t, 1),
-                       .width  = PARAM(index_t, 2),
-                       .col    = PARAM(const index_t *, 3),
-                       .val    = PARAM(const scalar_t *, 4)};
+  const EllMatrix A = matrix_of(params);
 
   ell_product(&A, PARAM(const scalar_t *, 5), PARAM(scalar_t, 6), PARAM(scalar_t, 7), PARAM(const scalar_t *, 8), PARAM(scalar_t *, 9));
 }
@@ -18,11 +24,7 @@ HOST_KERNEL(ellpack_spmv)
 /* z[row] = A[row, row] */
 HOST_KERNEL(ellpack_diagonal)
 {
-  const EllMatrix A = {.nrows  = PARAM(index_t, 0),
-                       .height = PARAM(offset_t, 1),
-                       .width  = PARAM(index_t, 2),
-                       .col    = PARAM(const index_t *, 3),
-                       .val    = PARAM(const scalar_t *, 4)};
+  const EllMatrix A = matrix_of(params);
 
   ell_product(&A, NULL, 1, 0, NULL, PARAM(scalar_t *, 5));
 }

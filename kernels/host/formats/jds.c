@@ -1,15 +1,21 @@
 /* Host kernels of JDS (formats/jds.py): the parameters and arrays are those of kernels/formats/jds.cu. */
 #include "formats/ell.h"
 
+/* the first arguments of both */
+static inline EllMatrix matrix_of(void **params)
+{
+  return (EllMatrix){.nrows   = PARAM(index_t, 0),
+                     .jd_ptr  = PARAM(const offset_t *, 1),
+                     .lengths = PARAM(const index_t *, 2),
+                     .perm    = PARAM(const index_t *, 3),
+                     .col     = PARAM(const index_t *, 4),
+                     .val     = PARAM(const scalar_t *, 5)};
+}
+
 /* z = alpha A x + beta y */
 HOST_KERNEL(jds_spmv)
 {
-  const EllMatrix A = {.nrows   = PARAM(index_t, 0),
-                       .jd_ptr  = PARAM(const offset_t *, 1),
-                       .lengths = PARAM(const index_t *, 2),
-                       .perm    = PARAM(const index_t *, 3),
-                       .col     = PARAM(const index_t *, 4),
-                       .val     = PARAM(const scalar_t *, 5)};
+  const EllMatrix A = matrix_of(params);
 
   ell_product(&A, PARAM(const scalar_t *, 6), PARAM(scalar_t, 7), PARAM(scalar_t, 8), PARAM(const scalar_t *, 9), PARAM(scalar_t *, 10));
 }
@@ -17,12 +23,7 @@ HOST_KERNEL(jds_spmv)
 /* z[row] = A[row, row] */
 HOST_KERNEL(jds_diagonal)
 {
-  const EllMatrix A = {.nrows   = PARAM(index_t, 0),
-                       .jd_ptr  = PARAM(const offset_t *, 1),
-                       .lengths = PARAM(const index_t *, 2),
-                       .perm    = PARAM(const index_t *, 3),
-                       .col     = PARAM(const index_t *, 4),
-                       .val     = PARAM(const scalar_t *, 5)};
+  const EllMatrix A = matrix_of(params);
 
   ell_product(&A, NULL, 1, 0, NULL, PARAM(scalar_t *, 6));
 }
