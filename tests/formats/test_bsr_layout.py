@@ -7,11 +7,10 @@ import pytest
 from builders import CsrMatrix, blocked, from_row_lengths, shape, uniform
 from fake_driver import fake_driver
 from places import make_backend
-from stored_matrix import assert_product
+from stored_matrix import assert_multiplies
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
-from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.bsr.bsr import Bsr
 from petsc_gpufmt.formats.bsr.layout import Entries, count_blocks, find_blocks, sorted_entries
 from petsc_gpufmt.patterns import transpose
@@ -165,18 +164,11 @@ def test_a_build_waits_once_and_again_if_blocks_do_not_fit_or_are_cut(emulation,
 )
 def test_products_with_what_a_device_has_built(device_like, matrix):
     device_like.resident_threads = 2048
-    x = np.random.default_rng(84).standard_normal(matrix.ncols)
     csr = matrix.pattern(np, np.int32)
     there = replace(csr, rowptr=device_like.adopt(csr.rowptr), colidx=device_like.adopt(csr.colidx))
     stored = Bsr.build(there, device_like, Bsr.default_options)
-    vectors = {Slot.VALUES: matrix.values, Slot.X: x, Slot.Z: np.full(matrix.nrows, np.nan)}
-    slots = {slot: device_like.adopt(vector) for slot, vector in vectors.items()}
 
-    device_like.run([*stored.plan(Operation.REFRESH), *stored.plan(Operation.MULT)], slots)
-
-    assert_product(device_like.to_host(slots[Slot.Z]), matrix, x)
-    device_like.run(stored.plan(Operation.DIAGONAL), slots)
-    assert np.allclose(device_like.to_host(slots[Slot.Z]), matrix.diagonal().astype(float), rtol=1e-14, atol=0)
+    assert_multiplies(stored, matrix, device_like)
 
 
 def test_the_memory_of_shapes_that_are_not_chosen_goes(emulation_folder):

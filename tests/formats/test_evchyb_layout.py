@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from builders import from_row_lengths, shape
 from places import make_backend
-from stored_matrix import assert_product
+from stored_matrix import assert_multiplies
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb import order as evchyb_order
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
@@ -197,13 +196,6 @@ def test_the_rows_of_a_shape_that_needs_two_digits(host, device_like, monkeypatc
 )
 def test_products_with_what_a_device_has_built(device_like, matrix):
     device_like.resident_threads = 2048
-    x = np.random.default_rng(84).standard_normal(matrix.ncols)
     stored = EvcHyb.build(brought(matrix, device_like), device_like, EvcHyb.default_options)
-    vectors = {Slot.VALUES: matrix.values, Slot.X: x, Slot.Z: np.full(matrix.nrows, np.nan)}
-    slots = {slot: device_like.adopt(vector) for slot, vector in vectors.items()}
 
-    device_like.run([*stored.plan(Operation.REFRESH), *stored.plan(Operation.MULT)], slots)
-
-    assert_product(device_like.to_host(slots[Slot.Z]), matrix, x)
-    device_like.run(stored.plan(Operation.DIAGONAL), slots)
-    assert np.allclose(device_like.to_host(slots[Slot.Z]), matrix.diagonal().astype(float), rtol=1e-14, atol=0)
+    assert_multiplies(stored, matrix, device_like)

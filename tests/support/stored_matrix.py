@@ -104,6 +104,19 @@ def assert_product(z: np.ndarray, matrix: CsrMatrix, x: np.ndarray, y: np.ndarra
     Expected.of(matrix, x).check(z, beta=1.0, y=y)
 
 
+def assert_multiplies(stored: Format, matrix: CsrMatrix, backend: Backend) -> None:
+    """What has been built on `backend` takes values, multiplies, and gives its diagonal."""
+    x = np.random.default_rng(84).standard_normal(matrix.ncols)
+    vectors = {Slot.VALUES: matrix.values, Slot.X: x, Slot.Z: np.full(matrix.nrows, np.nan)}
+    slots = {slot: backend.adopt(vector) for slot, vector in vectors.items()}
+
+    backend.run([*stored.plan(Operation.REFRESH), *stored.plan(Operation.MULT)], slots)
+
+    assert_product(backend.to_host(slots[Slot.Z]), matrix, x)
+    backend.run(stored.plan(Operation.DIAGONAL), slots)
+    assert np.allclose(backend.to_host(slots[Slot.Z]), matrix.diagonal().astype(float), rtol=1e-14, atol=0)
+
+
 def assert_close(z: np.ndarray, exact: np.ndarray, bound: np.ndarray, dtype: np.dtype) -> None:
     assert z.shape == exact.shape and z.dtype == dtype
     wrong = ~(np.abs(z - exact) <= bound)
