@@ -45,30 +45,13 @@ __global__ void __launch_bounds__(SCAN_THREADS)
   columns_wide_offsets(offset_t nslices, offset_t *__restrict__ wide_size, count_t *control, count_t *states)
 {
   __shared__ BlockScan scan;
-  offset_t             sizes[SIZES], before[SIZES], sum = 0;
 
-  scan.take_tile(control);
-  __syncthreads();
-  const offset_t first = ((offset_t)scan.tile * SCAN_WARPS + threadIdx.x / WARP) * (WARP * SIZES) + threadIdx.x % WARP;
-
-#pragma unroll
-  for (int i = 0; i < SIZES; i++) sizes[i] = first + i * WARP < nslices ? wide_size[first + i * WARP] : offset_t(0);
-#pragma unroll
-  for (int i = 0; i < SIZES; i++) {
-    const offset_t up_to_lane = sum_up_to_lane(sizes[i]);
-
-    before[i] = sum + up_to_lane - sizes[i];
-    sum += __shfl_sync(FULL_WARP, up_to_lane, WARP - 1);
-  }
-  const offset_t before_warp = (offset_t)scan.sum_before_warp(states, (count_t)sum);
-
-#pragma unroll
-  for (int i = 0; i < SIZES; i++) {
-    const offset_t slice = first + i * WARP;
-
-    if (slice < nslices) wide_size[slice] = sizes[i] ? before_warp + before[i] : offset_t(-1);
-    if (slice == nslices - 1) control[1] = (count_t)(before_warp + before[i] + sizes[i]);
-  }
+  prefix_sums<SIZES>(
+    scan, control, states, nslices, [&](offset_t slice) { return wide_size[slice]; },
+    [&](offset_t slice, count_t before, count_t up_to) {
+      wide_size[slice] = up_to > before ? (offset_t)before : offset_t(-1);
+      if (slice == nslices - 1) control[1] = up_to;
+    });
 }
 
 // The full columns of wide slices into wide_col. A block has a slice.
