@@ -83,12 +83,13 @@ step_test() {
 
 step_sanitize() {
   local sanitizer tool program
+  local python=(env PYTHONPATH="$PYTHONPATH:$root/tests/sanitizer" python3) # shows them what they share, see campaign()
   sanitizer=$(find_sanitizer) || return 1
   for program in small_products small_spgemm small_sums; do
-    python3 "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer
+    "${python[@]}" "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer
     for tool in memcheck racecheck; do
       echo "== $program, $tool"
-      "$sanitizer" --tool "$tool" --error-exitcode 86 python3 "tests/sanitizer/$program.py" || return 1
+      "$sanitizer" --tool "$tool" --error-exitcode 86 "${python[@]}" "tests/sanitizer/$program.py" || return 1
     done
   done
 }

@@ -29,6 +29,9 @@ aggregates. cuSPARSE gets P^T beforehand, the others make it. Otherwise as for A
 NUMERIC_TEXT = """\
 The numeric phase alone, as MAT_REUSE_MATRIX runs it: new values on a known pattern, between two CUDA events, in ms.
 """
+FIRST_TEXT = """\
+The first product of matrices of PETSc that were just assembled, in ms: sending them to the device is part of it.
+"""
 MEMORY_TEXT = """\
 Device memory beside the operands and the product at its largest, in MB, of those who take it from CuPy's pool or are
 given their buffers from there. *share* is that of rmerge over that of the fastest of them.
@@ -83,6 +86,8 @@ def spgemm_sections(run: dict[str, Any]) -> list[str]:
         sections.append(section(title, TEXTS[kind], real_text(real_squares(run)) if kind == "square" else ""))
         sections[-1] += "\n" + cold_table(cases) + failures(cases)
         sections.append(section(f"{title}, numeric phase", NUMERIC_TEXT, numeric_table(cases)))
+        if names := column_names(cases, "first_seconds"):
+            sections.append(section(f"{title}, first call", FIRST_TEXT, first_table(cases, names)))
         if column_names(cases, "extra_bytes"):
             sections.append(section(f"{title}, extra memory", MEMORY_TEXT, memory_table(cases)))
         if any(product["name"].startswith(f"{OURS}:") for case in cases for product in case["products"]):
@@ -146,6 +151,13 @@ def numeric_table(cases: Sequence[dict[str, Any]]) -> str:
             ]
         )
     return table(["matrix", *names, "ratio", f"{OURS} GF/s"], rows)
+
+
+def first_table(cases: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    rows = []
+    for case in cases:
+        rows.append([case["matrix"]["name"], *(cell(product_of(case, name), "first_seconds", 1e-3) for name in names)])
+    return table(["matrix", *names], rows)
 
 
 def memory_table(cases: Sequence[dict[str, Any]]) -> str:

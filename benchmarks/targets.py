@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from bratu import galerkin_seconds, matmult_seconds
-from spgemm_tables import real_squares
+from spgemm_tables import cases_of, real_squares
 
+from petsc_gpufmt.bench.spgemm_contenders import OURS
 from petsc_gpufmt.bench.storage import in_mults
+from petsc_gpufmt.bench.summary import compare
 from petsc_gpufmt.choice.registry import FORMATS
 
 LARGE_NONZEROS = 40_000_000
 """From so many nonzeros on, the cost of storing a matrix is told in products: a product takes 150 us and more."""
+
+SMALL_TERMS = 20_000_000
+"""Of sparse products: with fewer, launches and waits count, not bytes alone."""
 
 FROM_C_MICROSECONDS = 3.5
 MICROSECOND = 1e-6
@@ -139,6 +145,22 @@ def storage_cost(name: str) -> Callable[[Runs], Measured | None]:
     return find
 
 
+def build_cost(matrix: str, stored: str) -> Callable[[Runs], Measured | None]:
+    """What building a format of a small matrix on the device costs, in its products."""
+
+    def find(runs: Runs) -> Measured | None:
+        costs = [
+            in_mults(entry, case["products"])["build"]
+            for case in _cases(runs, "mult")
+            if case["matrix"]["name"] == matrix
+            for entry in case["storage"]
+            if (entry["place"], entry["format"]) == ("cuda", stored)
+        ]
+        return Measured(costs[0], by=stored) if costs else None
+
+    return find
+
+
 def copy_share(runs: Runs) -> Measured | None:
     """The least share of the speed of a copy that our BSR reaches, in %, over the block sizes."""
     ceiling = runs.get("bsr", {}).get("copy_bytes_per_second", {}).get("cuda")
@@ -202,6 +224,21 @@ def square_time(matrix: str, seconds: str) -> Callable[[Runs], Measured | None]:
         cases = [c for c in _cases(runs, "spgemm") if (c["kind"], c["matrix"]["name"]) == ("square", matrix)]
         entries = [p for case in cases for p in _on_device(case) if ":" not in p["name"] and seconds in p]
         return _best(entries, "name", seconds, MILLISECOND)
+
+    return find
+
+
+def product_ratio(kind: str, *, real: bool, terms: int | None = None) -> Callable[[Runs], Measured | None]:
+    """The fastest peer over rmerge, both phases on a device, geometric mean of the cases with fewer than `terms`."""
+
+    def find(runs: Runs) -> Measured | None:
+        cases = [case for case in cases_of(runs.get("spgemm", {"cases": []}), kind) if case["real"] == real]
+        small = [case for case in cases if terms is None or case["matrix"]["terms"] < terms]
+        compared = [comparison for case in small if (comparison := compare(case, OURS, "cold_seconds"))]
+        on_device = all(p["place"] == "cuda" for case in small for p in case["products"] if p["name"] == OURS)
+        if not compared or not on_device:
+            return None
+        return Measured(statistics.geometric_mean(c.ratio for c in compared), by=f"{len(compared)} matrices")
 
     return find
 
@@ -333,6 +370,8 @@ TARGETS = (
     ),
     Target("real matrices back to back from C, slowest of those below 3.5 us", FROM_C_MICROSECONDS, "us", from_c_small),
     Target("format build on the device, large matrices, worst", 20.0, "products", storage_cost("build")),
+    Target("pjds built on the device, 27-point 20^3", 20.0, "products", build_cost("27-point 20^3", "pjds")),
+    Target("pjds built on the device, 7-point 50^3", 20.0, "products", build_cost("7-point 50^3", "pjds")),
     Target("value refresh without upload, large matrices, worst", 2.0, "products", storage_cost("refresh")),
     Target("host time of MatMult from petsc4py, worst", 6.0, "us", slowest_host_time),
     Target("host time of MatMult from C, 7-point 50^3", 3.0, "us", from_c_time("7-point 50^3", "host_seconds")),
@@ -342,6 +381,33 @@ TARGETS = (
     Target("A A, 7-point 100^3, numeric phase", 0.25, "ms", square_time("7-point 100^3", "numeric_seconds")),
     Target("A A, 27-point 64^3, both phases", 5.0, "ms", square_time("27-point 64^3", "cold_seconds")),
     Target("A A, 27-point 64^3, numeric phase", 2.0, "ms", square_time("27-point 64^3", "numeric_seconds")),
+    Target(
+        "A A through PETSc, 7-point 100^3, first call with the upload",
+        5.0,
+        "ms",
+        square_time("7-point 100^3", "first_seconds"),
+    ),
+    Target(
+        "A A of the real matrices with less than 20 million terms: best peer over ours, geometric mean",
+        2.5,
+        "times",
+        product_ratio("square", real=True, terms=SMALL_TERMS),
+        at_least=True,
+    ),
+    Target(
+        "P^T A P down pyramids of stencils: best peer over ours, geometric mean",
+        1.5,
+        "times",
+        product_ratio("galerkin", real=False),
+        at_least=True,
+    ),
+    Target(
+        "P^T A P down pyramids of real matrices: best peer over ours, geometric mean",
+        1.5,
+        "times",
+        product_ratio("galerkin", real=True),
+        at_least=True,
+    ),
     Target(
         "A A of the real matrices: best peer over ours, geometric mean",
         3.0,

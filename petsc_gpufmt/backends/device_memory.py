@@ -13,6 +13,7 @@ from petsc_gpufmt.backends.device_array import DeviceArray
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
 MOST_FETCHED = 4096  # bytes, through pinned memory
+NULL_STREAM = 0  # of CUDA, which is always there
 
 
 class Allocation:
@@ -44,7 +45,7 @@ class DeviceMemory:
     """
 
     def __init__(self, device: int):
-        self.context, self.stream = driver.primary_context(device), 0
+        self.context, self.stream = driver.primary_context(device), NULL_STREAM
         self.given_back: list[tuple[int, int]] = []
         self._taken = False
         with driver.current(self.context):
@@ -102,9 +103,10 @@ class DeviceMemory:
             return
         with driver.current(self.context):
             driver.synchronize_context()  # device synchronisation: what is freed may have been in use
-            while self.given_back:
-                driver.free(self.given_back.pop()[0])
+            self.stream = NULL_STREAM
+            self._take_back()
             if self._pool is not None:
+                driver.synchronize_stream(NULL_STREAM)  # device synchronisation: only then it counts as free
                 driver.trim_pool(self._pool)
                 driver.set_pool_bytes(self._pool, driver.MOST_USED_BYTES, 0)
 

@@ -104,8 +104,17 @@ def cold_seconds(prepared: PreparedProduct, place: Place) -> float:
     return time.perf_counter() - start
 
 
+def first_seconds(prepared: PreparedProduct, place: Place) -> float:
+    """Seconds until both phases of new operands have ended."""
+    prepared.renew()
+    return cold_seconds(prepared, place)
+
+
 def measure_task(contender: SpgemmContender, task: ProductTask, place: Place) -> dict[str, Any]:
-    """Median seconds of both phases and of the numeric one, extra memory, error; of one product of one contender."""
+    """Median seconds of both phases and of the numeric one, extra memory, error; of one product of one contender.
+
+    Of a matrix of PETSc also those of its first product: what that has to send to a device is part of it.
+    """
     prepared = contender.prepare(task, place)
     try:
         cold_seconds(prepared, place)  # compiles and starts what is started once
@@ -129,6 +138,8 @@ def measure_task(contender: SpgemmContender, task: ProductTask, place: Place) ->
                 entry["error_over_bound"] = max(entry["error_over_bound"], error)
         if text := prepared.describe():
             entry["stored_as"] = text
+        if prepared.has_first:
+            entry["first_seconds"] = statistics.median(first_seconds(prepared, place) for _ in range(few_repeats(first)))
         return entry
     finally:
         prepared.close()
@@ -174,7 +185,8 @@ def describe_error(e: Exception) -> str:
 def sums(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The figures of several products together: times added, the largest memory and error, all the words."""
     rules: dict[str, Callable[[Iterable[Any]], Any]] = {
-        **{"cold_seconds": sum, "numeric_seconds": sum, "extra_bytes": max, "error_over_bound": max},
+        **{"cold_seconds": sum, "numeric_seconds": sum, "first_seconds": sum},
+        **{"extra_bytes": max, "error_over_bound": max},
         **{"same_bits": all, "stored_as": " | ".join},
     }
     return {key: rule(part[key] for part in parts) for key, rule in rules.items() if all(key in part for part in parts)}

@@ -18,10 +18,15 @@ class PreparedProduct(ABC):
     """One product with its operands in place."""
 
     has_numeric = True
+    has_first = False
 
     @abstractmethod
     def cold(self) -> None:
         """Both phases. An earlier result has been dropped."""
+
+    def renew(self) -> None:
+        """Put new operands in place, of which nothing is known yet; where `has_first`."""
+        raise NotImplementedError
 
     @abstractmethod
     def numeric(self) -> None:

@@ -108,16 +108,23 @@ class PlannedContender(SpgemmContender):
 class PetscRun(PreparedProduct):
     """MatMatMult or MatPtAP, and the same with MAT_REUSE_MATRIX."""
 
+    has_first = True
+
     def __init__(self, task: ProductTask, types: Sequence[str]):
+        self.task, self.types = task, types
         self.shape = task.reference.C.matrix.shape
         self.C: Any = None
         self.made: list[Any] = []
+        self.renew()
+
+    def renew(self) -> None:
+        self.close()
         try:
-            self.left, self.right = once_each(task.operands, lambda operand: self._matrix(operand, types))
+            self.left, self.right = once_each(self.task.operands, lambda operand: self._matrix(operand, self.types))
         except BaseException:
             self.close()
             raise
-        self.call = self.left.matMult if task.kind == "AB" else self.left.ptap
+        self.call = self.left.matMult if self.task.kind == "AB" else self.left.ptap
 
     def _matrix(self, operand: scipy.sparse.csr_matrix, types: Sequence[str]) -> Any:
         from petsc4py import PETSc
