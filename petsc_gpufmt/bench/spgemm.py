@@ -139,7 +139,9 @@ def measure_task(contender: SpgemmContender, task: ProductTask, place: Place) ->
         if text := prepared.describe():
             entry["stored_as"] = text
         if prepared.has_first:
-            entry["first_seconds"] = statistics.median(first_seconds(prepared, place) for _ in range(few_repeats(first)))
+            entry["first_seconds"] = statistics.median(
+                first_seconds(prepared, place) for _ in range(few_repeats(first))
+            )
         return entry
     finally:
         prepared.close()

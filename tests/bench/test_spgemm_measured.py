@@ -219,6 +219,7 @@ def test_every_contender_of_the_host_is_right(kind):
             continue
         assert entry["correct"], (contender.name, entry)
         assert ("numeric_seconds" in entry) == (contender.name != "SciPy")
+        assert ("first_seconds" in entry) == isinstance(contender, contenders.PetscSpgemm)
 
 
 def test_petscs_type_is_not_asked_for_a_product_that_cusparse_cannot_make(monkeypatch):
@@ -316,11 +317,32 @@ def test_equal_operands_are_made_once():
 
 def test_products_of_a_pyramid_are_added_up():
     parts = [
-        {"cold_seconds": 1.0, "extra_bytes": 5, "error_over_bound": 0.1, "stored_as": "a", "same_bits": True},
-        {"cold_seconds": 2.0, "extra_bytes": 3, "error_over_bound": 0.4, "stored_as": "b", "same_bits": False},
+        {
+            "cold_seconds": 1.0,
+            "first_seconds": 4.0,
+            "extra_bytes": 5,
+            "error_over_bound": 0.1,
+            "stored_as": "a",
+            "same_bits": True,
+        },
+        {
+            "cold_seconds": 2.0,
+            "first_seconds": 5.0,
+            "extra_bytes": 3,
+            "error_over_bound": 0.4,
+            "stored_as": "b",
+            "same_bits": False,
+        },
     ]
     assert spgemm.sums(parts) == {
-        **{"cold_seconds": 3.0, "extra_bytes": 5, "error_over_bound": 0.4, "stored_as": "a | b", "same_bits": False}
+        **{
+            "cold_seconds": 3.0,
+            "first_seconds": 9.0,
+            "extra_bytes": 5,
+            "error_over_bound": 0.4,
+            "stored_as": "a | b",
+            "same_bits": False,
+        }
     }
 
 

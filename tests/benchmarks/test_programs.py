@@ -81,12 +81,13 @@ def steps():
 
 
 def run_script(folder, *names, **variables):
-    """Its output, with stand-ins for python3, which writes down its arguments, and compute-sanitizer."""
+    """Its output, with stand-ins for python3, which writes down its arguments and PYTHONPATH, and compute-sanitizer."""
     if shutil.which("bash") is None:
         pytest.skip("no bash")
     stand_ins = {
-        "python3": f"""if [ "$1" = -c ]; then echo 4; else echo "$@" >>'{folder}/commands'; fi""",
-        "compute-sanitizer": """shift 4; "$@\"""",
+        "python3": f"""echo "$PYTHONPATH" >>'{folder}/paths'
+if [ "$1" = -c ]; then echo 4; else echo "$@" >>'{folder}/commands'; fi""",
+        "compute-sanitizer": """shift 6; "$@\"""",
     }
     (folder / "bin").mkdir()
     for name, text in stand_ins.items():
@@ -107,6 +108,12 @@ def test_gpu_script_has_the_steps():
     for step in steps():
         assert f"step_{step}() {{" in text
         assert f"[{step}]=" in text
+
+
+def test_programs_for_the_sanitizer_find_what_they_share(tmp_path):
+    assert "  ok" in run_script(tmp_path, "sanitize")
+    paths = (tmp_path / "paths").read_text().splitlines()
+    assert paths and all(path.split(":")[-1] == str(ROOT / "tests/sanitizer") for path in paths)
 
 
 def test_programs_take_what_the_gpu_script_gives_them(tmp_path):

@@ -40,6 +40,36 @@ def test_times_are_those_of_ours_without_options():
     assert figure("A A, 27-point 64^3, both phases", runs) is None
 
 
+def test_first_call_is_that_of_a_type_of_petsc():
+    what, runs = "A A through PETSc, 7-point 100^3, first call with the upload", golden_runs()
+    assert figure(what, runs) == ("gpufmt", 4.5, pytest.approx(75))
+    for product in square("7-point 100^3")["products"]:
+        assert ("first_seconds" in product) == (product["name"] in ("gpufmt", "aijcusparse"))
+
+
+def test_ratios_of_products_in_the_mean():
+    runs = golden_runs()
+    small = "A A of the real matrices with less than 20 million terms: best peer over ours, geometric mean"
+    assert figure(small, runs) == ("1 matrices", 4.1, None)
+    pyramids = "P^T A P down pyramids of {}: best peer over ours, geometric mean"
+    assert figure(pyramids.format("stencils"), runs) == ("1 matrices", 3.0, None)
+    assert figure(pyramids.format("real matrices"), runs) is None
+    for case in runs["spgemm"]["cases"]:
+        for product in case["products"]:
+            product["place"] = "host"
+    assert figure(small, runs) is None
+
+
+def test_cost_of_storing_a_small_matrix():
+    build = next(target for target in targets.TARGETS if target.what == "pjds built on the device, 27-point 20^3")
+    runs = golden_runs()
+    case = next(case for case in runs["mult"]["cases"] if case["matrix"]["name"] == "27-point 20^3")
+    product = next(p for p in case["products"] if (p["name"], p["place"]) == ("pjds", "cuda"))
+    assert build.find(runs).value == pytest.approx(0.0006 / product["median_seconds"])
+    case["storage"] = []
+    assert build.find(runs) is None
+
+
 def test_galerkin_times_are_those_of_the_bratu_problem_with_gamg():
     runs = golden_runs()
     assert figure("Bratu 128^3, GAMG: PtAP, symbolic phases", runs) == ("gpufmt", 35, pytest.approx(113))
