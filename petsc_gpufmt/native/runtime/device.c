@@ -85,14 +85,17 @@ PetscBool GpufmtDeviceUsable(void)
 PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 {
   static PetscBool known = PETSC_FALSE;
-  static void     *first = NULL;
+  static void     *last  = NULL;
 
   PetscFunctionBegin;
   if (stream) {
     PetscCall(PetscGetCurrentCUDAStream(stream));
-    if (!known) first = *stream;
+    if (known && *stream != last) {
+      several_streams = PETSC_TRUE;
+      CallDriver("an upload", GpufmtStagingSettle()); /* synchronize! the new stream may read it */
+    }
     known = PETSC_TRUE;
-    if (*stream != first) several_streams = PETSC_TRUE;
+    last  = *stream;
   }
   if (device) CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(device));
   PetscFunctionReturn(PETSC_SUCCESS);

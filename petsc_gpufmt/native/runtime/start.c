@@ -55,15 +55,23 @@ static bool PrepareFirst(void)
   return true;
 }
 
+/* after what every first plan needs: it may upload nothing large */
+static bool PrepareUploads(void)
+{
+  if (wanted.place.backend == GPUFMT_BACKEND_CUDA) GpufmtStagingMake();
+  return true;
+}
+
 /* in short steps, as the first plan waits for one in progress */
 static bool PrepareLater(void)
 {
   return GpufmtPlannerPrepare(&wanted.place, NULL);
 }
 
-static bool (*const steps[])(void) = {StartPython, ImportNumpy, ImportPackage, PrepareFirst, PrepareLater};
+static bool (*const steps[])(void) = {StartPython, ImportNumpy, ImportPackage, PrepareFirst, PrepareUploads, PrepareLater};
 enum {
-  STEPS_OF_FIRST_PLAN = PETSC_STATIC_ARRAY_LENGTH(steps) - 1,
+  LAST_STEP           = PETSC_STATIC_ARRAY_LENGTH(steps) - 1,
+  STEPS_OF_FIRST_PLAN = LAST_STEP - 1,
   FIRST_WANTED        = STEPS_OF_FIRST_PLAN - 1,
   ALL_STEPS           = 1 << 20
 }; /* the last until nothing is left */
@@ -97,9 +105,9 @@ static void *Run(void *unused)
       if (k >= atomic_load(&nsteps)) break;
     }
     (void)pthread_mutex_lock(&step_lock);
-    done = steps[k < STEPS_OF_FIRST_PLAN ? k : STEPS_OF_FIRST_PLAN]();
+    done = steps[k < LAST_STEP ? k : LAST_STEP]();
     (void)pthread_mutex_unlock(&step_lock);
-    if (k <= STEPS_OF_FIRST_PLAN) (void)atexit(AtExit); /* once more, to come before what the libraries of this step do at the end */
+    if (k <= LAST_STEP) (void)atexit(AtExit); /* once more, to come before what the libraries of this step do at the end */
   }
   return NULL;
 }

@@ -1,0 +1,286 @@
+/* Copies of large pageable arrays to the device go through pinned memory. One core cannot fill the bus, so threads that stay share the copying
+   on the host.
+
+   The pinned memory is a ring of pieces. Pieces are numbered on through all arrays; whoever takes number k copies that piece of the array to
+   place k of the ring. The thread that uploads takes pieces too, and calls the driver alone: it sends what is filled, in order, as many pieces
+   at once as there are, with an event after which their places are free. It returns when all is sent: the last copies go on, and who needs their
+   places waits for the events. */
+#define _GNU_SOURCE /* sched_getaffinity() */
+#include "runtime/driver.h"
+
+#if PetscDefined(HAVE_CUDA)
+  #include <pthread.h>
+  #include <sched.h>
+  #include <semaphore.h>
+  #include <signal.h>
+  #include <stdatomic.h>
+  #include <unistd.h>
+
+enum {
+  THREADS      = 7, /* beside the one that uploads */
+  PIECES       = 64,
+  MOST_AT_ONCE = PIECES / 4, /* so that places become free while others are sent */
+  IDLE_ROUNDS  = 200         /* some 50 us: the next array of a plan comes sooner, and to be woken takes as long */
+};
+static const size_t piece_bytes = (size_t)1 << 17; /* 10 us for one core, 3 us on the bus: the last thread is not late by more */
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool     ready  = false;
+static pid_t           process; /* that has made all this: a child has neither the threads nor the context */
+static void           *context;
+
+static char  *ring;
+static void  *events[PIECES]; /* after a copy, at the place of its first piece */
+static size_t after[PIECES];  /* number after its last piece, likewise */
+
+static pthread_t   threads[THREADS];
+static int         nthreads;
+static sem_t       wake;
+static atomic_int  asleep = 0; /* threads that nobody has begun to wake */
+static atomic_bool ending = false;
+
+static const char   *array; /* that is sent now, or was last */
+static size_t        array_bytes, array_first;
+static atomic_size_t next = 0, limit = 0;    /* number of the piece that is taken next; those from here on have no place or no array yet */
+static atomic_size_t filled[PIECES];         /* number after that of the piece that was filled here last */
+static size_t        sent = 0, returned = 0; /* numbers of the first piece that is not sent; whose place may not be free */
+
+/* Takes a piece and fills it. Nothing of the array changes before all that were taken are filled. */
+static bool FillNext(void)
+{
+  size_t k = atomic_load(&next), offset;
+
+  do {
+    if (k >= atomic_load(&limit)) return false;
+  } while (!atomic_compare_exchange_weak(&next, &k, k + 1));
+  offset = (k - array_first) * piece_bytes;
+  memcpy(ring + k % PIECES * piece_bytes, array + offset, PetscMin(array_bytes - offset, piece_bytes));
+  atomic_store(&filled[k % PIECES], k + 1);
+  return true;
+}
+
+/* Of the threads asleep, up to `most` are no longer; how many. Each is to be sent to the semaphore, or is the caller. */
+static int Claim(int most)
+{
+  int n = atomic_load(&asleep), claimed;
+
+  do claimed = PetscMin(n, most);
+  while (claimed && !atomic_compare_exchange_weak(&asleep, &n, n - claimed));
+  return claimed;
+}
+
+static void Wake(int most)
+{
+  for (int n = Claim(most); n > 0; n--) (void)sem_post(&wake);
+}
+
+/* Either this thread sees that there is work, or who has it sees this thread asleep. */
+static void Sleep(void)
+{
+  atomic_fetch_add(&asleep, 1);
+  if ((atomic_load(&next) < atomic_load(&limit) || atomic_load(&ending)) && Claim(1)) return;
+  while (sem_wait(&wake)) continue;
+}
+
+static void *Work(void *unused)
+{
+  while (!atomic_load(&ending)) {
+    for (int idle = 0; idle < IDLE_ROUNDS && !atomic_load(&ending); idle++) {
+      if (FillNext()) idle = 0;
+      else (void)sched_yield();
+    }
+    Sleep();
+  }
+  return NULL;
+}
+
+/* ---- by the thread that uploads ---- */
+
+/* pieces up to number `end` may be taken, as far as there are places */
+static void Offer(size_t end)
+{
+  const size_t before = atomic_load(&limit);
+
+  end = PetscMin(end, returned + PIECES);
+  if (end == before) return;
+  atomic_store(&limit, end);
+  Wake((int)(end - before) - 1); /* one is for this thread */
+}
+
+/* synchronize! waits for the copy that was sent first, whose places are free then */
+static CudaResult AwaitFirst(void)
+{
+  const CudaResult result = gpufmt_driver.EventSynchronize(events[returned % PIECES]);
+
+  returned = after[returned % PIECES];
+  return result;
+}
+
+/* how many pieces can be sent as one copy: filled, and beside each other in the ring */
+static size_t PiecesToSend(void)
+{
+  const size_t end = PetscMin(sent + MOST_AT_ONCE, (sent / PIECES + 1) * PIECES);
+  size_t       k   = sent;
+
+  while (k < end && atomic_load(&filled[k % PIECES]) == k + 1) k++;
+  return k - sent;
+}
+
+static CudaResult Send(size_t npieces, DevicePointer dev, void *stream)
+{
+  const size_t place = sent % PIECES, offset = (sent - array_first) * piece_bytes;
+  const size_t bytes = PetscMin(array_bytes - offset, npieces * piece_bytes);
+  CudaResult   result;
+
+  result = gpufmt_driver.MemcpyHtoDAsync(dev + offset, ring + place * piece_bytes, bytes, stream);
+  if (!result) result = gpufmt_driver.EventRecord(events[place], stream);
+  if (result) return result;
+  sent += npieces;
+  after[place] = sent;
+  return 0;
+}
+
+/* After an error: the array is left alone, and all places are free. */
+static void Abandon(void *stream)
+{
+  const size_t end = atomic_load(&limit), taken = atomic_exchange(&next, end);
+
+  for (size_t k = sent; k < taken; k++)
+    while (atomic_load(&filled[k % PIECES]) != k + 1) (void)sched_yield();
+  (void)GpufmtStagingSettle();
+  (void)gpufmt_driver.StreamSynchronize(stream); /* synchronize! a copy that no event follows uses its pieces */
+  sent     = end;
+  returned = end;
+}
+
+/* Sends an array of the host, which may change when this returns; what follows on the stream finds it on the device. GpufmtStagingReady() */
+CudaResult GpufmtStagingUpload(DevicePointer dev, const void *host, size_t bytes, void *stream)
+{
+  const size_t end    = sent + (bytes + piece_bytes - 1) / piece_bytes;
+  CudaResult   result = 0;
+
+  array       = (const char *)host;
+  array_bytes = bytes;
+  array_first = sent;
+  Offer(end);
+  while (!result && sent < end) {
+    const size_t npieces = PiecesToSend();
+
+    if (npieces) result = Send(npieces, dev, stream);
+    else if (FillNext()) continue;
+    else if (returned < sent && atomic_load(&limit) < end) {
+      result = AwaitFirst();
+      if (!result) Offer(end);
+    } else (void)sched_yield(); /* the next piece is being filled */
+  }
+  if (result) Abandon(stream);
+  return result;
+}
+
+/* synchronize! waits until all that was sent has arrived, for those who read it on another stream */
+CudaResult GpufmtStagingSettle(void)
+{
+  CudaResult result = 0;
+
+  while (returned < sent) {
+    const CudaResult code = AwaitFirst();
+
+    if (!result) result = code;
+  }
+  return result;
+}
+
+/* ---- beginning and end ---- */
+
+static void StartThreads(int most)
+{
+  sigset_t all, before;
+
+  atomic_store(&ending, false);
+  (void)sem_init(&wake, 0, 0);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
+  for (nthreads = 0; nthreads < most && !pthread_create(&threads[nthreads], NULL, Work, NULL);) nthreads++;
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void EndThreads(void)
+{
+  atomic_store(&ending, true);
+  Wake(THREADS);
+  for (; nthreads; nthreads--) (void)pthread_join(threads[nthreads - 1], NULL);
+  (void)sem_destroy(&wake);
+}
+
+static CudaResult FreeRing(void)
+{
+  CudaResult result = 0;
+
+  for (int k = 0; k < PIECES; k++) {
+    if (events[k]) (void)gpufmt_driver.EventDestroy(events[k]);
+    events[k] = NULL;
+  }
+  if (ring) result = gpufmt_driver.MemFreeHost(ring);
+  ring = NULL;
+  return result;
+}
+
+static bool MakeRing(void)
+{
+  CudaResult result = gpufmt_driver.MemAllocHost((void **)&ring, PIECES * piece_bytes);
+
+  if (result) ring = NULL;
+  for (int k = 0; k < PIECES && !result; k++) result = gpufmt_driver.EventCreate(&events[k], CUDA_EVENT_DISABLE_TIMING);
+  if (result) (void)FreeRing();
+  return !result;
+}
+
+/* one for each other processor that this rank may run on */
+static int ThreadsHere(void)
+{
+  cpu_set_t set;
+
+  if (sched_getaffinity(0, sizeof(set), &set)) return 0;
+  return PetscMin(CPU_COUNT(&set) - 1, THREADS);
+}
+
+/* Makes ring and threads for the current context, in some 3 ms. Without them, where there is one processor or no memory, uploads are slower and
+   nothing else. Any thread may call this. */
+void GpufmtStagingMake(void)
+{
+  const int most = ThreadsHere();
+
+  (void)pthread_mutex_lock(&making);
+  if (most && !atomic_load(&ready) && !gpufmt_driver.CtxGetCurrent(&context) && context && MakeRing()) {
+    StartThreads(most);
+    process = getpid();
+    atomic_store(&ready, true);
+  }
+  (void)pthread_mutex_unlock(&making);
+}
+
+/* whether this process has ring and threads, for the current context */
+bool GpufmtStagingReady(void)
+{
+  void *current;
+
+  return atomic_load(&ready) && process == getpid() && !gpufmt_driver.CtxGetCurrent(&current) && current == context;
+}
+
+/* synchronize! ends what GpufmtStagingMake() has made in this process */
+CudaResult GpufmtStagingEnd(void)
+{
+  CudaResult result, freed;
+
+  if (!atomic_load(&ready) || process != getpid()) return 0;
+  EndThreads();
+  result = GpufmtStagingSettle();
+  freed  = FreeRing();
+  atomic_store(&ready, false);
+  return result ? result : freed;
+}
+
+#else
+
+void GpufmtStagingMake(void) { }
+#endif

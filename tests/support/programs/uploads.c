@@ -1,0 +1,505 @@
+/* Uploads by a CUDA driver without a device: a thread of its own carries out copies from pinned memory and events, late and in their order. What
+   is done with pinned memory too early is found in the arrays that arrive. */
+#define PETSC_HAVE_CUDA 1
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static int nprocessors = 5;
+
+static int Processors(cpu_set_t *set)
+{
+  CPU_ZERO(set);
+  for (int k = 0; k < nprocessors; k++) CPU_SET(k, set);
+  return 0;
+}
+#define sched_getaffinity(pid, size, set) Processors(set)
+
+/* the files under test; they are compiled for devices whatever the PETSc at hand is for */
+#include "runtime/device.c"
+#include "runtime/staging.c"
+#include "memory/upload.c"
+
+#define Check(what) PetscCheckAbort(what, PETSC_COMM_SELF, PETSC_ERR_PLIB, "not so: %s", #what)
+
+/* ---- the driver ---- */
+
+enum { OPERATIONS = 1 << 16, INVALID_HANDLE = 400 };
+
+typedef struct {
+  void       *to;
+  const void *from;
+  size_t      bytes;
+} Operation; /* an event has no bytes */
+
+static Operation       operations[OPERATIONS]; /* in the order of calls: all streams are one */
+static int             begun = 0, done = 0, delay = 0, copies_till_failure = -1, events_till_failure = -1, waits_till_failure = -1;
+static bool            held = false;
+static pthread_mutex_t bus  = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t  news = PTHREAD_COND_INITIALIZER;
+static char           *pinned;
+static size_t          pinned_bytes, user_pinned_bytes;
+static const char     *user_pinned;
+static int             nevents = 0, nallocations = 0, ndirect = 0;
+static void           *current_context = (void *)0xC0, *current_stream = (void *)0x50;
+
+PetscErrorCode PetscGetCurrentCUDAStream(void **stream)
+{
+  *stream = current_stream;
+  return PETSC_SUCCESS;
+}
+
+void GpufmtPlannerFreePool(void) { }
+
+PetscBool GpufmtManagedContains(const void *address)
+{
+  return PETSC_FALSE;
+}
+
+static bool Within(const void *p, const char *first, size_t bytes)
+{
+  return (const char *)p >= first && (const char *)p < first + bytes;
+}
+
+static void *Bus(void *unused)
+{
+  for (;;) {
+    Operation operation;
+
+    (void)pthread_mutex_lock(&bus);
+    while (held || done == begun) (void)pthread_cond_wait(&news, &bus);
+    operation = operations[done % OPERATIONS];
+    (void)pthread_mutex_unlock(&bus);
+    if (delay && operation.bytes) (void)usleep((useconds_t)(delay * (1 + done % 3)));
+    if (operation.bytes) memcpy(operation.to, operation.from, operation.bytes);
+    (void)pthread_mutex_lock(&bus);
+    done++;
+    (void)pthread_cond_broadcast(&news);
+    (void)pthread_mutex_unlock(&bus);
+  }
+  return NULL;
+}
+
+static int Queue(Operation operation)
+{
+  int number;
+
+  (void)pthread_mutex_lock(&bus);
+  operations[begun % OPERATIONS] = operation;
+  number                         = ++begun;
+  Check(begun - done < OPERATIONS);
+  (void)pthread_cond_broadcast(&news);
+  (void)pthread_mutex_unlock(&bus);
+  return number;
+}
+
+static void AwaitOperation(int number)
+{
+  (void)pthread_mutex_lock(&bus);
+  while (done < number) (void)pthread_cond_wait(&news, &bus);
+  (void)pthread_mutex_unlock(&bus);
+}
+
+static void Hold(bool on)
+{
+  (void)pthread_mutex_lock(&bus);
+  held = on;
+  (void)pthread_cond_broadcast(&news);
+  (void)pthread_mutex_unlock(&bus);
+}
+
+static CudaResult Init(unsigned flags)
+{
+  return 0;
+}
+
+static CudaResult DeviceGetCount(int *count)
+{
+  *count = 1;
+  return 0;
+}
+
+static CudaResult CtxGetCurrent(void **current)
+{
+  *current = current_context;
+  return 0;
+}
+
+static CudaResult GetErrorString(CudaResult code, const char **text)
+{
+  *text = "made by the test";
+  return 0;
+}
+
+static CudaResult MemAllocHost(void **p, size_t bytes)
+{
+  nallocations++;
+  pinned       = (char *)malloc(bytes);
+  pinned_bytes = bytes;
+  *p           = pinned;
+  return 0;
+}
+
+static CudaResult MemFreeHost(void *p)
+{
+  Check(p == pinned && done == begun);
+  free(pinned);
+  pinned_bytes = 0;
+  return 0;
+}
+
+static CudaResult MemcpyHtoDAsync(DevicePointer to, const void *from, size_t bytes, void *stream)
+{
+  if (copies_till_failure >= 0 && copies_till_failure-- == 0) return INVALID_HANDLE;
+  if (Within(from, pinned, pinned_bytes) || Within(from, user_pinned, user_pinned_bytes)) {
+    (void)Queue((Operation){.to = (void *)to, .from = from, .bytes = bytes});
+    return 0;
+  }
+  ndirect++;
+  memcpy((void *)to, from, bytes);
+  return 0;
+}
+
+static CudaResult StreamSynchronize(void *stream)
+{
+  AwaitOperation(begun);
+  return 0;
+}
+
+static CudaResult EventCreate(void **event, unsigned flags)
+{
+  nevents++;
+  *event = calloc(1, sizeof(int));
+  return 0;
+}
+
+static CudaResult EventRecord(void *event, void *stream)
+{
+  if (events_till_failure >= 0 && events_till_failure-- == 0) return INVALID_HANDLE;
+  *(int *)event = Queue((Operation){.bytes = 0});
+  return 0;
+}
+
+static CudaResult EventSynchronize(void *event)
+{
+  if (waits_till_failure >= 0 && waits_till_failure-- == 0) return INVALID_HANDLE;
+  Check(*(int *)event); /* has been recorded */
+  AwaitOperation(*(int *)event);
+  return 0;
+}
+
+static CudaResult EventDestroy(void *event)
+{
+  nevents--;
+  free(event);
+  return 0;
+}
+
+static CudaResult PointerGetAttributes(unsigned n, int attributes[], void *answers[], DevicePointer p)
+{
+  *(unsigned *)answers[0] = Within((void *)p, user_pinned, user_pinned_bytes);
+  return 0;
+}
+
+static void StartDriver(void)
+{
+  pthread_t thread;
+
+  gpufmt_driver = (GpufmtDriver){.tried                = PETSC_TRUE,
+                                 .loaded               = PETSC_TRUE,
+                                 .Init                 = Init,
+                                 .DeviceGetCount       = DeviceGetCount,
+                                 .CtxGetCurrent        = CtxGetCurrent,
+                                 .GetErrorString       = GetErrorString,
+                                 .MemAllocHost         = MemAllocHost,
+                                 .MemFreeHost          = MemFreeHost,
+                                 .MemcpyHtoDAsync      = MemcpyHtoDAsync,
+                                 .StreamSynchronize    = StreamSynchronize,
+                                 .EventCreate          = EventCreate,
+                                 .EventRecord          = EventRecord,
+                                 .EventSynchronize     = EventSynchronize,
+                                 .EventDestroy         = EventDestroy,
+                                 .PointerGetAttributes = PointerGetAttributes};
+  Check(!pthread_create(&thread, NULL, Bus, NULL));
+}
+
+/* ---- what is tested ---- */
+
+enum { MOST_BYTES = 40 << 20 };
+
+static char *host, *device;
+
+static void Fill(char *bytes, size_t n, unsigned seed)
+{
+  for (size_t k = 0; k < n; k += 64) memset(bytes + k, (int)((seed + k / 64 * 2654435761u) >> 13), PetscMin(n - k, 64));
+}
+
+static bool Arrived(const char *bytes, size_t n, unsigned seed)
+{
+  static char expected[MOST_BYTES];
+
+  Fill(expected, n, seed);
+  return !memcmp(bytes, expected, n);
+}
+
+static int ThreadsNow(void)
+{
+  DIR *folder = opendir("/proc/self/task");
+  int  n      = -2; /* . and .. */
+
+  Check(folder);
+  while (readdir(folder)) n++;
+  (void)closedir(folder);
+  return n;
+}
+
+/* a thread that was joined may still be among them for a moment */
+static bool ThreadsBecome(int n)
+{
+  for (int k = 0; k < 1000 && ThreadsNow() != n; k++) (void)usleep(1000);
+  return ThreadsNow() == n;
+}
+
+static void End(void)
+{
+  Check(!GpufmtUploadFinalize());
+}
+
+static void Begin(void)
+{
+  End();
+  GpufmtStagingMake();
+  Check(GpufmtStagingReady());
+}
+
+static void AwaitSleep(void)
+{
+  while (atomic_load(&asleep) < nthreads) (void)usleep(100);
+}
+
+/* arrays that follow each other, and change as soon as they may */
+static void Sizes(void)
+{
+  const size_t ring_bytes = PIECES * piece_bytes;
+  const size_t sizes[]    = {1,          staging_threshold - 1, staging_threshold, staging_threshold + 1, ring_bytes - 3, 5 * piece_bytes,
+                             ring_bytes, 2 * ring_bytes + 5};
+
+  Begin();
+  for (delay = 0; delay <= 40; delay += 20)
+    for (int asleep_before = 0; asleep_before < 2; asleep_before++) {
+      size_t offset = 0;
+
+      memset(device, 0, MOST_BYTES);
+      for (unsigned k = 0; k < PETSC_STATIC_ARRAY_LENGTH(sizes); k++) {
+        if (asleep_before) AwaitSleep();
+        Fill(host + k, sizes[k], k);
+        Check(!GpufmtUpload(device + offset, host + k, sizes[k], current_stream));
+        memset(host + k, 0xEE, sizes[k]);
+        offset += sizes[k];
+      }
+      Check(offset <= MOST_BYTES);
+      Check(!GpufmtDeviceSynchronize(current_stream));
+      for (unsigned k = PETSC_STATIC_ARRAY_LENGTH(sizes); k-- > 0;) {
+        offset -= sizes[k];
+        Check(Arrived(device + offset, sizes[k], k));
+      }
+    }
+  Check(!GpufmtUpload(device, host, 0, current_stream));
+  End();
+}
+
+static void *LetGo(void *unused)
+{
+  (void)usleep(20000);
+  Hold(false);
+  return NULL;
+}
+
+/* what fits into the ring is not waited for, except by another stream */
+static void Streams(void)
+{
+  const size_t bytes = 4 << 20;
+  pthread_t    thread;
+  void        *stream;
+
+  Begin();
+  Check(!GpufmtDeviceGet(NULL, &stream));
+  memset(device, 0, bytes);
+  Hold(true);
+  Fill(host, bytes, 1);
+  Check(!GpufmtUpload(device, host, bytes, stream));
+  Check(!Arrived(device, bytes, 1));
+  Check(!GpufmtDeviceGet(NULL, &stream));
+  Check(!pthread_create(&thread, NULL, LetGo, NULL));
+  current_stream = (void *)0x51;
+  Check(!GpufmtDeviceGet(NULL, &stream));
+  Check(Arrived(device, bytes, 1));
+  Check(!pthread_join(thread, NULL));
+
+  Hold(true); /* and by the end, before the ring goes */
+  Fill(host, bytes, 2);
+  Check(!GpufmtUpload(device, host, bytes, stream));
+  Check(!pthread_create(&thread, NULL, LetGo, NULL));
+  End();
+  Check(Arrived(device, bytes, 2));
+  Check(!pthread_join(thread, NULL));
+}
+
+/* threads and ring are made when they pay, once, and leave nothing */
+static void Making(void)
+{
+  const size_t half   = making_threshold / 2;
+  const int    before = ThreadsNow();
+
+  End();
+  nallocations = ndirect = 0;
+  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, staging_threshold - 1, current_stream));
+  Check(!GpufmtUpload(device, host, half, current_stream));
+  End(); /* and what was uploaded before does not count */
+  Check(!GpufmtUpload(device, host, half, current_stream));
+  Check(ThreadsBecome(before) && !nallocations && ndirect == 102);
+  Check(!GpufmtUpload(device, host, half, current_stream));
+  Check(ThreadsBecome(before + nprocessors - 1) && nevents == PIECES && nallocations == 1);
+  for (int k = 0; k < 3; k++) Check(!GpufmtUpload(device, host, half, current_stream));
+  Check(ndirect == 102 && nallocations == 1);
+  End();
+  Check(ThreadsBecome(before) && !nevents && !pinned_bytes);
+  End();
+
+  nprocessors = 1;
+  Check(!GpufmtUpload(device, host, making_threshold, current_stream));
+  Check(ThreadsBecome(before) && nallocations == 1 && ndirect == 103);
+  nprocessors = 100;
+  Check(!GpufmtUpload(device, host, making_threshold, current_stream));
+  Check(ThreadsBecome(before + THREADS));
+  End();
+  nprocessors = 5;
+}
+
+static void *Make(void *unused)
+{
+  GpufmtStagingMake();
+  return NULL;
+}
+
+/* the thread of the early start and the first upload, at once */
+static void MakingTwice(void)
+{
+  const int before = ThreadsNow();
+  pthread_t thread;
+
+  for (int k = 0; k < 20; k++) {
+    nallocations = 0;
+    Check(!pthread_create(&thread, NULL, Make, NULL));
+    GpufmtStagingMake();
+    Check(GpufmtStagingReady());
+    Check(!pthread_join(thread, NULL));
+    Check(nallocations == 1 && ThreadsBecome(before + nprocessors - 1));
+    End();
+  }
+}
+
+/* after an error the array is the caller's at once, who may unmap it, and the next upload is complete */
+static void Errors(void)
+{
+  const size_t bytes      = 20 << 20;
+  int *const   failures[] = {&copies_till_failure, &events_till_failure, &waits_till_failure};
+
+  Begin();
+  delay = 100;
+  Check(!PetscPushErrorHandler(PetscReturnErrorHandler, NULL));
+  for (int n = 0; n < 12; n++) {
+    char *array = (char *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    Check(array != MAP_FAILED);
+    *failures[n % 3] = n / 3;
+    Check(GpufmtUpload(device, array, bytes, current_stream) == PETSC_ERR_GPU);
+    Check(!munmap(array, bytes) && done == begun);
+    Fill(host, bytes, (unsigned)n);
+    Check(!GpufmtUpload(device, host, bytes, current_stream));
+    Check(!GpufmtDeviceSynchronize(current_stream));
+    Check(Arrived(device, bytes, (unsigned)n));
+  }
+  Check(!PetscPopErrorHandler());
+  delay = 0;
+  End();
+}
+
+/* a child has neither the threads nor the context: its uploads are the driver's matter, and it ends nothing that is not its own */
+static void Fork(void)
+{
+  const size_t bytes = 2 << 20;
+  int          status;
+  pid_t        child;
+
+  Begin();
+  Fill(host, bytes, 5);
+  Check(!GpufmtUpload(device, host, bytes, current_stream) && !GpufmtDeviceSynchronize(current_stream));
+  child = fork();
+  if (!child) {
+    ndirect = 0;
+    GpufmtStagingMake();
+    Check(!GpufmtStagingReady() && !GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
+    End();
+    Check(pinned_bytes);
+    _exit(0);
+  }
+  Check(child > 0 && waitpid(child, &status, 0) == child && !status);
+  memset(device, 0, bytes);
+  Check(!GpufmtUpload(device, host, bytes, current_stream) && !GpufmtDeviceSynchronize(current_stream));
+  Check(Arrived(device, bytes, 5));
+  End();
+}
+
+/* pinned arrays go as they are, and may change when that is over; another context has no part in the ring */
+static void Others(void)
+{
+  const size_t bytes = 2 << 20;
+
+  Begin();
+  delay             = 2000;
+  user_pinned       = host;
+  user_pinned_bytes = bytes;
+  ndirect           = 0;
+  Fill(host, bytes, 6);
+  Check(!GpufmtUpload(device, host, bytes, current_stream));
+  memset(host, 0xEE, bytes);
+  Check(Arrived(device, bytes, 6) && sent == returned);
+  delay             = 0;
+  user_pinned_bytes = 0;
+  current_context   = (void *)0xC1;
+  Check(!GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
+  current_context = (void *)0xC0;
+  Check(!GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
+  End();
+}
+
+int main(int argc, char **argv)
+{
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } tests[] = {
+    {"sizes",        Sizes      },
+    {"streams",      Streams    },
+    {"making",       Making     },
+    {"making twice", MakingTwice},
+    {"errors",       Errors     },
+    {"fork",         Fork       },
+    {"others",       Others     }
+  };
+
+  StartDriver();
+  host   = (char *)malloc(MOST_BYTES);
+  device = (char *)malloc(MOST_BYTES);
+  for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(tests); k++)
+    if (!strcmp(argv[1], tests[k].name)) {
+      tests[k].run();
+      printf("passed\n");
+    }
+  free(host);
+  free(device);
+  return 0;
+}
