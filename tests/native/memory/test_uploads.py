@@ -1,0 +1,18 @@
+"""Uploads by several threads, in programs with a driver whose copies come late: what arrives, and what is left."""
+
+import launch
+import pytest
+
+TESTS = ("sizes", "streams", "making", "making twice", "errors", "fork", "others")
+
+
+@pytest.fixture(scope="module")
+def uploads(tmp_path_factory):
+    flags = ("-std=gnu11", f"-I{launch.PROGRAMS.parents[2] / 'petsc_gpufmt' / 'native'}")
+    return launch.compiled("uploads", tmp_path_factory.mktemp("programs"), *flags)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_uploads(uploads, name):
+    finished = launch.run([uploads, name])
+    assert finished.status == 0 and finished.output.endswith("passed\n"), finished
