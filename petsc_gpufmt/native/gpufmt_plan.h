@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 9
+#define GPUFMT_ABI_VERSION 10
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -51,7 +51,16 @@ typedef struct {
 } GpufmtPlan;
 
 /* what the planner is asked for, each with a request and an answer of its own */
-enum { GPUFMT_ASK_STORE, GPUFMT_ASK_PRODUCT, GPUFMT_ASK_ENTRY_SUM, GPUFMT_ASK_UNION, GPUFMT_ASK_SCALE_AND_ADD, GPUFMT_NUM_ASKS };
+enum {
+  GPUFMT_ASK_STORE,
+  GPUFMT_ASK_PRODUCT,
+  GPUFMT_ASK_ENTRY_SUM,
+  GPUFMT_ASK_UNION,
+  GPUFMT_ASK_SCALE_AND_ADD,
+  GPUFMT_ASK_AGGREGATES,
+  GPUFMT_ASK_TENTATIVE,
+  GPUFMT_NUM_ASKS
+};
 
 /* the head of every request: where plans are to run */
 typedef struct {
@@ -174,6 +183,41 @@ typedef struct {
   GpufmtPlan    scale_and_add; /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
   int32_t       applies;       /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
 } GpufmtScaleAndAddAnswer;
+
+/* aggregates of the rows of a square pattern, which is taken as symmetric */
+typedef struct {
+  GpufmtPlace   place;
+  GpufmtOperand graph;    /* a row with no other entry than its diagonal belongs to no aggregate */
+  const void   *order;    /* host: [nrows] the rows in the order in which PETSc's agg visits them */
+  int32_t       distance; /* roots are further apart: 1 (independent set), 2 (of the square graph, which is not formed) */
+} GpufmtAggregatesRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  int64_t       naggregates;
+  const void   *aggregates; /* on the backend: [nrows] the aggregate of each row, numbered as PETSc's agg does; -1: none */
+  int64_t       rounds;
+  char          summary[256];
+} GpufmtAggregatesAnswer;
+
+/* the tentative prolongator of aggregates */
+typedef struct {
+  GpufmtPlace place;
+  int64_t     nnodes, naggregates;
+  const void *aggregates; /* of an answer that is held, on the same backend: [nnodes] */
+  int32_t     block;      /* rows of a node */
+  int32_t     nvectors;   /* columns of the near-null space, and of an aggregate */
+  const void *near_null;  /* host: [nvectors][nnodes * block] column by column; NULL: the constant vector, block and nvectors are 1 */
+} GpufmtTentativeRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    numeric; /* writes the values: RESULT */
+  int64_t       nrows, ncols, nnz;
+  const void   *rowptr, *colidx;  /* on the backend: [nrows + 1]; [nnz], sorted in each row */
+  const void   *coarse_near_null; /* on the backend: [nvectors][ncols] column by column, R of each aggregate */
+  char          summary[256];
+} GpufmtTentativeAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

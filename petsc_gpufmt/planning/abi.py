@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 BACKENDS = ("host", "cuda")
 
 
@@ -23,6 +23,8 @@ class Ask(enum.IntEnum):
     ENTRY_SUM = 2
     UNION = 3
     SCALE_AND_ADD = 4
+    AGGREGATES = 5
+    TENTATIVE = 6
 
 
 class LaunchStruct(c.Structure):
@@ -197,6 +199,51 @@ class ScaleAndAddAnswerStruct(c.Structure):
         ("outcome", OutcomeStruct),
         ("scale_and_add", PlanStruct),
         ("applies", c.c_int32),
+    ]
+
+
+class AggregatesRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("graph", OperandStruct),
+        ("order", c.c_void_p),
+        ("distance", c.c_int32),
+    ]
+
+
+class AggregatesAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("naggregates", c.c_int64),
+        ("aggregates", c.c_void_p),
+        ("rounds", c.c_int64),
+        ("summary", c.c_char * 256),
+    ]
+
+
+class TentativeRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("nnodes", c.c_int64),
+        ("naggregates", c.c_int64),
+        ("aggregates", c.c_void_p),
+        ("block", c.c_int32),
+        ("nvectors", c.c_int32),
+        ("near_null", c.c_void_p),
+    ]
+
+
+class TentativeAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("numeric", PlanStruct),
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+        ("coarse_near_null", c.c_void_p),
+        ("summary", c.c_char * 256),
     ]
 
 

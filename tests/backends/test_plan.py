@@ -40,6 +40,10 @@ STRUCTURES = {
     "GpufmtUnionAnswer": abi.UnionAnswerStruct,
     "GpufmtScaleAndAddRequest": abi.ScaleAndAddRequestStruct,
     "GpufmtScaleAndAddAnswer": abi.ScaleAndAddAnswerStruct,
+    "GpufmtAggregatesRequest": abi.AggregatesRequestStruct,
+    "GpufmtAggregatesAnswer": abi.AggregatesAnswerStruct,
+    "GpufmtTentativeRequest": abi.TentativeRequestStruct,
+    "GpufmtTentativeAnswer": abi.TentativeAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
