@@ -59,6 +59,7 @@ enum {
   GPUFMT_ASK_SCALE_AND_ADD,
   GPUFMT_ASK_AGGREGATES,
   GPUFMT_ASK_TENTATIVE,
+  GPUFMT_ASK_COO,
   GPUFMT_NUM_ASKS
 };
 
@@ -218,6 +219,21 @@ typedef struct {
   const void   *coarse_near_null; /* on the backend: [nvectors][ncols] column by column, R of each aggregate */
   char          summary[256];
 } GpufmtTentativeAnswer;
+/* a matrix from coordinates: its pattern, and the sums of values that are given in their order */
+typedef struct {
+  GpufmtPlace place;
+  int64_t     nrows, ncols, nentries;
+  const void *rows, *cols; /* [nentries] each; an entry with a negative row or column is left out */
+  int32_t     on_device;   /* not 0: both are in the memory of the place's device, else on the host */
+} GpufmtCooRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    sum;             /* A_VALUES, one for each given entry, into RESULT; entries of one place are added in the order given */
+  int64_t       nnz;             /* of the matrix */
+  const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], ascending in each row */
+  char          summary[256];
+} GpufmtCooAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

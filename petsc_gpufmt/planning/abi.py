@@ -25,6 +25,7 @@ class Ask(enum.IntEnum):
     SCALE_AND_ADD = 4
     AGGREGATES = 5
     TENTATIVE = 6
+    COO = 7
 
 
 class LaunchStruct(c.Structure):
@@ -243,6 +244,29 @@ class TentativeAnswerStruct(c.Structure):
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
         ("coarse_near_null", c.c_void_p),
+        ("summary", c.c_char * 256),
+    ]
+
+
+class CooRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("nentries", c.c_int64),
+        ("rows", c.c_void_p),
+        ("cols", c.c_void_p),
+        ("on_device", c.c_int32),
+    ]
+
+
+class CooAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("sum", PlanStruct),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
         ("summary", c.c_char * 256),
     ]
 

@@ -44,6 +44,8 @@ STRUCTURES = {
     "GpufmtAggregatesAnswer": abi.AggregatesAnswerStruct,
     "GpufmtTentativeRequest": abi.TentativeRequestStruct,
     "GpufmtTentativeAnswer": abi.TentativeAnswerStruct,
+    "GpufmtCooRequest": abi.CooRequestStruct,
+    "GpufmtCooAnswer": abi.CooAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
