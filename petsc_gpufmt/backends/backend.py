@@ -63,6 +63,10 @@ class Backend(ABC):
         """
         return array.copy() if keep else array
 
+    def view(self, pointer: int | None, size: int, dtype: np.dtype) -> Any:
+        """Memory of the caller on the device as an array of this backend; UnsupportedError where there is no device."""
+        raise UnsupportedError("arrays on a device are given for a matrix on the host: copy them to the host first")
+
     @abstractmethod
     def to_host(self, array: Any) -> np.ndarray:
         """The array as a NumPy array."""
@@ -220,6 +224,9 @@ class CudaBackend(Backend):
         (adopted,) = self.empty((array.size, array.dtype))
         native_library.upload(adopted, np.ascontiguousarray(array), self.stream)
         return adopted
+
+    def view(self, pointer: int | None, size: int, dtype: np.dtype) -> Any:
+        return DeviceArray(self.memory, pointer or 0, size, dtype)
 
     def to_host(self, array: Any) -> np.ndarray:
         if isinstance(array, DeviceArray):

@@ -11,11 +11,16 @@ from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
+from petsc_gpufmt.patterns.segments import (
+    BATCH,
+    BLOCK_THREADS,
+    ENTRIES_A_THREAD,
+    NUMBERS_A_THREAD,
+    PIECE,
+    SORT_THREADS,
+    windows,
+)
 
-BLOCK_THREADS, BATCH = 256, 4  # of kernels over entries; BATCH as in kernels/patterns/transpose.cu
-COUNTS_A_THREAD = 4  # of the prefix sum
-# A block sorts columns of about SORT_THREADS * ENTRIES_A_THREAD entries, those longer than PIECE are merged from pieces
-SORT_THREADS, ENTRIES_A_THREAD, PIECE = 512, 4, 512
 TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/patterns/transpose.cu
 
 
@@ -49,17 +54,16 @@ class Transposition:
         def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
             return launch_1d(backend.function("patterns/transpose", kernel, template), n, block, arguments)
 
-        sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
-        windows = ceil_div(nnz, SORT_THREADS * ENTRIES_A_THREAD - PIECE + 1)
-        sorted_by = (integer(nnz), integer(ncols), rowptr, self.entries, *self.outputs, control)
+        sums, sort = (NUMBERS_A_THREAD, PIECE), (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
+        sorted_by = (integer(nnz), integer(ncols), rowptr, self.entries, *self.outputs)
         counts = (np.int64(ncols + 1), rowptr, control)
         to_columns = (integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, self.entries)
         backend.run(
             [
                 self._over_entries("transpose_count", csr.colidx, rowptr, slots),
-                launch("transpose_row_pointer", (COUNTS_A_THREAD,), ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
+                launch("transpose_row_pointer", sums, ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
                 self._over_entries("transpose_scatter", *to_columns),
-                launch("transpose_sort", sort, windows * SORT_THREADS, SORT_THREADS, *sorted_by),
+                launch("transpose_sort", sort, windows(nnz) * SORT_THREADS, SORT_THREADS, *sorted_by),
             ]
         )
 
@@ -104,7 +108,7 @@ def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
 
 def _tiles(ncols: int) -> int:
     """Blocks of the prefix sum over columns, and the end of the last."""
-    return tiles(ncols + 1, COUNTS_A_THREAD)
+    return tiles(ncols + 1, NUMBERS_A_THREAD)
 
 
 @compiled_ahead("patterns/transpose")
@@ -112,4 +116,4 @@ def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
     over_entries = [(f"transpose_{what}", (BLOCK_THREADS,)) for what in ("count", "scatter", "merge")]
     sort = ("transpose_sort", (SORT_THREADS, ENTRIES_A_THREAD, PIECE))
-    yield [*over_entries, ("transpose_row_pointer", (COUNTS_A_THREAD,)), sort]
+    yield [*over_entries, ("transpose_row_pointer", (NUMBERS_A_THREAD, PIECE)), sort]

@@ -15,7 +15,7 @@ from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
-from petsc_gpufmt.patterns import entry_sum, scale_and_add, union
+from petsc_gpufmt.patterns import coo, entry_sum, scale_and_add, union
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.planning import abi
@@ -64,6 +64,10 @@ def _what_scale_and_add(request: Any) -> str:
     o = request.target
     matrix = f"a {o.nrows} x {o.ncols} block with {o.nnz} nonzeros"
     return f"{ScaleAndAdd(request.scale_and_add).name.lower()} of {matrix}"
+
+
+def _what_coo(request: Any) -> str:
+    return f"pattern of a {request.nrows} x {request.ncols} matrix from {request.nentries} coordinates"
 
 
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -172,6 +176,19 @@ def _indices(pointer: int | None, size: int, backend: Backend, *, keep: bool = T
     return backend.adopt(_view(pointer, size, backend.index), keep=keep)
 
 
+def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
+    size, index = request.nentries, backend.index
+    given = backend.view if request.on_device else _view
+    rows, cols = (given(pointer, size, index) for pointer in (request.rows, request.cols))
+    assembly = coo.assemble((request.nrows, request.ncols), rows, cols, backend)
+    pattern = assembly.pattern
+    kept = [pattern.rowptr, pattern.colidx, *abi.export_plan(assembly.plan_sum(backend), answer.sum)]
+    answer.nnz = pattern.nnz
+    answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
+    answer.summary = assembly.summary().encode()[:255]
+    return [(answer.outcome, kept)]
+
+
 def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:
     """The patterns of the operands; a matrix that comes twice is brought to the backend once."""
     operands = request.operands[: request.noperands]
@@ -231,4 +248,5 @@ KINDS = {
     Ask.SCALE_AND_ADD: Kind(
         abi.ScaleAndAddRequestStruct, abi.ScaleAndAddAnswerStruct, _what_scale_and_add, _fill_scale_and_add
     ),
+    Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
 }

@@ -15,9 +15,10 @@ from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
-from petsc_gpufmt.patterns import scale_and_add
+from petsc_gpufmt.patterns import coo, scale_and_add
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
-from petsc_gpufmt.patterns.transpose import PIECE, transposed
+from petsc_gpufmt.patterns.segments import PIECE
+from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.patterns.union import Summand, merge
 from petsc_gpufmt.spgemm.chain import plan_product
 
@@ -78,6 +79,8 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     scale_and_add.plan_scale_columns(csr.colidx, backend)
     scale_and_add.plan_add(csr.nnz, backend)
     scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
+    for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order
+        coo.assemble((2, 1), rows, np.zeros(rows.size, dtype=index), backend).plan_sum(backend)
     assert not_compiled_ahead(backend) == []
 
 

@@ -28,9 +28,10 @@ from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
-from petsc_gpufmt.patterns import scale_and_add
+from petsc_gpufmt.patterns import coo, scale_and_add
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
-from petsc_gpufmt.patterns.transpose import PIECE, transposed
+from petsc_gpufmt.patterns.segments import PIECE
+from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.patterns.union import Summand, merge
 from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
 from petsc_gpufmt.spgemm.chain import plan_product
@@ -69,6 +70,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "spgemm/hash": 48,
     "spgemm/hash_symbolic": 80,  # on sm_80, where shared memory is for six blocks of tables of all sizes
     "spgemm/hash_values": 64,
+    "patterns/coo": 48,
     "patterns/transpose": 56,
     "patterns/union": 80,
 }
@@ -146,6 +148,8 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)
+    one_row_of_repeats = (np.zeros(2 * PIECE, dtype=index),) * 2
+    coo.assemble((1, 1), *one_row_of_repeats, backend)
     return names_of_instances(backend)
 
 

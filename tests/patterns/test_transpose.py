@@ -9,7 +9,8 @@ from emulation.backend import EmulatedBackend
 from places import INDEX, SCALAR, make_backend
 
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.patterns.transpose import ENTRIES_A_THREAD, PIECE, SORT_THREADS, bytes_to_transpose, transposed
+from petsc_gpufmt.patterns.segments import ENTRIES_A_THREAD, PIECE, SORT_THREADS
+from petsc_gpufmt.patterns.transpose import bytes_to_transpose, transposed
 
 PLACES = [
     pytest.param(("host", INDEX), id="host"),

@@ -1,0 +1,137 @@
+/* The pattern of a matrix from coordinates; the parameters are those of kernels/patterns/coo.cu. A core puts a row in order whatever its length, so
+   no coo_merge is needed. */
+#include "common/host.h"
+#include <stdlib.h>
+
+#define SHORT_ROW 32 /* is sorted by insertion */
+
+typedef struct {
+  index_t number, column;
+} Entry;
+
+typedef struct {
+  offset_t outside, nterms, longest, ticket;
+} RowControl;
+
+typedef struct {
+  offset_t repeats, disordered, ticket;
+} EntryControl;
+
+/* Adds the entries of each row to counts [nrows]; slots[k] = how many of its row were counted before entry k, -1 if it is left out */
+HOST_KERNEL(coo_count)
+{
+  const index_t nentries = PARAM(index_t, 0), nrows = PARAM(index_t, 1), ncols = PARAM(index_t, 2), *rows = PARAM(const index_t *, 3),
+                *cols  = PARAM(const index_t *, 4);
+  index_t      *counts = PARAM(index_t *, 5), *slots = PARAM(index_t *, 6);
+  RowControl   *control = PARAM(RowControl *, 7);
+
+  for (index_t k = 0; k < nentries; k++) {
+    const int given = rows[k] >= 0 && cols[k] >= 0, outside = given && (rows[k] >= nrows || cols[k] >= ncols);
+
+    if (outside && !control->outside) control->outside = (offset_t)nentries - k;
+    slots[k] = given && !outside ? counts[rows[k]]++ : -1;
+  }
+}
+
+/* Puts in the place of each count the sum of those before it */
+HOST_KERNEL(coo_row_pointer)
+{
+  const offset_t ncounts = PARAM(offset_t, 0);
+  index_t       *counts = PARAM(index_t *, 1), sum = 0;
+
+  for (offset_t row = 0; row < ncounts; row++) {
+    const index_t count = counts[row];
+
+    counts[row] = sum;
+    sum += count;
+  }
+  PARAM(RowControl *, 2)->nterms = sum;
+}
+
+/* Brings each entry to its row, which begins at begins[row] */
+HOST_KERNEL(coo_scatter)
+{
+  const index_t  nentries = PARAM(index_t, 0), *rows = PARAM(const index_t *, 1), *cols = PARAM(const index_t *, 2);
+  const index_t *begins = PARAM(const index_t *, 3), *slots = PARAM(const index_t *, 4);
+  Entry         *entries = PARAM(Entry *, 5);
+
+  for (index_t k = 0; k < nentries; k++)
+    if (slots[k] >= 0) entries[begins[rows[k]] + slots[k]] = (Entry){k, cols[k]};
+}
+
+static int compare(const void *left, const void *right)
+{
+  const Entry a = *(const Entry *)left, b = *(const Entry *)right;
+
+  return a.column != b.column ? (a.column > b.column) - (a.column < b.column) : (a.number > b.number) - (a.number < b.number);
+}
+
+/* Puts each row in order by column; entries of a column come in the order of their numbers, and stay so */
+HOST_KERNEL(coo_sort)
+{
+  const index_t nrows = PARAM(index_t, 1), *begins = PARAM(const index_t *, 2);
+  Entry        *entries = PARAM(Entry *, 3);
+
+  for (index_t row = 0; row < nrows; row++) {
+    Entry *const  of_row = entries + begins[row];
+    const index_t length = begins[row + 1] - begins[row];
+
+    if (length > SHORT_ROW) qsort(of_row, (size_t)length, sizeof(Entry), compare);
+    else
+      for (index_t i = 1; i < length; i++) {
+        const Entry entry = of_row[i];
+        index_t     place = i;
+
+        for (; place > 0 && of_row[place - 1].column > entry.column; place--) of_row[place] = of_row[place - 1];
+        of_row[place] = entry;
+      }
+  }
+}
+
+/* Turns the numbers of entries that have the place of the one before into their complements, which are negative, and counts them */
+HOST_KERNEL(coo_mark_repeats)
+{
+  const index_t       nrows = PARAM(index_t, 1), *begins = PARAM(const index_t *, 2);
+  Entry *const        entries = PARAM(Entry *, 3);
+  EntryControl *const control = PARAM(EntryControl *, 4);
+
+  for (index_t row = 0; row < nrows; row++)
+    for (index_t p = begins[row]; p < begins[row + 1]; p++) {
+      if (entries[p].number != p) control->disordered = 1;
+      if (p == begins[row] || entries[p].column != entries[p - 1].column) continue;
+      entries[p].number = ~entries[p].number;
+      control->repeats++;
+    }
+}
+
+/* The matrix without repeats: its columns, and the sums that its entries are; index and begins_of_sums may be null */
+HOST_KERNEL(coo_fill)
+{
+  const offset_t nterms  = PARAM(offset_t, 0);
+  const Entry   *entries = PARAM(const Entry *, 1);
+  index_t       *colidx = PARAM(index_t *, 2), *begins_of_sums = PARAM(index_t *, 3), *index = PARAM(index_t *, 4);
+  offset_t       nnz = 0;
+
+  for (offset_t p = 0; p < nterms; p++) {
+    const Entry entry = entries[p];
+
+    if (index) index[p] = entry.number >= 0 ? entry.number : ~entry.number;
+    if (entry.number < 0) continue;
+    if (begins_of_sums) begins_of_sums[nnz] = (index_t)p;
+    colidx[nnz++] = entry.column;
+  }
+  if (begins_of_sums) begins_of_sums[nnz] = (index_t)nterms;
+}
+
+/* The row pointer of the matrix without repeats in the place of that with them */
+HOST_KERNEL(coo_drop_repeats)
+{
+  const offset_t nrows = PARAM(offset_t, 0);
+  const index_t  nnz = PARAM(index_t, 1), *begins_of_sums = PARAM(const index_t *, 2);
+  index_t       *rowptr = PARAM(index_t *, 3), t = 0;
+
+  for (offset_t row = 0; row <= nrows; row++) {
+    while (t < nnz && begins_of_sums[t] < rowptr[row]) t++;
+    rowptr[row] = t;
+  }
+}
