@@ -65,7 +65,7 @@ class Backend(ABC):
 
     def view(self, pointer: int | None, size: int, dtype: np.dtype) -> Any:
         """Memory of the caller on the device as an array of this backend; UnsupportedError where there is no device."""
-        raise UnsupportedError("arrays on a device are given for a matrix on the host: copy them to the host first")
+        raise UnsupportedError("arrays of a device are given to the host: copy them to the host first")
 
     @abstractmethod
     def to_host(self, array: Any) -> np.ndarray:

@@ -278,9 +278,7 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
         )
     with AnsweredCoo((3, 3), [0, 2], [0, 0], on_device=1) as a:
         assert a.token == 0 and a.error[0] == errors.UnsupportedError.petsc_code
-        assert a.error[1].endswith(
-            ": arrays on a device are given for a matrix on the host: copy them to the host first"
-        )
+        assert a.error[1].endswith("on host: arrays of a device are given to the host: copy them to the host first")
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):

@@ -1,4 +1,4 @@
-"""Small sums of matrices on the GPU, for compute-sanitizer: patterns, sums of entries, values scaled and added to.
+"""Small sums of matrices on the GPU, for compute-sanitizer: patterns, entry sums, values scaled, matrices assembled.
 
 Exits with status 1 if a result is wrong. Each array has memory of its own, so that an access outside shows.
 """
@@ -12,7 +12,7 @@ from exact_memory import take_arrays_one_by_one
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.bench.places import SEED, available_places, device_reason
-from petsc_gpufmt.patterns import scale_and_add
+from petsc_gpufmt.patterns import coo, scale_and_add
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import known_entry_sum, plan_entry_sum
 from petsc_gpufmt.patterns.union import Summand, merge
@@ -113,6 +113,22 @@ def scaling_is_right(nrows, ncols, backend, rng):
     return np.array_equal(backend.to_host(values), expected.data)
 
 
+def assembly_is_right(shape, nentries, backend, rng):
+    """Whether a matrix from random coordinates, some of them left out and many in one row, has its entries."""
+    rows, cols = (rng.integers(-1, n, nentries).astype(backend.index) for n in shape)
+    rows[rng.random(nentries) < 0.4] = shape[0] // 2
+    values = rng.integers(1, 9, nentries).astype(backend.scalar)
+    made = coo.assemble(shape, rows, cols, backend)
+    result = backend.xp.full(made.pattern.nnz, np.nan, dtype=backend.scalar)
+    slots = {**dict.fromkeys(SLOTS), Slot.A_VALUES: backend.xp.asarray(values), Slot.RESULT: result}
+    backend.run(made.plan_sum(backend), slots)
+    kept = (rows >= 0) & (cols >= 0)
+    expected = scipy.sparse.coo_matrix((values[kept], (rows[kept], cols[kept])), shape).tocsr()
+    arrays = (backend.to_host(a) for a in (made.pattern.rowptr, made.pattern.colidx, result))
+    pairs = zip(arrays, (expected.indptr, expected.indices, expected.data), strict=True)
+    return all([np.array_equal(a, b) for a, b in pairs])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", action="store_true", help="run on the host instead")
@@ -129,6 +145,8 @@ def main():
             results[name] = sum_is_right(shape, inner, summands, backend)
         for nrows, ncols in ((1, 1), (400, 30), (2000, 3000)):
             results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
+        for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):
+            results[f"{nentries} coordinates"] = assembly_is_right(shape, nentries, backend, rng)
     for name, right in results.items():
         print(f"{name:24} {'right' if right else 'WRONG'}")
     return 0 if all(results.values()) else 1

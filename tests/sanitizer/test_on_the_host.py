@@ -26,7 +26,7 @@ import small_sums  # noqa: E402
     [
         (small_products, ["uneven rows, some empty", "unsorted"]),
         (small_spgemm, ["long row of the product", "RARt"]),
-        (small_sums, ["rows elsewhere", "2000 x 3000 scaled"]),
+        (small_sums, ["rows elsewhere", "2000 x 3000 scaled", "9000 coordinates"]),
     ],
 )
 def test_small_products_are_right(monkeypatch, capsys, program, lines):
