@@ -4,42 +4,31 @@
 
 #if PetscDefined(HAVE_CUDA)
 
-/* The driver copies pageable memory by one core, at some 10 GB/s. Threads are awake and share the copying after some 40 us, in which it would
-   have sent 400 KB. To make them takes some 3 ms, which is what they gain in 32 MB: who has uploaded half of that goes on so, most likely. */
-static const size_t staging_threshold = (size_t)1 << 19, making_threshold = (size_t)1 << 24;
+/* The driver copies pageable memory by one core, at some 10 GB/s. Threads and pinned memory take some 3 ms to make, which is what they gain in
+   32 MB: who has uploaded half of that goes on so, most likely. Arrays that they would not serve do not count. */
+static const size_t counted_from = (size_t)1 << 19, worth_making = (size_t)1 << 24;
 
-static size_t not_staged = 0; /* bytes of arrays above the first threshold */
-
-/* whether CUDA has pinned the array, or made it: the copy of such a one goes on after the call, that of others has left the array by then */
-static PetscBool KnownToCuda(const void *host)
-{
-  int      attribute = CUDA_POINTER_MEMORY_TYPE;
-  unsigned type      = 0; /* stays so for an address that CUDA does not know, which is no error for this function */
-  void    *answer    = &type;
-
-  return (PetscBool)(!gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)host) && type);
-}
+static size_t not_staged = 0; /* bytes that have gone by the driver's way */
 
 /* Whether the threads of runtime/staging.c do it. As PETSc's own start of CUDA, making them is left out of the events in progress. */
 static PetscErrorCode IsStaged(size_t bytes, PetscBool *staged)
 {
   PetscFunctionBegin;
-  *staged = PETSC_FALSE;
-  if (bytes < staging_threshold) PetscFunctionReturn(PETSC_SUCCESS);
-  if (!GpufmtStagingReady() && (not_staged += bytes) >= making_threshold) {
-    not_staged = 0;
-    PetscCall(PetscLogEventsPause());
-    GpufmtStagingMake();
-    PetscCall(PetscLogEventsResume());
-  }
-  *staged = (PetscBool)GpufmtStagingReady();
+  *staged = (PetscBool)GpufmtStagingServes(bytes);
+  if (*staged || bytes < counted_from || (not_staged += bytes) < worth_making) PetscFunctionReturn(PETSC_SUCCESS);
+  not_staged = 0;
+  PetscCall(PetscLogEventsPause());
+  GpufmtStagingMake();
+  PetscCall(PetscLogEventsResume());
+  *staged = (PetscBool)GpufmtStagingServes(bytes);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* synchronize! returns when the host array may be changed; what follows on the stream finds it on the device */
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
-  PetscBool known, staged = PETSC_FALSE;
+  PetscBool staged = PETSC_FALSE;
+  bool      known;
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
@@ -48,7 +37,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the caller may free or change what was copied */
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  known = KnownToCuda(host);
+  known = GpufmtDriverKnows(host);
   if (!known) PetscCall(IsStaged(bytes, &staged));
   if (staged) CallDriver("an upload", GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream));
   else CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));

@@ -66,6 +66,16 @@ const char *GpufmtDriverMessage(CudaResult code)
   return text;
 }
 
+/* whether CUDA has pinned the array, or made it: a copy of such a one goes on after the call, that of others has left the array by then */
+bool GpufmtDriverKnows(const void *host)
+{
+  int      attribute = CUDA_POINTER_MEMORY_TYPE;
+  unsigned type      = 0; /* stays so for an address that CUDA does not know, which is no error for this function */
+  void    *answer    = &type;
+
+  return !gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)host) && type;
+}
+
 /* a driver, a device, and a user who has not said -device_enable none */
 PetscBool GpufmtDeviceUsable(void)
 {
@@ -185,8 +195,12 @@ PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, v
 {
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
-  CallDriver("cuMemcpyDtoH", gpufmt_driver.MemcpyDtoHAsync(host, (DevicePointer)dev, bytes, stream));
-  CallDriver("cuStreamSynchronize", gpufmt_driver.StreamSynchronize(stream)); /* synchronize! the host reads next */
+  if (GpufmtStagingServes(bytes) && !GpufmtDriverKnows(host)) { /* synchronize! */
+    CallDriver("a download", GpufmtStagingDownload(host, (DevicePointer)dev, bytes, stream));
+  } else {
+    CallDriver("cuMemcpyDtoH", gpufmt_driver.MemcpyDtoHAsync(host, (DevicePointer)dev, bytes, stream));
+    CallDriver("cuStreamSynchronize", gpufmt_driver.StreamSynchronize(stream)); /* synchronize! the host reads next */
+  }
   PetscCall(PetscLogGpuToCpu((PetscLogDouble)bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

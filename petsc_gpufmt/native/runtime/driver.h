@@ -1,5 +1,5 @@
-/* The functions of the CUDA driver that are used, declared without its headers: they are opened at run time. And copies to the device by several
-   threads, made of them. */
+/* The functions of the CUDA driver that are used, declared without its headers: they are opened at run time.And copies by several threads, made of
+   them. */
 #pragma once
 #include "runtime/runtime.h"
 
@@ -49,11 +49,13 @@ typedef struct {
 
 GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;
 GPUFMT_HIDDEN const char         *GpufmtDriverMessage(CudaResult);
+GPUFMT_HIDDEN bool                GpufmtDriverKnows(const void *host);
 
 /* staging.c */
 GPUFMT_HIDDEN void       GpufmtStagingMake(void);
-GPUFMT_HIDDEN bool       GpufmtStagingReady(void);
+GPUFMT_HIDDEN bool       GpufmtStagingServes(size_t bytes);
 GPUFMT_HIDDEN CudaResult GpufmtStagingUpload(DevicePointer, const void *host, size_t bytes, void *stream);
+GPUFMT_HIDDEN CudaResult GpufmtStagingDownload(void *host, DevicePointer, size_t bytes, void *stream);
 GPUFMT_HIDDEN CudaResult GpufmtStagingSettle(void);
 GPUFMT_HIDDEN CudaResult GpufmtStagingEnd(void);
 

@@ -1,10 +1,10 @@
-/* Copies of large pageable arrays to the device go through pinned memory. One core cannot fill the bus, so threads that stay share the copying
-   on the host.
+/* Copies of large pageable arrays to the device and back go through pinned memory. One core cannot fill the bus, so threads that stay share the
+   copying on the host.
 
-   The pinned memory is a ring of pieces. Pieces are numbered on through all arrays; whoever takes number k copies that piece of the array to
-   place k of the ring. The thread that uploads takes pieces too, and calls the driver alone: it sends what is filled, in order, as many pieces
-   at once as there are, with an event after which their places are free. It returns when all is sent: the last copies go on, and who needs their
-   places waits for the events. */
+   The pinned memory is a ring of pieces. Pieces are numbered on through all arrays; whoever takes number k copies that piece of the array to or
+   from place k of the ring. The thread that uploads takes pieces too, and calls the driver alone: it sends what is filled, in order, as many
+   pieces at once as there are, with an event after which their places are free. It returns when all is sent: the last copies go on, and who
+   needs their places waits for the events. A download lets the device fill the ring, and pieces are taken after the event. */
 #define _GNU_SOURCE /* sched_getaffinity() */
 #include "runtime/driver.h"
 
@@ -24,6 +24,8 @@ enum {
 };
 static const size_t piece_bytes = (size_t)1 << 17; /* 10 us for one core, 3 us on the bus: the last thread is not late by more */
 
+static const size_t smallest = (size_t)1 << 19;
+
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool     ready  = false;
 static pid_t           process; /* that has made all this: a child has neither the threads nor the context */
@@ -39,23 +41,27 @@ static sem_t       wake;
 static atomic_int  asleep = 0; /* threads that nobody has begun to wake */
 static atomic_bool ending = false;
 
-static const char   *array; /* that is sent now, or was last */
+static char         *array; /* that is copied now, or was last */
 static size_t        array_bytes, array_first;
-static atomic_size_t next = 0, limit = 0;    /* number of the piece that is taken next; those from here on have no place or no array yet */
-static atomic_size_t filled[PIECES];         /* number after that of the piece that was filled here last */
-static size_t        sent = 0, returned = 0; /* numbers of the first piece that is not sent; whose place may not be free */
+static bool          downloads;
+static atomic_size_t next = 0, limit = 0;    /* number of the piece that is taken next; those from here on cannot be taken yet */
+static atomic_size_t copied[PIECES];         /* number after that of the piece that was copied here last */
+static size_t        sent = 0, returned = 0; /* numbers of the first piece that the device was not told of; that it may not have done */
 
-/* Takes a piece and fills it. Nothing of the array changes before all that were taken are filled. */
-static bool FillNext(void)
+/* Takes a piece and copies it. Nothing of the array changes before all that were taken are copied. */
+static bool CopyNext(void)
 {
   size_t k = atomic_load(&next), offset;
+  char  *here, *there;
 
   do {
     if (k >= atomic_load(&limit)) return false;
   } while (!atomic_compare_exchange_weak(&next, &k, k + 1));
   offset = (k - array_first) * piece_bytes;
-  memcpy(ring + k % PIECES * piece_bytes, array + offset, PetscMin(array_bytes - offset, piece_bytes));
-  atomic_store(&filled[k % PIECES], k + 1);
+  here   = ring + k % PIECES * piece_bytes;
+  there  = array + offset;
+  memcpy(downloads ? there : here, downloads ? here : there, PetscMin(array_bytes - offset, piece_bytes));
+  atomic_store(&copied[k % PIECES], k + 1);
   return true;
 }
 
@@ -86,7 +92,7 @@ static void *Work(void *unused)
 {
   while (!atomic_load(&ending)) {
     for (int idle = 0; idle < IDLE_ROUNDS && !atomic_load(&ending); idle++) {
-      if (FillNext()) idle = 0;
+      if (CopyNext()) idle = 0;
       else (void)sched_yield();
     }
     Sleep();
@@ -94,20 +100,27 @@ static void *Work(void *unused)
   return NULL;
 }
 
-/* ---- by the thread that uploads ---- */
+/* ---- by the thread that uploads or downloads ---- */
 
-/* pieces up to number `end` may be taken, as far as there are places */
+static void Begin(char *host, size_t bytes, bool down)
+{
+  array       = host;
+  array_bytes = bytes;
+  array_first = sent;
+  downloads   = down;
+}
+
+/* pieces up to number `end` may be taken */
 static void Offer(size_t end)
 {
   const size_t before = atomic_load(&limit);
 
-  end = PetscMin(end, returned + PIECES);
   if (end == before) return;
   atomic_store(&limit, end);
   Wake((int)(end - before) - 1); /* one is for this thread */
 }
 
-/* synchronize! waits for the copy that was sent first, whose places are free then */
+/* synchronize! waits for the first copy of the device that was not waited for */
 static CudaResult AwaitFirst(void)
 {
   const CudaResult result = gpufmt_driver.EventSynchronize(events[returned % PIECES]);
@@ -116,68 +129,98 @@ static CudaResult AwaitFirst(void)
   return result;
 }
 
-/* how many pieces can be sent as one copy: filled, and beside each other in the ring */
-static size_t PiecesToSend(void)
+/* those before `end` that are beside each other in the ring and not too many for one copy end here */
+static size_t OneCopy(size_t end)
 {
-  const size_t end = PetscMin(sent + MOST_AT_ONCE, (sent / PIECES + 1) * PIECES);
-  size_t       k   = sent;
-
-  while (k < end && atomic_load(&filled[k % PIECES]) == k + 1) k++;
-  return k - sent;
+  return PetscMin(end, PetscMin(sent + MOST_AT_ONCE, (sent / PIECES + 1) * PIECES));
 }
 
-static CudaResult Send(size_t npieces, DevicePointer dev, void *stream)
+/* the first number from `k` on, before `end`, that is not copied on the host */
+static size_t Copied(size_t k, size_t end)
+{
+  while (k < end && atomic_load(&copied[k % PIECES]) == k + 1) k++;
+  return k;
+}
+
+/* pieces up to number `end` are copied by the device */
+static CudaResult Send(size_t end, DevicePointer dev, void *stream)
 {
   const size_t place = sent % PIECES, offset = (sent - array_first) * piece_bytes;
-  const size_t bytes = PetscMin(array_bytes - offset, npieces * piece_bytes);
+  const size_t bytes = PetscMin(array_bytes - offset, (end - sent) * piece_bytes);
+  char *const  here  = ring + place * piece_bytes;
   CudaResult   result;
 
-  result = gpufmt_driver.MemcpyHtoDAsync(dev + offset, ring + place * piece_bytes, bytes, stream);
+  if (downloads) result = gpufmt_driver.MemcpyDtoHAsync(here, dev + offset, bytes, stream);
+  else result = gpufmt_driver.MemcpyHtoDAsync(dev + offset, here, bytes, stream);
   if (!result) result = gpufmt_driver.EventRecord(events[place], stream);
   if (result) return result;
-  sent += npieces;
-  after[place] = sent;
+  sent         = end;
+  after[place] = end;
   return 0;
 }
 
-/* After an error: the array is left alone, and all places are free. */
-static void Abandon(void *stream)
+/* After an error: the array is left alone, of which pieces before number `k` are copied, and all places are free. Numbers that
+   were copied do not come again. */
+static void Abandon(size_t k, void *stream)
 {
-  const size_t end = atomic_load(&limit), taken = atomic_exchange(&next, end);
+  const size_t taken = atomic_exchange(&next, SIZE_MAX);
 
-  for (size_t k = sent; k < taken; k++)
-    while (atomic_load(&filled[k % PIECES]) != k + 1) (void)sched_yield();
+  while ((k = Copied(k, taken)) < taken) (void)sched_yield();
   (void)GpufmtStagingSettle();
   (void)gpufmt_driver.StreamSynchronize(stream); /* synchronize! a copy that no event follows uses its pieces */
-  sent     = end;
-  returned = end;
+  sent     = atomic_load(&limit);
+  returned = sent;
+  atomic_store(&next, sent);
 }
 
-/* Sends an array of the host, which may change when this returns; what follows on the stream finds it on the device. GpufmtStagingReady() */
+/* Sends an array of the host, which may change when this returns; what follows on the stream finds it on the device. Where
+   GpufmtStagingServes(). */
 CudaResult GpufmtStagingUpload(DevicePointer dev, const void *host, size_t bytes, void *stream)
 {
   const size_t end    = sent + (bytes + piece_bytes - 1) / piece_bytes;
   CudaResult   result = 0;
 
-  array       = (const char *)host;
-  array_bytes = bytes;
-  array_first = sent;
-  Offer(end);
+  Begin((char *)host, bytes, false);
+  Offer(PetscMin(end, returned + PIECES));
   while (!result && sent < end) {
-    const size_t npieces = PiecesToSend();
+    const size_t filled = Copied(sent, OneCopy(end));
 
-    if (npieces) result = Send(npieces, dev, stream);
-    else if (FillNext()) continue;
+    if (filled > sent) result = Send(filled, dev, stream);
+    else if (CopyNext()) continue;
     else if (returned < sent && atomic_load(&limit) < end) {
       result = AwaitFirst();
-      if (!result) Offer(end);
-    } else (void)sched_yield(); /* the next piece is being filled */
+      if (!result) Offer(PetscMin(end, returned + PIECES));
+    } else (void)sched_yield(); /* the next piece is being copied */
   }
-  if (result) Abandon(stream);
+  if (result) Abandon(sent, stream);
   return result;
 }
 
-/* synchronize! waits until all that was sent has arrived, for those who read it on another stream */
+/* synchronize! fetches an array of the device, likewise */
+CudaResult GpufmtStagingDownload(void *host, DevicePointer dev, size_t bytes, void *stream)
+{
+  CudaResult   result = GpufmtStagingSettle(); /* of uploads, which have places */
+  const size_t end    = sent + (bytes + piece_bytes - 1) / piece_bytes;
+  size_t       done   = sent; /* pieces before this number are in the array */
+
+  Begin((char *)host, bytes, true);
+  while (!result && done < end) {
+    const size_t room = OneCopy(PetscMin(end, done + PIECES));
+
+    if (room > sent) result = Send(room, dev, stream);
+    else if (!CopyNext()) {
+      if (returned < sent) {
+        result = AwaitFirst();
+        if (!result) Offer(returned);
+      } else (void)sched_yield(); /* the last pieces are being copied */
+    }
+    done = Copied(done, sent);
+  }
+  if (result) Abandon(done, stream);
+  return result;
+}
+
+/* synchronize! waits until all that was uploaded has arrived, for those who read it on another stream */
 CudaResult GpufmtStagingSettle(void)
 {
   CudaResult result = 0;
@@ -260,11 +303,17 @@ void GpufmtStagingMake(void)
 }
 
 /* whether this process has ring and threads, for the current context */
-bool GpufmtStagingReady(void)
+static bool IsReady(void)
 {
   void *current;
 
   return atomic_load(&ready) && process == getpid() && !gpufmt_driver.CtxGetCurrent(&current) && current == context;
+}
+
+/* Whether a copy of so many bytes is for this file, and can be. Threads are awake after some 40 us, in which the driver copies 0.4 MB by one core. */
+bool GpufmtStagingServes(size_t bytes)
+{
+  return bytes >= smallest && IsReady();
 }
 
 /* synchronize! ends what GpufmtStagingMake() has made in this process */

@@ -1,9 +1,9 @@
-"""Uploads by several threads, in programs with a driver whose copies come late: what arrives, and what is left."""
+"""Uploads and downloads by several threads, with a driver whose copies come late: what arrives, and what is left."""
 
 import launch
 import pytest
 
-TESTS = ("sizes", "streams", "making", "making twice", "errors", "fork", "others")
+TESTS = ("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others")
 
 
 @pytest.fixture(scope="module")

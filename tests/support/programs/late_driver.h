@@ -91,6 +91,11 @@ static void Hold(bool on)
   (void)pthread_mutex_unlock(&bus);
 }
 
+static bool Fails(int *calls_till_failure)
+{
+  return *calls_till_failure >= 0 && (*calls_till_failure)-- == 0;
+}
+
 static CudaResult Init(unsigned flags)
 {
   return 0;
@@ -133,7 +138,10 @@ static CudaResult MemFreeHost(void *p)
 
 static CudaResult MemcpyHtoDAsync(DevicePointer to, const void *from, size_t bytes, void *stream)
 {
-  if (copies_till_failure >= 0 && copies_till_failure-- == 0) return INVALID_HANDLE;
+  if (Fails(&copies_till_failure)) {
+    (void)usleep(3000); /* in which other threads go on */
+    return INVALID_HANDLE;
+  }
   if (Within(from, pinned, pinned_bytes) || Within(from, user_pinned, user_pinned_bytes)) {
     (void)Queue((Operation){.to = (void *)to, .from = from, .bytes = bytes});
     return 0;
@@ -149,6 +157,14 @@ static CudaResult StreamSynchronize(void *stream)
   return 0;
 }
 
+static CudaResult MemcpyDtoHAsync(void *to, DevicePointer from, size_t bytes, void *stream)
+{
+  if (Fails(&copies_till_failure)) return INVALID_HANDLE;
+  (void)Queue((Operation){.to = to, .from = (const void *)from, .bytes = bytes});
+  if (!Within(to, pinned, pinned_bytes)) ndirect++;
+  return 0;
+}
+
 static CudaResult EventCreate(void **event, unsigned flags)
 {
   nevents++;
@@ -158,14 +174,14 @@ static CudaResult EventCreate(void **event, unsigned flags)
 
 static CudaResult EventRecord(void *event, void *stream)
 {
-  if (events_till_failure >= 0 && events_till_failure-- == 0) return INVALID_HANDLE;
+  if (Fails(&events_till_failure)) return INVALID_HANDLE;
   *(int *)event = Queue((Operation){.bytes = 0});
   return 0;
 }
 
 static CudaResult EventSynchronize(void *event)
 {
-  if (waits_till_failure >= 0 && waits_till_failure-- == 0) return INVALID_HANDLE;
+  if (Fails(&waits_till_failure)) return INVALID_HANDLE;
   Check(*(int *)event); /* has been recorded */
   AwaitOperation(*(int *)event);
   return 0;
@@ -197,6 +213,7 @@ static void StartDriver(void)
                                  .MemAllocHost         = MemAllocHost,
                                  .MemFreeHost          = MemFreeHost,
                                  .MemcpyHtoDAsync      = MemcpyHtoDAsync,
+                                 .MemcpyDtoHAsync      = MemcpyDtoHAsync,
                                  .StreamSynchronize    = StreamSynchronize,
                                  .EventCreate          = EventCreate,
                                  .EventRecord          = EventRecord,

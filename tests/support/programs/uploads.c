@@ -63,11 +63,11 @@ static void End(void)
   Check(!GpufmtUploadFinalize());
 }
 
-static void Begin(void)
+static void BeginAnew(void)
 {
   End();
   GpufmtStagingMake();
-  Check(GpufmtStagingReady());
+  Check(GpufmtStagingServes(smallest));
 }
 
 static void AwaitSleep(void)
@@ -79,10 +79,9 @@ static void AwaitSleep(void)
 static void Sizes(void)
 {
   const size_t ring_bytes = PIECES * piece_bytes;
-  const size_t sizes[]    = {1,          staging_threshold - 1, staging_threshold, staging_threshold + 1, ring_bytes - 3, 5 * piece_bytes,
-                             ring_bytes, 2 * ring_bytes + 5};
+  const size_t sizes[]    = {1, smallest - 1, smallest, smallest + 1, ring_bytes - 3, 5 * piece_bytes, ring_bytes, 2 * ring_bytes + 5};
 
-  Begin();
+  BeginAnew();
   for (delay = 0; delay <= 40; delay += 20)
     for (int asleep_before = 0; asleep_before < 2; asleep_before++) {
       size_t offset = 0;
@@ -106,6 +105,31 @@ static void Sizes(void)
   End();
 }
 
+/* what was uploaded comes back, with uploads under way before it, and the pinned memory is the next upload's */
+static void Downloads(void)
+{
+  const size_t ring_bytes = PIECES * piece_bytes;
+  const size_t sizes[]    = {1, smallest - 1, smallest, ring_bytes - 3, ring_bytes + 1, 3 * ring_bytes + 5};
+
+  BeginAnew();
+  for (delay = 0; delay <= 40; delay += 20)
+    for (unsigned k = 0; k < PETSC_STATIC_ARRAY_LENGTH(sizes); k++) {
+      if (k % 2) AwaitSleep();
+      Fill(host, sizes[k], k);
+      Check(!GpufmtUpload(device, host, sizes[k], current_stream));
+      memset(host, 0xEE, sizes[k]);
+      ndirect = 0;
+      Check(!GpufmtDeviceDownload(host + k, device, sizes[k], current_stream));
+      Check(Arrived(host + k, sizes[k], k) && ndirect == (sizes[k] < smallest));
+    }
+  delay = 0;
+  Check(!GpufmtDeviceDownload(host, device, 0, current_stream));
+  End();
+  ndirect = 0;
+  Check(!GpufmtDeviceDownload(host, device, ring_bytes, current_stream));
+  Check(Arrived(host, ring_bytes, PETSC_STATIC_ARRAY_LENGTH(sizes) - 1) && ndirect == 1);
+}
+
 static void *LetGo(void *unused)
 {
   (void)usleep(20000);
@@ -120,7 +144,7 @@ static void Streams(void)
   pthread_t    thread;
   void        *stream;
 
-  Begin();
+  BeginAnew();
   Check(!GpufmtDeviceGet(NULL, &stream));
   memset(device, 0, bytes);
   Hold(true);
@@ -146,12 +170,12 @@ static void Streams(void)
 /* threads and ring are made when they pay, once, and leave nothing */
 static void Making(void)
 {
-  const size_t half   = making_threshold / 2;
+  const size_t half   = worth_making / 2;
   const int    before = ThreadsNow();
 
   End();
   nallocations = ndirect = 0;
-  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, staging_threshold - 1, current_stream));
+  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, smallest - 1, current_stream));
   Check(!GpufmtUpload(device, host, half, current_stream));
   End(); /* and what was uploaded before does not count */
   Check(!GpufmtUpload(device, host, half, current_stream));
@@ -165,10 +189,10 @@ static void Making(void)
   End();
 
   nprocessors = 1;
-  Check(!GpufmtUpload(device, host, making_threshold, current_stream));
+  Check(!GpufmtUpload(device, host, worth_making, current_stream));
   Check(ThreadsBecome(before) && nallocations == 1 && ndirect == 103);
   nprocessors = 100;
-  Check(!GpufmtUpload(device, host, making_threshold, current_stream));
+  Check(!GpufmtUpload(device, host, worth_making, current_stream));
   Check(ThreadsBecome(before + THREADS));
   End();
   nprocessors = 5;
@@ -190,7 +214,7 @@ static void MakingTwice(void)
     nallocations = 0;
     Check(!pthread_create(&thread, NULL, Make, NULL));
     GpufmtStagingMake();
-    Check(GpufmtStagingReady());
+    Check(GpufmtStagingServes(smallest));
     Check(!pthread_join(thread, NULL));
     Check(nallocations == 1 && ThreadsBecome(before + nprocessors - 1));
     End();
@@ -203,16 +227,18 @@ static void Errors(void)
   const size_t bytes      = 20 << 20;
   int *const   failures[] = {&copies_till_failure, &events_till_failure, &waits_till_failure};
 
-  Begin();
-  delay = 100;
+  BeginAnew();
   Check(!PetscPushErrorHandler(PetscReturnErrorHandler, NULL));
-  for (int n = 0; n < 12; n++) {
+  for (int n = 0; n < 24; n++) {
     char *array = (char *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     Check(array != MAP_FAILED);
-    *failures[n % 3] = n / 3;
-    Check(GpufmtUpload(device, array, bytes, current_stream) == PETSC_ERR_GPU);
+    delay            = n % 2 ? 100 : 0;
+    *failures[n % 3] = n / 6;
+    if (n % 6 < 3) Check(GpufmtUpload(device, array, bytes, current_stream) == PETSC_ERR_GPU);
+    else Check(GpufmtDeviceDownload(array, device, bytes, current_stream) == PETSC_ERR_GPU);
     Check(!munmap(array, bytes) && done == begun);
+    Check(sent == returned && sent == atomic_load(&limit) && sent == atomic_load(&next) && sent == Copied(sent, sent + PIECES));
     Fill(host, bytes, (unsigned)n);
     Check(!GpufmtUpload(device, host, bytes, current_stream));
     Check(!GpufmtDeviceSynchronize(current_stream));
@@ -230,14 +256,14 @@ static void Fork(void)
   int          status;
   pid_t        child;
 
-  Begin();
+  BeginAnew();
   Fill(host, bytes, 5);
   Check(!GpufmtUpload(device, host, bytes, current_stream) && !GpufmtDeviceSynchronize(current_stream));
   child = fork();
   if (!child) {
     ndirect = 0;
     GpufmtStagingMake();
-    Check(!GpufmtStagingReady() && !GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
+    Check(!GpufmtStagingServes(smallest) && !GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
     End();
     Check(pinned_bytes);
     _exit(0);
@@ -254,7 +280,7 @@ static void Others(void)
 {
   const size_t bytes = 2 << 20;
 
-  Begin();
+  BeginAnew();
   delay             = 2000;
   user_pinned       = host;
   user_pinned_bytes = bytes;
@@ -263,7 +289,9 @@ static void Others(void)
   Check(!GpufmtUpload(device, host, bytes, current_stream));
   memset(host, 0xEE, bytes);
   Check(Arrived(device, bytes, 6) && sent == returned);
+  Check(!GpufmtDeviceDownload(host, device, bytes, current_stream) && ndirect == 1);
   delay             = 0;
+  ndirect           = 0;
   user_pinned_bytes = 0;
   current_context   = (void *)0xC1;
   Check(!GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
@@ -279,6 +307,7 @@ int main(int argc, char **argv)
     void (*run)(void);
   } tests[] = {
     {"sizes",        Sizes      },
+    {"downloads",    Downloads  },
     {"streams",      Streams    },
     {"making",       Making     },
     {"making twice", MakingTwice},
