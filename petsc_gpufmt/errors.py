@@ -28,7 +28,7 @@ class OptionError(GpufmtError):
 
 
 class PatternError(GpufmtError):
-    """The sparsity pattern is not a valid CSR pattern."""
+    """The sparsity pattern is not a valid CSR pattern, or coordinates lie outside of the matrix."""
 
     petsc_code = 64  # PETSC_ERR_ARG_CORRUPT
 
