@@ -54,6 +54,11 @@ def upload(dev_array: Any, host_array: np.ndarray, stream: int) -> None:
         raise GpufmtError(f"PETSc error {code} in an upload of {host_array.nbytes} bytes: its message is above")
 
 
+def trim_managed() -> None:
+    """Give managed memory that the library keeps for later back to the device."""
+    load().GpufmtManagedTrim()
+
+
 @contextlib.contextmanager
 def logged_compilation() -> Iterator[None]:
     """What waits for a compiler in a ``with`` statement is the event GpufmtCompile in PETSc's log."""

@@ -54,7 +54,8 @@ static PetscBool DriverLoad(void)
   LOAD(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
   LOAD(PointerGetAttributes, "cuPointerGetAttributes");
   #undef LOAD
-  gpufmt_driver.loaded = PETSC_TRUE;
+  *(void **)&gpufmt_driver.MemDiscardAndPrefetchBatchAsync = dlsym(handle, "cuMemDiscardAndPrefetchBatchAsync");
+  gpufmt_driver.loaded                                     = PETSC_TRUE;
   return PETSC_TRUE;
 }
 

@@ -11,9 +11,15 @@ enum {
   CUDA_EVENT_DISABLE_TIMING      = 2,
   CUDA_MEM_ATTACH_GLOBAL         = 1,
   CUDA_ADVISE_PREFERRED_LOCATION = 3,
+  CUDA_LOCATION_DEVICE           = 1,
   CUDA_CONCURRENT_MANAGED_ACCESS = 89,
   CUDA_POINTER_MEMORY_TYPE       = 2
 };
+
+/* CUmemLocation */
+typedef struct {
+  int type, id;
+} CudaLocation;
 
 typedef struct {
   PetscBool tried, loaded;
@@ -43,6 +49,8 @@ typedef struct {
   CudaResult (*MemAllocManaged)(DevicePointer *, size_t, unsigned);
   CudaResult (*MemAdvise)(DevicePointer, size_t, int advice, int device);    /* as before CUDA 13, whose headers rename it */
   CudaResult (*MemPrefetchAsync)(DevicePointer, size_t, int device, void *); /* likewise */
+  CudaResult (*MemDiscardAndPrefetchBatchAsync)(DevicePointer[], size_t[], size_t count, CudaLocation[], size_t firsts[], size_t nlocations,
+                                                unsigned long long flags, void *); /* NULL before CUDA 13 */
   CudaResult (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, size_t, void *);
   CudaResult (*PointerGetAttributes)(unsigned, int attributes[], void *answers[], DevicePointer);
 } GpufmtDriver;
