@@ -53,6 +53,56 @@ PetscErrorCode GpufmtDeviceValuesUpdate(GpufmtDeviceValues *v, Mat A, PetscCount
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+static Mat sending[GPUFMT_MAX_UPLOADS]; /* whose values are under way */
+static int nsending = 0;
+
+/* Begins uploads of the values of some matrices of ours, of counts[k] each, that are not on the device: the host does something else until
+   GpufmtDeviceValuesEnd(). Others, and managed ones, are left to GpufmtDeviceValuesUpdate(). */
+PetscErrorCode GpufmtDeviceValuesBegin(int n, const Mat matrices[], const PetscCount counts[], void *stream)
+{
+  GpufmtUploadJob jobs[GPUFMT_MAX_UPLOADS] = {{NULL}};
+  Mat             found[GPUFMT_MAX_UPLOADS];
+  int             nfound = 0;
+
+  PetscFunctionBegin;
+  for (int k = 0; k < n; k++) {
+    GpufmtArrays      *arrays  = GpufmtArraysOf(matrices[k]);
+    PetscBool          current = PETSC_FALSE, twice = PETSC_FALSE;
+    const PetscScalar *values;
+
+    for (int j = 0; j < nfound; j++)
+      if (found[j] == matrices[k]) twice = PETSC_TRUE;
+    if (!arrays || twice) continue;
+    PetscCall(Locate(&arrays->values, matrices[k], counts[k], stream, &current));
+    if (current || arrays->values.managed) continue;
+    PetscCall(MatSeqAIJGetArrayRead(matrices[k], &values));
+    jobs[nfound]    = (GpufmtUploadJob){.dev = arrays->values.array, .host = values, .bytes = (size_t)counts[k] * sizeof(PetscScalar)};
+    found[nfound++] = matrices[k];
+    PetscCall(MatSeqAIJRestoreArrayRead(matrices[k], &values));
+  }
+  PetscCall(GpufmtUploadsBegin(nfound, jobs, stream));
+  for (int k = 0; k < nfound; k++) sending[k] = found[k];
+  nsending = nfound;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what was begun is on the device for what follows on the stream */
+PetscErrorCode GpufmtDeviceValuesEnd(void)
+{
+  const int n = nsending;
+
+  PetscFunctionBegin;
+  nsending = 0;
+  PetscCall(GpufmtUploadsEnd());
+  for (int k = 0; k < n; k++) {
+    GpufmtDeviceValues *v = &GpufmtArraysOf(sending[k])->values;
+
+    v->version = GpufmtVersionOf(sending[k]);
+    v->valid   = PETSC_TRUE;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* where a launch may write all `count` values of A; GpufmtDeviceValuesComputed() follows it */
 PetscErrorCode GpufmtDeviceValuesWrite(GpufmtDeviceValues *v, Mat A, PetscCount count, void **array)
 {

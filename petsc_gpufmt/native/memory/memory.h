@@ -91,10 +91,24 @@ static inline GpufmtArrays *GpufmtArraysOf(Mat A)
 
 /* upload.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadHasThreads(const void *host, size_t bytes, PetscBool *);
+GPUFMT_HIDDEN int            GpufmtUploadByThreads(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
+
+/* upload_beside.c */
+enum { GPUFMT_MAX_UPLOADS = 3 };
+typedef struct {
+  void       *dev;
+  const void *host;
+  size_t      bytes;
+} GpufmtUploadJob;
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadsBegin(int n, const GpufmtUploadJob[], void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadsEnd(void);
 
 /* device_values.c */
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesUpdate(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesBegin(int n, const Mat[], const PetscCount counts[], void *stream);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesEnd(void);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesWrite(GpufmtDeviceValues *, Mat, PetscCount, void **array);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);

@@ -24,24 +24,40 @@ static PetscErrorCode IsStaged(size_t bytes, PetscBool *staged)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether an array of the host is one that several threads send, and they can */
+PetscErrorCode GpufmtUploadHasThreads(const void *host, size_t bytes, PetscBool *has)
+{
+  PetscFunctionBegin;
+  *has = PETSC_FALSE;
+  if (!GpufmtManagedContains(host) && !GpufmtDriverKnows(host)) PetscCall(IsStaged(bytes, has));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Sends an array that GpufmtUploadHasThreads(); without PETSc, any thread of the context may call it, one at a time. */
+int GpufmtUploadByThreads(void *dev, const void *host, size_t bytes, void *stream)
+{
+  return GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream);
+}
+
 /* synchronize! returns when the host array may be changed; what follows on the stream finds it on the device */
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
-  PetscBool staged = PETSC_FALSE;
-  bool      known;
+  PetscBool threads;
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtUploadsEnd());
   if (GpufmtManagedContains(host)) { /* on the device, most likely: reading it here would bring it to the host */
     PetscCall(GpufmtDeviceCopy(dev, host, bytes, stream));
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the caller may free or change what was copied */
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  known = GpufmtDriverKnows(host);
-  if (!known) PetscCall(IsStaged(bytes, &staged));
-  if (staged) CallDriver("an upload", GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream));
-  else CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
-  if (known) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! */
+  PetscCall(GpufmtUploadHasThreads(host, bytes, &threads));
+  if (threads) CallDriver("an upload", GpufmtUploadByThreads(dev, host, bytes, stream));
+  else {
+    CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
+    if (GpufmtDriverKnows(host)) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! */
+  }
   PetscCall(PetscLogCpuToGpu((PetscLogDouble)bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -49,6 +65,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
 PetscErrorCode GpufmtUploadFinalize(void)
 {
   PetscFunctionBegin;
+  PetscCall(GpufmtUploadsEnd());
   CallDriver("the end of uploads", GpufmtStagingEnd());
   not_staged = 0;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -151,18 +151,41 @@ static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p, GpufmtMan
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Begins to send values of operands while the host makes C, in products that go on to the numeric phase at once, as MatMatMult() and its kin do;
+   GpufmtDeviceValuesEnd() waits for them. */
+static PetscErrorCode ProductSendValues(Mat C, const GpufmtProduct *p)
+{
+  Mat        operands[GPUFMT_MAX_OPERANDS], assembled[GPUFMT_MAX_OPERANDS];
+  PetscCount counts[GPUFMT_MAX_OPERANDS];
+  const int  n          = GpufmtProductOperands(C->product, operands);
+  int        nassembled = 0;
+  void      *stream;
+
+  PetscFunctionBegin;
+  if (p->backend != GPUFMT_BACKEND_CUDA || !C->product->api_user) PetscFunctionReturn(PETSC_SUCCESS);
+  for (int k = 0; k < n; k++) {
+    if (!operands[k]->assembled) continue;
+    counts[nassembled]      = p->operands[k].pattern.nnz;
+    assembled[nassembled++] = operands[k];
+  }
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtDeviceValuesBegin(nassembled, assembled, counts, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* C changes only after the planner has succeeded and memory is there */
 PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
 {
   GpufmtManaged *managed = NULL;
   GpufmtProduct *p;
-  PetscErrorCode ierr;
+  PetscErrorCode ierr, sent;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&p));
   p->backend = backend;
   ierr       = ProductPlan(C, p);
   if (!ierr) ierr = ProductManaged(C, p, &managed);
+  if (!ierr) ierr = ProductSendValues(C, p);
   if (ierr) {
     PetscCall(GpufmtManagedRelease(&managed));
     PetscCall(GpufmtProductDestroy(&p));
@@ -171,6 +194,8 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   C->product->data    = p;
   C->product->destroy = ProductDestroy;
   ierr                = ProductSetPattern(C, p, managed);
+  sent                = GpufmtDeviceValuesEnd();
+  if (!ierr) ierr = sent;
   if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */
   PetscCall(GpufmtManagedRelease(&managed));                                                     /* C has its own reference */
   PetscCall(ierr);
