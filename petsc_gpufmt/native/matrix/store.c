@@ -100,13 +100,10 @@ static PetscErrorCode StoreRefreshOnHost(Mat A, GpufmtStore *store)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well, or they are the
-   matrix's own. */
-static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStore *store)
+static PetscErrorCode StoreRefreshFrom(GpufmtDeviceValues *values, Mat A, GpufmtStore *store)
 {
-  GpufmtDeviceValues passing = {0}, *values = gpufmt->arrays.values.array || gpufmt->arrays.managed ? &gpufmt->arrays.values : &passing;
-  const PetscInt    *rowptr;
-  void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  const PetscInt *rowptr;
+  void           *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
 
   PetscFunctionBegin;
   PetscCall(GpufmtDeviceGet(NULL, &stream));
@@ -115,7 +112,20 @@ static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStor
   slots[GPUFMT_SLOT_VALUES] = values->array;
   PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], GPUFMT_BACKEND_CUDA, slots, stream));
   if (values->managed) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may write them next */
-  PetscCall(GpufmtDeviceValuesDestroy(&passing));                  /* synchronize! */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well, or they are the
+   matrix's own. */
+static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStore *store)
+{
+  GpufmtDeviceValues passing = {0}, *values = gpufmt->arrays.values.array || gpufmt->arrays.managed ? &gpufmt->arrays.values : &passing;
+  PetscErrorCode     ierr;
+
+  PetscFunctionBegin;
+  ierr = StoreRefreshFrom(values, A, store);      /* what it sent goes, whether it fails or not */
+  PetscCall(GpufmtDeviceValuesDestroy(&passing)); /* synchronize! */
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -7,15 +7,13 @@
 
 enum {
   DIGEST_LANES   = 8, /* that keep the multipliers of a core busy */
-  DIGEST_THREADS = 8
+  DIGEST_THREADS = 4  /* as quick as an upload of the pattern, which takes cores too */
 };
 static const size_t digest_piece = (size_t)1 << 20; /* bytes; the digest does not depend on the number of threads */
 static const size_t digest_here  = (size_t)1 << 18; /* bytes that take about as long as to start a thread */
 
 typedef struct {
-  pthread_t                thread;
-  PetscBool                joinable;
-  size_t                   first, step; /* does pieces first, first + step, ... */
+  size_t                   first; /* does pieces first, first + nparts, ... */
   struct _GpufmtDigestion *of;
 } DigestPart;
 
@@ -25,6 +23,8 @@ struct _GpufmtDigestion {
   uint64_t   *digests;              /* of all pieces */
   size_t      nparts;
   DigestPart  parts[DIGEST_THREADS];
+  pthread_t   thread; /* that does the first part, and starts the threads of the others */
+  PetscBool   joinable;
 };
 
 static inline uint64_t Step(uint64_t digest, uint64_t word)
@@ -53,12 +53,27 @@ static void *DigestPartRun(void *argument)
   const DigestPart                    *part = (const DigestPart *)argument;
   const struct _GpufmtDigestion *const of   = part->of;
 
-  for (size_t k = part->first; k < of->npieces[0] + of->npieces[1]; k += part->step) {
+  for (size_t k = part->first; k < of->npieces[0] + of->npieces[1]; k += of->nparts) {
     const int    second = k >= of->npieces[0];
     const size_t offset = (second ? k - of->npieces[0] : k) * digest_piece, rest = of->bytes[second] - offset;
 
     of->digests[k] = PieceDigest(of->arrays[second] + offset, rest < digest_piece ? rest : digest_piece);
   }
+  return NULL;
+}
+
+/* all parts; what finds no thread is done here */
+static void *DigestRun(void *argument)
+{
+  GpufmtDigestion d = (GpufmtDigestion)argument;
+  pthread_t       threads[DIGEST_THREADS];
+  size_t          nthreads = 1;
+
+  for (size_t k = 0; k < d->nparts; k++) d->parts[k] = (DigestPart){.first = k, .of = d};
+  while (nthreads < d->nparts && !pthread_create(&threads[nthreads], NULL, DigestPartRun, &d->parts[nthreads])) nthreads++;
+  (void)DigestPartRun(&d->parts[0]);
+  for (size_t k = nthreads; k < d->nparts; k++) (void)DigestPartRun(&d->parts[k]);
+  for (size_t k = 1; k < nthreads; k++) (void)pthread_join(threads[k], NULL);
   return NULL;
 }
 
@@ -72,8 +87,8 @@ static size_t DigestThreads(size_t npieces)
   return npieces / 2 < n ? npieces / 2 + 1 : n;
 }
 
-/* The digest of two arrays, one after the other, which must stay as they are until GpufmtDigestEnd(). Threads make it; what would take as
-   long as to start them, or finds no thread, is made here. */
+/* The digest of two arrays, one after the other, which must stay as they are until GpufmtDigestEnd(). Threads make it, of which this one
+   starts a single one; what would take as long as that, or finds no thread, is made here. */
 PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes[2], GpufmtDigestion *out)
 {
   GpufmtDigestion d;
@@ -86,14 +101,9 @@ PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes
     d->npieces[a] = (bytes[a] + digest_piece - 1) / digest_piece;
   }
   PetscCall(PetscMalloc1(d->npieces[0] + d->npieces[1], &d->digests));
-  d->nparts = DigestThreads(d->npieces[0] + d->npieces[1]);
-  for (size_t k = 0; k < d->nparts; k++) {
-    DigestPart *part = &d->parts[k];
-
-    *part          = (DigestPart){.first = k, .step = d->nparts, .of = d};
-    part->joinable = (PetscBool)(bytes[0] + bytes[1] > digest_here && !pthread_create(&part->thread, NULL, DigestPartRun, part));
-    if (!part->joinable) (void)DigestPartRun(part);
-  }
+  d->nparts   = bytes[0] + bytes[1] > digest_here ? DigestThreads(d->npieces[0] + d->npieces[1]) : 1;
+  d->joinable = (PetscBool)(bytes[0] + bytes[1] > digest_here && !pthread_create(&d->thread, NULL, DigestRun, d));
+  if (!d->joinable) (void)DigestRun(d);
   *out = d;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -104,8 +114,7 @@ PetscErrorCode GpufmtDigestEnd(GpufmtDigestion *out, uint64_t *digest)
   GpufmtDigestion d = *out;
 
   PetscFunctionBegin;
-  for (size_t k = 0; k < d->nparts; k++)
-    if (d->parts[k].joinable) (void)pthread_join(d->parts[k].thread, NULL);
+  if (d->joinable) (void)pthread_join(d->thread, NULL);
   for (size_t k = 0; k < d->npieces[0] + d->npieces[1]; k++) *digest = Step(*digest, d->digests[k]);
   PetscCall(PetscFree(d->digests));
   PetscCall(PetscFree(*out));

@@ -30,8 +30,8 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   const PetscInt      *rowptr[GPUFMT_MAX_OPERANDS], *colidx[GPUFMT_MAX_OPERANDS];
   const int            n = GpufmtProductOperands(C->product, operands);
   char                 options[512];
-  GpufmtDigestion      digestions[GPUFMT_MAX_OPERANDS];
-  PetscErrorCode       ierr;
+  GpufmtDigestion      digestions[GPUFMT_MAX_OPERANDS] = {NULL};
+  PetscErrorCode       ierr                            = PETSC_SUCCESS;
 
   PetscFunctionBegin;
   PetscCall(GpufmtProductOptionsCollect(C, sizeof(options), options));
@@ -46,9 +46,9 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
                                           .rowptr = rowptr[k],
                                           .colidx = colidx[k]};
   }
-  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordBegin(p, k, operands, &digestions[k])); /* beside the planner */
-  ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
-  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordEnd(p, k, operands, &digestions[k]));
+  for (int k = 0; k < n && !ierr; k++) ierr = GpufmtProductRecordBegin(p, k, operands, &digestions[k]); /* beside the planner */
+  if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
+  for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordEnd(p, k, operands, &digestions[k])); /* threads read the patterns until then */
   for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
   PetscCall(ierr);
   PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n",
