@@ -54,9 +54,9 @@ def upload(dev_array: Any, host_array: np.ndarray, stream: int) -> None:
         raise GpufmtError(f"PETSc error {code} in an upload of {host_array.nbytes} bytes: its message is above")
 
 
-def trim_managed() -> None:
-    """Give managed memory that the library keeps for later back to the device."""
-    load().GpufmtManagedTrim()
+def trim() -> None:
+    """Give memory that the library keeps for later back to the device."""
+    load().GpufmtTrim()
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ static PetscErrorCode Finalize(void)
   GpufmtStartEnd();
   PetscCall(GpufmtLeasesForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   PetscCall(GpufmtManagedForget());
+  PetscCall(GpufmtDeviceTrim());
   GpufmtPlannerFreePool();
   PetscCall(GpufmtUploadFinalize());
   GpufmtParentsForget();

@@ -148,7 +148,7 @@ def _release_all() -> None:
 
 def _free_pool() -> None:
     """Give memory that is kept for later back to the device: ours, and CuPy's where that was used."""
-    native_library.trim_managed()
+    native_library.trim()
     trim_all()
     cupy = sys.modules.get("cupy")
     if cupy is None:

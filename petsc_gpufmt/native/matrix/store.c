@@ -123,8 +123,8 @@ static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStor
   PetscErrorCode     ierr;
 
   PetscFunctionBegin;
-  ierr = StoreRefreshFrom(values, A, store);      /* what it sent goes, whether it fails or not */
-  PetscCall(GpufmtDeviceValuesDestroy(&passing)); /* synchronize! */
+  ierr = StoreRefreshFrom(values, A, store); /* what it sent goes, whether it fails or not */
+  PetscCall(GpufmtDeviceValuesDestroy(&passing));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

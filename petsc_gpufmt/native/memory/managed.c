@@ -47,19 +47,19 @@ PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscIn
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&m));
-  PetscCall(GpufmtBlockFind(bytes, nrows, &m->block));
-  ierr = ToHost(m->block.rowptr, rowptr, (PetscCount)nrows + 1, on_device);
-  if (!ierr) ierr = GpufmtBlockPlace(&m->block, bytes);
+  PetscCall(GpufmtManagedTakeRowptr(nrows, &m->host));
+  m->rowptr = (PetscInt *)m->host.address;
+  ierr      = ToHost(m->rowptr, rowptr, (PetscCount)nrows + 1, on_device);
+  if (!ierr) ierr = GpufmtManagedTake(bytes, &m->memory);
   if (ierr) { /* there may not be the memory */
-    PetscCall(GpufmtBlockFree(&m->block));
+    PetscCall(GpufmtManagedReturnRowptr(&m->host));
     PetscCall(PetscFree(m));
   }
   PetscCall(ierr);
-  m->rowptr     = m->block.rowptr;
   m->nrows      = nrows;
   m->nnz        = nnz;
-  m->values     = (PetscScalar *)m->block.array;
-  m->colidx     = (PetscInt *)((char *)m->block.array + columns);
+  m->values     = (PetscScalar *)m->memory.address;
+  m->colidx     = (PetscInt *)((char *)m->memory.address + columns);
   m->bytes      = bytes;
   m->references = 1;
   m->next       = all;
@@ -85,7 +85,8 @@ PetscErrorCode GpufmtManagedRelease(GpufmtManaged **out)
   if (m->previous) m->previous->next = m->next;
   else all = m->next;
   if (m->next) m->next->previous = m->previous;
-  PetscCall(GpufmtBlockKeep(&m->block));
+  PetscCall(GpufmtManagedReturn(&m->memory));
+  PetscCall(GpufmtManagedReturnRowptr(&m->host));
   PetscCall(PetscFree(m));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -95,11 +96,11 @@ PetscErrorCode GpufmtManagedForget(void)
 {
   PetscFunctionBegin;
   for (GpufmtManaged *m = all; m; m = m->next) {
-    PetscCall(GpufmtBlockVacate(&m->block));
+    PetscCall(GpufmtManagedReturn(&m->memory));
     m->values = NULL;
     m->colidx = NULL;
   }
-  PetscCall(GpufmtBlocksForget());
+  PetscCall(GpufmtManagedForgetKept());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -124,7 +125,7 @@ PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *m, const PetscInt colidx[]
   if (on_device) {
     PetscCall(GpufmtDeviceGet(NULL, &stream));
     PetscCall(GpufmtDeviceCopy(m->colidx, colidx, bytes, stream));
-  } else PetscCall(GpufmtBlockCopyFromHost(m->colidx, colidx, bytes));
+  } else PetscCall(GpufmtManagedCopyFromHost(m->colidx, colidx, bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -144,7 +145,7 @@ PetscErrorCode GpufmtManagedSettle(PetscBool on_device)
 PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *m, void *stream)
 {
   PetscFunctionBegin;
-  if (m->nnz) PetscCall(GpufmtBlockPrefetch(m->values, (size_t)m->nnz * sizeof(PetscScalar), stream));
+  if (m->nnz) PetscCall(GpufmtManagedPrefetch(m->values, (size_t)m->nnz * sizeof(PetscScalar), stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

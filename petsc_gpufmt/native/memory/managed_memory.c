@@ -1,21 +1,20 @@
-/* Blocks of managed memory, each with host memory for a row pointer. To take one from the driver with all its pages, and to give it back, takes
-   longer than a sparse product: some that no matrix uses any more are kept for the next. */
+/* Managed memory, and host memory for row pointers beside it. To take these with all their pages, and to give them back, takes longer than a
+   sparse product: what no matrix uses any more is kept for the next. */
 #include "memory/memory.h"
 #include "runtime/driver.h"
 
-enum { MOST_KEPT = 32 };
+static PetscErrorCode Free(void *);
+static PetscErrorCode FreeOnHost(void *);
 
-static GpufmtBlock kept[MOST_KEPT]; /* the one that came back first is first */
-static int         nkept      = 0;
-static size_t      kept_bytes = 0, most_bytes = (size_t)1 << 30; /* a part of the device's memory, once that is known */
-static int         nplaced  = 0;                                 /* blocks that have memory and are not kept */
-static PetscBool   simulate = PETSC_FALSE;                       /* ordinary memory takes the place of managed one */
+static GpufmtKept kept        = {.free = Free, .most = (size_t)1 << 30}; /* `most` is a part of the device's memory, once that is known */
+static GpufmtKept kept_rowptr = {.free = FreeOnHost, .most = (size_t)1 << 28};
+static int        nplaced     = 0;           /* pieces of managed memory that are not kept */
+static PetscBool  simulate    = PETSC_FALSE; /* ordinary memory takes the place of managed one */
 
 #if PetscDefined(HAVE_CUDA)
   /* What must be free besides: where the driver finds nothing for a page, kernels that touch it end with an illegal address. 4 MB are too few on
    an H200, 16 MB are enough. */
   #define SPARE_BYTES ((size_t)32 << 20)
-  #define KEPT_PART   16 /* of the device's memory is kept at most */
 
 /* Values written on the host must be found by a copy on the device, and those written there by the host: drivers that are forwarded from
    elsewhere announce managed memory and have faults with it. */
@@ -56,7 +55,7 @@ static PetscBool ManagedUsable(void)
 }
 
 /* moves an array to the device where it is not there */
-PetscErrorCode GpufmtBlockPrefetch(void *array, size_t bytes, void *stream)
+PetscErrorCode GpufmtManagedPrefetch(void *array, size_t bytes, void *stream)
 {
   int device;
 
@@ -81,7 +80,7 @@ static PetscErrorCode PrefetchWithoutContents(void *array, size_t bytes)
   if (stream && gpufmt_driver.MemDiscardAndPrefetchBatchAsync && /* not on the null stream */
       !gpufmt_driver.MemDiscardAndPrefetchBatchAsync(&p, &bytes, 1, &location, &first, 1, 0, stream))
     PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtBlockPrefetch(array, bytes, stream));
+  PetscCall(GpufmtManagedPrefetch(array, bytes, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -101,18 +100,18 @@ static PetscErrorCode Allocate(size_t bytes, void **array)
   PetscCall(GpufmtDeviceGet(&device, &stream));
   CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
   if (available < bytes + SPARE_BYTES) {
-    PetscCall(GpufmtBlocksForget());
+    PetscCall(GpufmtKeptForget(&kept));
     GpufmtPlannerFreePool();
     CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
   }
   PetscCheck(available >= bytes + SPARE_BYTES, PETSC_COMM_SELF, PETSC_ERR_MEM,
              "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
              bytes + SPARE_BYTES, available, total);
-  most_bytes = total / KEPT_PART;
+  kept.most = total / GPUFMT_KEPT_PART;
   CallDriver("cuMemAllocManaged", gpufmt_driver.MemAllocManaged(&p, bytes, CUDA_MEM_ATTACH_GLOBAL));
   *array = (void *)p;
   CallDriver("cuMemAdvise", gpufmt_driver.MemAdvise(p, bytes, CUDA_ADVISE_PREFERRED_LOCATION, device));
-  PetscCall(GpufmtBlockPrefetch(*array, bytes, stream));
+  PetscCall(GpufmtManagedPrefetch(*array, bytes, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -124,7 +123,7 @@ static PetscErrorCode Free(void *array)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtBlockCopyFromHost(void *to, const void *from, size_t bytes)
+PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes)
 {
   void *stream;
 
@@ -145,7 +144,7 @@ static PetscBool ManagedUsable(void)
   return simulate;
 }
 
-PetscErrorCode GpufmtBlockPrefetch(void *array, size_t bytes, void *stream)
+PetscErrorCode GpufmtManagedPrefetch(void *array, size_t bytes, void *stream)
 {
   return PETSC_SUCCESS;
 }
@@ -165,7 +164,7 @@ static PetscErrorCode Free(void *array)
   return PetscFree(array);
 }
 
-PetscErrorCode GpufmtBlockCopyFromHost(void *to, const void *from, size_t bytes)
+PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes)
 {
   return PetscMemcpy(to, from, bytes);
 }
@@ -177,128 +176,80 @@ PetscBool GpufmtManagedPossible(int backend)
   return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && ManagedUsable());
 }
 
-/* whether a block serves so many bytes without a waste of more than a third */
-static PetscBool Fits(const GpufmtBlock *block, size_t bytes)
+static PetscErrorCode FreeOnHost(void *array)
 {
-  static const size_t small = (size_t)1 << 16;
-
-  return (PetscBool)(block->capacity >= bytes && block->capacity <= bytes + bytes / 3 + small);
+  return PetscFree(array);
 }
 
-/* Memory for a row pointer of so many rows, with a block that is kept for at least so many bytes if there is one; else GpufmtBlockPlace() takes
-   it. Of several it is the smallest, and of these the one that was used last. */
-PetscErrorCode GpufmtBlockFind(size_t bytes, PetscInt nrows, GpufmtBlock *block)
+/* memory on the host for a row pointer of so many rows */
+PetscErrorCode GpufmtManagedTakeRowptr(PetscInt nrows, GpufmtMemory *rowptr)
 {
-  int best = -1;
+  const size_t bytes = ((size_t)nrows + 1) * sizeof(PetscInt);
 
   PetscFunctionBegin;
-  for (int k = 0; k < nkept; k++)
-    if (Fits(&kept[k], bytes) && (best < 0 || kept[k].capacity <= kept[best].capacity)) best = k;
-  *block = (GpufmtBlock){NULL};
-  if (best >= 0) {
-    *block = kept[best];
-    kept_bytes -= block->capacity;
-    nkept--;
-    nplaced++;
-    for (int k = best; k < nkept; k++) kept[k] = kept[k + 1];
-  }
-  if (block->rowptr && block->nrows >= nrows) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscFree(block->rowptr));
-  PetscCall(PetscMalloc1(nrows + 1, &block->rowptr));
-  block->nrows = nrows;
+  *rowptr = GpufmtKeptTake(&kept_rowptr, bytes);
+  if (rowptr->address) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscMalloc(bytes, &rowptr->address));
+  rowptr->capacity = bytes;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the block's pages come to the device, with memory for `bytes` if it has none; nothing is known of what is there */
-PetscErrorCode GpufmtBlockPlace(GpufmtBlock *block, size_t bytes)
+PetscErrorCode GpufmtManagedReturnRowptr(GpufmtMemory *rowptr)
+{
+  return GpufmtKeptAdd(&kept_rowptr, rowptr);
+}
+
+/* managed memory whose pages come to the device; nothing is known of what is there */
+PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *memory)
 {
   PetscFunctionBegin;
-  if (block->array) PetscCall(PrefetchWithoutContents(block->array, bytes));
+  *memory = GpufmtKeptTake(&kept, bytes);
+  if (memory->address) PetscCall(PrefetchWithoutContents(memory->address, bytes));
   else {
-    PetscCall(Allocate(bytes, &block->array));
-    block->capacity = bytes;
-    nplaced++;
+    PetscCall(Allocate(bytes, &memory->address));
+    memory->capacity = bytes;
   }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the managed memory goes, the row pointer stays */
-PetscErrorCode GpufmtBlockVacate(GpufmtBlock *block)
-{
-  void *array = block->array;
-
-  PetscFunctionBegin;
-  block->array    = NULL;
-  block->capacity = 0;
-  if (!array) PetscFunctionReturn(PETSC_SUCCESS);
-  nplaced--;
-  PetscCall(Free(array));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-PetscErrorCode GpufmtBlockFree(GpufmtBlock *block)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtBlockVacate(block));
-  PetscCall(PetscFree(block->rowptr));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode FreeOldest(void)
-{
-  GpufmtBlock oldest = kept[0];
-
-  PetscFunctionBegin;
-  kept_bytes -= oldest.capacity;
-  nkept--;
   nplaced++;
-  for (int k = 0; k < nkept; k++) kept[k] = kept[k + 1];
-  PetscCall(GpufmtBlockFree(&oldest));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Nobody uses the block any more: it is for the next, and older ones go where there are too many. What is queued on PETSc's stream comes before
-   its next use there. */
-PetscErrorCode GpufmtBlockKeep(GpufmtBlock *block)
+/* Nobody uses the memory any more. What is queued on PETSc's stream comes before its next use there. */
+PetscErrorCode GpufmtManagedReturn(GpufmtMemory *memory)
 {
   PetscFunctionBegin;
-  if (!block->array || block->capacity > most_bytes) {
-    PetscCall(GpufmtBlockFree(block));
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  PetscCall(GpufmtDeviceSettle());
-  while (nkept == MOST_KEPT || kept_bytes + block->capacity > most_bytes) PetscCall(FreeOldest());
-  kept[nkept++] = *block;
-  kept_bytes += block->capacity;
+  if (!memory->address) PetscFunctionReturn(PETSC_SUCCESS);
   nplaced--;
-  *block = (GpufmtBlock){NULL};
+  PetscCall(GpufmtDeviceSettle());
+  PetscCall(GpufmtKeptAdd(&kept, memory));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what is kept goes back to the driver */
-PetscErrorCode GpufmtBlocksForget(void)
+/* what is kept here goes back to the driver and the host */
+PetscErrorCode GpufmtManagedForgetKept(void)
 {
   PetscFunctionBegin;
-  while (nkept) PetscCall(FreeOldest());
+  PetscCall(GpufmtKeptForget(&kept));
+  PetscCall(GpufmtKeptForget(&kept_rowptr));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* For petsc_gpufmt/backends/native_library.py, when memory runs out; PETSc may have ended, when nothing is kept. */
-PETSC_EXTERN PetscErrorCode GpufmtManagedTrim(void)
+/* For petsc_gpufmt/backends/native_library.py, when memory of the device runs out; PETSc may have ended, when nothing is kept. */
+PETSC_EXTERN PetscErrorCode GpufmtTrim(void)
 {
-  return nkept ? GpufmtBlocksForget() : PETSC_SUCCESS;
+  if (kept.count) PetscCall(GpufmtKeptForget(&kept));
+  return GpufmtDeviceTrim();
 }
 
 /* bytes that are kept; for tests */
 PETSC_EXTERN size_t GpufmtManagedKept(void)
 {
-  return kept_bytes;
+  return kept.bytes;
 }
 
 /* For tests of all that does not depend on where pages lie. Returns whether it is as asked for: nothing changes while a matrix has managed
    arrays, nor where there is a device. */
 PETSC_EXTERN int GpufmtManagedSimulate(int on)
 {
-  if (!nplaced && !GpufmtDeviceUsable() && !GpufmtManagedTrim()) simulate = on ? PETSC_TRUE : PETSC_FALSE;
+  if (!nplaced && !GpufmtDeviceUsable() && !GpufmtTrim()) simulate = on ? PETSC_TRUE : PETSC_FALSE;
   return simulate == (on ? PETSC_TRUE : PETSC_FALSE);
 }

@@ -22,14 +22,6 @@ static inline PetscBool GpufmtVersionIsOf(const GpufmtVersion *v, Mat A)
   return (PetscBool)(v->state == ((PetscObject)A)->state && v->matrix == A && v->id == ((PetscObject)A)->id);
 }
 
-/* managed memory, and host memory for a row pointer */
-typedef struct {
-  void     *array;    /* managed; NULL: none */
-  size_t    capacity; /* its bytes */
-  PetscInt *rowptr;   /* [nrows + 1] */
-  PetscInt  nrows;    /* for which there is room */
-} GpufmtBlock;
-
 /* Managed arrays of a sequential matrix. One allocation holds the values, then the columns, aligned for either, whichever is wider. */
 typedef struct _GpufmtManaged GpufmtManaged;
 struct _GpufmtManaged {
@@ -37,8 +29,8 @@ struct _GpufmtManaged {
   PetscInt      *rowptr, *colidx;
   PetscInt       nrows;
   PetscCount     nnz;
-  size_t         bytes; /* of the allocation that are used */
-  GpufmtBlock    block;
+  size_t         bytes;        /* of the allocation that are used */
+  GpufmtMemory   memory, host; /* that has the values, and the row pointer */
   int            references;
   GpufmtManaged *previous, *next;
 };
@@ -61,14 +53,13 @@ typedef struct {
 
 /* managed_memory.c */
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockFind(size_t bytes, PetscInt nrows, GpufmtBlock *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockPlace(GpufmtBlock *, size_t bytes);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockPrefetch(void *array, size_t bytes, void *stream);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCopyFromHost(void *to, const void *from, size_t bytes);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockKeep(GpufmtBlock *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockVacate(GpufmtBlock *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlockFree(GpufmtBlock *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtBlocksForget(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRowptr(PetscInt nrows, GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturnRowptr(GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturn(GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForgetKept(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetch(void *array, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes);
 
 /* managed.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_destroy)(Mat);

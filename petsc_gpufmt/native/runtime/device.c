@@ -102,8 +102,11 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
   if (stream) {
     PetscCall(PetscGetCurrentCUDAStream(stream));
     if (known && *stream != last) {
-      several_streams = PETSC_TRUE;
       CallDriver("an upload", GpufmtStagingSettle()); /* synchronize! the new stream may read it */
+      if (!several_streams) {
+        several_streams = PETSC_TRUE;
+        PetscCall(GpufmtDeviceSettle()); /* synchronize! memory that is kept may be taken for work on another stream than so far */
+      }
     }
     known = PETSC_TRUE;
     last  = *stream;
@@ -157,9 +160,19 @@ PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *l, void *stream)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* grows a buffer to at least `bytes`; its contents are lost. Out of memory: gives cached memory back and tries once more. */
+static PetscErrorCode Free(void *address)
+{
+  PetscFunctionBegin;
+  CallDriver("cuMemFree", gpufmt_driver.MemFree((DevicePointer)address)); /* synchronize! */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static GpufmtKept kept = {.free = Free}; /* buffers */
+
+/* Grows a buffer to at least `bytes`; its contents are lost. Out of memory: gives cached memory back and tries once more. */
 PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity)
 {
+  GpufmtMemory  memory;
   DevicePointer p = 0;
   CudaResult    code;
   size_t        available = 0, total = 0;
@@ -168,28 +181,47 @@ PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity
   if (*buffer && *capacity >= bytes) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtDeviceFree(buffer, capacity));
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
-  code = gpufmt_driver.MemAlloc(&p, bytes);
-  if (code == CUDA_OUT_OF_MEMORY) {
-    GpufmtPlannerFreePool();
+  memory = GpufmtKeptTake(&kept, bytes);
+  if (!memory.address) {
     code = gpufmt_driver.MemAlloc(&p, bytes);
+    if (code == CUDA_OUT_OF_MEMORY) {
+      PetscCall(GpufmtKeptForget(&kept));
+      GpufmtPlannerFreePool();
+      code = gpufmt_driver.MemAlloc(&p, bytes);
+    }
+    if (code == CUDA_OUT_OF_MEMORY) (void)gpufmt_driver.MemGetInfo(&available, &total);
+    PetscCheck(
+      code != CUDA_OUT_OF_MEMORY, PETSC_COMM_SELF, PETSC_ERR_MEM,
+      "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
+      bytes, available, total);
+    CallDriver("cuMemAlloc", code);
+    memory = (GpufmtMemory){.address = (void *)p, .capacity = bytes};
   }
-  if (code == CUDA_OUT_OF_MEMORY) (void)gpufmt_driver.MemGetInfo(&available, &total);
-  PetscCheck(code != CUDA_OUT_OF_MEMORY, PETSC_COMM_SELF, PETSC_ERR_MEM,
-             "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
-             bytes, available, total);
-  CallDriver("cuMemAlloc", code);
-  *buffer   = (void *)p;
-  *capacity = bytes;
+  *buffer   = memory.address;
+  *capacity = memory.capacity;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The buffer is for the next, whose use comes after what is queued on PETSc's stream. */
 PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity)
 {
+  GpufmtMemory memory = {.address = *buffer, .capacity = *capacity};
+  size_t       available, total;
+
   PetscFunctionBegin;
-  if (*buffer) CallDriver("cuMemFree", gpufmt_driver.MemFree((DevicePointer)*buffer)); /* synchronize! */
   *buffer   = NULL;
   *capacity = 0;
+  if (!memory.address) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!kept.most && !gpufmt_driver.MemGetInfo(&available, &total)) kept.most = total / GPUFMT_KEPT_PART;
+  PetscCall(GpufmtDeviceSettle());
+  PetscCall(GpufmtKeptAdd(&kept, &memory));
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* synchronize! buffers that are kept go back to the driver; there are none once PETSc has ended */
+PetscErrorCode GpufmtDeviceTrim(void)
+{
+  return kept.count ? GpufmtKeptForget(&kept) : PETSC_SUCCESS;
 }
 
 PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream)
@@ -268,6 +300,11 @@ PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity
 PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity)
 {
   return PETSC_SUCCESS; /* nothing was ever reserved */
+}
+
+PetscErrorCode GpufmtDeviceTrim(void)
+{
+  return PETSC_SUCCESS;
 }
 
 PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream)

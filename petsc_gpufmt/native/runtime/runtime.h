@@ -60,6 +60,25 @@ GPUFMT_HIDDEN void           GpufmtPythonStay(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
 GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
 
+/* kept.c */
+enum {
+  GPUFMT_MOST_KEPT = 32,
+  GPUFMT_KEPT_PART = 16 /* of the device's memory, of each kind */
+};
+typedef struct {
+  void  *address;  /* NULL: none */
+  size_t capacity; /* bytes */
+} GpufmtMemory;
+typedef struct {
+  PetscErrorCode (*free)(void *address);
+  size_t       most, bytes; /* that are kept, at most and now */
+  int          count;
+  GpufmtMemory memory[GPUFMT_MOST_KEPT]; /* what came first is first */
+} GpufmtKept;
+GPUFMT_HIDDEN GpufmtMemory   GpufmtKeptTake(GpufmtKept *, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKeptAdd(GpufmtKept *, GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKeptForget(GpufmtKept *);
+
 /* device.c */
 GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
@@ -69,6 +88,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSettle(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceLaunch(const GpufmtLaunch *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceTrim(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSynchronize(void *stream);

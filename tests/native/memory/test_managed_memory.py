@@ -40,10 +40,10 @@ def kept():
 @pytest.fixture(autouse=True)
 def nothing_kept(place):  # noqa: F811
     native_library.load().GpufmtManagedKept.restype = ctypes.c_size_t
-    native_library.trim_managed()
+    native_library.trim()
     assert kept() == 0
     yield
-    native_library.trim_managed()
+    native_library.trim()
 
 
 def square(n):

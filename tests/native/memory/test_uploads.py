@@ -3,7 +3,7 @@
 import launch
 import pytest
 
-TESTS = ("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others")
+TESTS = ("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others", "beside")
 
 
 @pytest.fixture(scope="module")

@@ -113,6 +113,12 @@ static CudaResult CtxGetCurrent(void **current)
   return 0;
 }
 
+/* of whichever thread: there is one context at a time */
+static CudaResult CtxSetCurrent(void *context)
+{
+  return context == current_context ? 0 : INVALID_HANDLE;
+}
+
 static CudaResult GetErrorString(CudaResult code, const char **text)
 {
   *text = "made by the test";
@@ -200,6 +206,11 @@ static CudaResult PointerGetAttributes(unsigned n, int attributes[], void *answe
   return 0;
 }
 
+static CudaResult CtxSynchronize(void)
+{
+  return StreamSynchronize(current_stream);
+}
+
 static void StartDriver(void)
 {
   pthread_t thread;
@@ -209,6 +220,8 @@ static void StartDriver(void)
                                  .Init                 = Init,
                                  .DeviceGetCount       = DeviceGetCount,
                                  .CtxGetCurrent        = CtxGetCurrent,
+                                 .CtxSetCurrent        = CtxSetCurrent,
+                                 .CtxSynchronize       = CtxSynchronize,
                                  .GetErrorString       = GetErrorString,
                                  .MemAllocHost         = MemAllocHost,
                                  .MemFreeHost          = MemFreeHost,

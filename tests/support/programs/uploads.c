@@ -18,8 +18,10 @@ static int Processors(cpu_set_t *set)
 
 /* the files under test; they are compiled for devices whatever the PETSc at hand is for */
 #include "runtime/device.c"
+#include "runtime/kept.c"
 #include "runtime/staging.c"
 #include "memory/upload.c"
+#include "memory/upload_beside.c"
 
 #include "late_driver.h"
 
@@ -300,6 +302,38 @@ static void Others(void)
   End();
 }
 
+/* several arrays beside this thread: they arrive, and an error of one is known at the end */
+static void Beside(void)
+{
+  const size_t          bytes  = 6 << 20;
+  const GpufmtUploadJob jobs[] = {
+    {device,             host,             bytes        },
+    {device + bytes,     host + bytes,     smallest - 1 },
+    {device + 2 * bytes, host + 2 * bytes, 3 * bytes + 5}
+  };
+
+  BeginAnew();
+  for (delay = 0; delay <= 40; delay += 20) {
+    memset(device, 0, MOST_BYTES);
+    for (unsigned k = 0; k < PETSC_STATIC_ARRAY_LENGTH(jobs); k++) Fill((char *)jobs[k].host, jobs[k].bytes, k);
+    Check(!GpufmtUploadsBegin(PETSC_STATIC_ARRAY_LENGTH(jobs), jobs, current_stream));
+    if (delay) Check(!GpufmtUploadsEnd());
+    else Check(!GpufmtUpload(device + 6 * bytes, host + 6 * bytes, smallest, current_stream)); /* waits for them */
+    Check(!beside.runs);
+    memset(host, 0xEE, MOST_BYTES);
+    Check(!GpufmtDeviceSynchronize(current_stream));
+    for (unsigned k = 0; k < PETSC_STATIC_ARRAY_LENGTH(jobs); k++) Check(Arrived((char *)jobs[k].dev, jobs[k].bytes, k));
+  }
+  delay = 0;
+  Check(!PetscPushErrorHandler(PetscReturnErrorHandler, NULL));
+  copies_till_failure = 1;
+  Check(!GpufmtUploadsBegin(1, jobs, current_stream));
+  Check(GpufmtUploadsEnd() == PETSC_ERR_GPU);
+  Check(!GpufmtUploadsEnd() && !GpufmtUploadsBegin(0, jobs, current_stream) && !beside.runs);
+  Check(!PetscPopErrorHandler());
+  End();
+}
+
 int main(int argc, char **argv)
 {
   static const struct {
@@ -313,7 +347,8 @@ int main(int argc, char **argv)
     {"making twice", MakingTwice},
     {"errors",       Errors     },
     {"fork",         Fork       },
-    {"others",       Others     }
+    {"others",       Others     },
+    {"beside",       Beside     }
   };
 
   StartDriver();
