@@ -80,6 +80,31 @@ def test_values_that_are_there_are_not_sent_again(petsc):  # noqa: F811
     assert copied_bytes(petsc, "ctog") - before == 8 * A.colidx.size
 
 
+def test_large_values_are_sent_once_while_the_result_is_made(petsc):  # noqa: F811
+    """A thread sends them; memory of the results before is taken again."""
+    n = 1_000_000
+    numbers = np.arange(n + 1, dtype=petsc.IntType)
+    rowptr, colidx = 3 * numbers, (numbers[:n, None] + np.arange(3)) % n
+    colidx.sort(axis=1)
+    csr = (rowptr.astype(petsc.IntType), colidx.ravel().astype(petsc.IntType), np.linspace(1.0, 2.0, 3 * n))
+    for again in range(3):
+        A = petsc.Mat().createAIJ((n, n), csr=csr, comm=petsc.COMM_SELF)
+        A.convert("aijpjds")
+        before = copied_bytes(petsc, "ctog")
+        square = A.matMult(A)
+        assert 0 <= copied_bytes(petsc, "ctog") - before - sum(a.nbytes for a in csr) < 1 << 16
+        x, y = A.createVecs()
+        x.set(1.0 + again)
+        z = y.duplicate()
+        A.mult(x, y)
+        A.mult(y, z)
+        square.mult(x, y)
+        y.axpy(-1.0, z)
+        assert y.norm(petsc.NormType.INFINITY) <= 1e-12 * z.norm(petsc.NormType.INFINITY)
+        for o in (A, square, x, y, z):
+            o.destroy()
+
+
 def test_a_result_is_an_operand_without_a_copy_of_its_values(petsc):  # noqa: F811
     A, P = operands_of(Product.PTAP, **SIZES)
     C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
