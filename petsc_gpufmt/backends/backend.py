@@ -91,9 +91,9 @@ class Backend(ABC):
         """Bytes that can still be taken; None where that is not limited by a device."""
         return None
 
-    def pooled_bytes(self) -> int:
-        """Of these, bytes that have been set aside for this process: known without asking the device."""
-        return 0
+    def keeps(self, nbytes: int) -> bool:
+        """Whether so many of these have been set aside for this process, as is known without asking the device."""
+        return False
 
 
 def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctypes.Array, ctypes.Array]:
@@ -107,13 +107,7 @@ def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctype
     first = ctypes.addressof(words)
     if members is launch.arguments:
         return words, block(*range(first, first + 8 * len(members), 8))
-    return words, parameters(launch, first)
-
-
-def parameters(launch: Launch, words: int) -> ctypes.Array:
-    """The address of each argument of a launch with structs, whose words begin at the address `words`."""
-    first_words = launch.first_words
-    return (ctypes.c_uint64 * len(first_words))(*[words + 8 * word for word in first_words])
+    return words, block(*[first + 8 * word for word in launch.first_words])
 
 
 class HostBackend(Backend):
@@ -163,6 +157,7 @@ class CudaBackend(Backend):
             driver.set_context(self.memory.context)
         self.model, self.resident_threads = driver.device_name(device), driver.resident_threads(device)
         self._launcher = driver.Launcher()
+        self._functions: dict[tuple[str, str, tuple[int, ...]], int] = {}
         self._scope: contextlib.ExitStack | None = None
 
     @contextlib.contextmanager
@@ -196,7 +191,11 @@ class CudaBackend(Backend):
         return cupy
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
-        return device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
+        known = self._functions.get((stem, kernel, template_arguments))
+        if known is None:
+            known = device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
+            self._functions[stem, kernel, template_arguments] = known
+        return known
 
     def load(self, module: Module) -> None:
         load_if_compiled(module, self.scalar, self.index, self.device)
@@ -205,16 +204,16 @@ class CudaBackend(Backend):
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None
     ) -> None:
         """As of every backend; on another stream than that of `on` if one is given."""
-        launcher, on_stream = self._launcher, self.stream if stream is None else stream
-        launch_kernel = launcher.launch
+        launch_kernel, on_stream = self._launcher.launch, self.stream if stream is None else stream
         for launch in launches:
             members: Any = launch.members
-            params: Any = () if members is launch.arguments else parameters(launch, launcher.words)
+            first_words = () if members is launch.arguments else launch.first_words
             if slots:
                 members = [slots[a] if type(a) is Slot else a for a in members]
             words = [WORD_OF[type(a)](a) for a in members]
-            where = ctypes.addressof(params) if params else 0
-            launch_kernel(launch.function, launch.grid, launch.block, launch.shared_bytes, on_stream, words, where)
+            launch_kernel(
+                launch.function, launch.grid, launch.block, launch.shared_bytes, on_stream, words, first_words
+            )
 
     def adopt(self, array: Any, *, keep: bool = False) -> Any:
         if not isinstance(array, np.ndarray):
@@ -250,7 +249,7 @@ class CudaBackend(Backend):
         driver.synchronize_stream(self.stream)  # device synchronisation: what this method is for
 
     def free_bytes(self) -> int | None:
-        return driver.free_bytes() + self.pooled_bytes()
+        return driver.free_bytes() + self.memory.pooled_bytes()
 
-    def pooled_bytes(self) -> int:
-        return self.memory.pooled_bytes()
+    def keeps(self, nbytes: int) -> bool:
+        return self.memory.keeps(nbytes)

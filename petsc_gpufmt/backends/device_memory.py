@@ -12,6 +12,7 @@ from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.device_array import DeviceArray
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
+SMALL = 1 << 16  # bytes, up to which sizes are powers of two: what comes back then fits what is taken next
 MOST_FETCHED = 4096  # bytes, through pinned memory
 NULL_STREAM = 0  # of CUDA, which is always there
 
@@ -31,7 +32,7 @@ class Allocation:
     def __del__(self) -> None:
         # No call of the driver: this may run in any thread, in another context, in a child of fork(), and after PETSc
         # has ended.
-        self.memory.given_back.append((self.address, self.nbytes))
+        self.memory.given_back.setdefault(self.nbytes, []).append(self.address)
 
 
 class DeviceMemory:
@@ -41,19 +42,22 @@ class DeviceMemory:
     ----------
     stream : the one that memory was last taken for; it comes back in the order of this stream
     context : the device's primary context
-    given_back : (address, bytes) of what no array uses any more; it returns to the pool before more is taken
+    given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; what is not small
+        returns to the pool before that is asked for more.
     """
 
     def __init__(self, device: int):
         self.context, self.stream = driver.primary_context(device), NULL_STREAM
-        self.given_back: list[tuple[int, int]] = []
+        self.given_back: dict[int, list[int]] = {}
         self._taken = False
+        self._spare = 0  # bytes that the pool keeps for later, or fewer
         with driver.current(self.context):
             # where a device has no pools, memory is taken and given back at once, which waits for the device
             pools = driver.device_attribute(device, driver.MEMORY_POOLS_SUPPORTED)
             self._pool = driver.create_pool(device) if pools else None
             self._pinned = driver.allocate_pinned(MOST_FETCHED)
-        self._fetched: Any = (ctypes.c_char * MOST_FETCHED).from_address(self._pinned)
+        fetched: Any = (ctypes.c_ubyte * MOST_FETCHED).from_address(self._pinned)
+        self._fetched = np.frombuffer(fetched, np.uint8)
 
     def empty(self, arrays: tuple[tuple[int, np.dtype], ...], stream: int) -> list[DeviceArray]:
         """Arrays of (size, dtype) each, not filled, in one allocation, to be used on a stream.
@@ -66,8 +70,9 @@ class DeviceMemory:
             total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
-        first = self._take(total, stream)
-        memory = Allocation(self, first, total)
+        nbytes = 1 << (total - 1).bit_length() if total <= SMALL else total
+        first = self._take(nbytes, stream)
+        memory = Allocation(self, first, nbytes)
         return [
             DeviceArray(memory, first + begin, int(size), dtype)
             for (size, dtype), begin in zip(arrays, begins, strict=True)
@@ -76,8 +81,13 @@ class DeviceMemory:
     def _take(self, nbytes: int, stream: int) -> int:
         if stream != self.stream:
             self._follow(stream)
-        self._take_back()
         self._taken = True
+        self._spare -= nbytes
+        fitting = self.given_back.get(nbytes)
+        if fitting:
+            return fitting.pop()
+        if nbytes > SMALL:
+            self._return(SMALL)
         if self._pool is None:
             return driver.allocate(nbytes)
         return driver.allocate_from_pool(self._pool, nbytes, stream)
@@ -88,14 +98,15 @@ class DeviceMemory:
             driver.synchronize_context()  # device synchronisation: once for each change of PETSc's stream
         self.stream = stream
 
-    def _take_back(self) -> None:
-        given_back = self.given_back
-        while given_back:
-            address, _ = given_back.pop()
-            if self._pool is None:
-                driver.free(address)  # device synchronisation: by the driver
-            else:
-                driver.free_in_order(address, self.stream)
+    def _return(self, largest_kept: int = 0) -> None:
+        """Give what has come back to the pool, but for pieces of at most `largest_kept` bytes."""
+        for nbytes in list(self.given_back):
+            addresses = self.given_back[nbytes] if nbytes > largest_kept else None
+            while addresses:
+                if self._pool is None:
+                    driver.free(addresses.pop())  # device synchronisation: by the driver
+                else:
+                    driver.free_in_order(addresses.pop(), self.stream)
 
     def trim(self) -> None:
         """Give back to the device all that no array uses. PETSc's stream need not exist any more."""
@@ -103,8 +114,8 @@ class DeviceMemory:
             return
         with driver.current(self.context):
             driver.synchronize_context()  # device synchronisation: what is freed may have been in use
-            self.stream = NULL_STREAM
-            self._take_back()
+            self.stream, self._spare = NULL_STREAM, 0
+            self._return()
             if self._pool is not None:
                 driver.synchronize_stream(NULL_STREAM)  # device synchronisation: only then it counts as free
                 driver.trim_pool(self._pool)
@@ -121,7 +132,13 @@ class DeviceMemory:
         if not self._taken or self._pool is None:
             return 0
         reserved, used = (driver.pool_bytes(self._pool, a) for a in (driver.RESERVED_BYTES, driver.USED_BYTES))
-        return max(0, reserved - used + sum(nbytes for _, nbytes in self.given_back))
+        given_back = sum([nbytes * len(addresses) for nbytes, addresses in list(self.given_back.items())])
+        self._spare = max(0, reserved - used + given_back)
+        return self._spare
+
+    def keeps(self, nbytes: int) -> bool:
+        """Whether the pool keeps so many bytes for later; the driver is asked only where that is not known."""
+        return nbytes <= self._spare or nbytes <= self.pooled_bytes()
 
     def to_host(self, address: int, to: np.ndarray, stream: int) -> None:
         """Fill a host array from the device, after what was queued on a stream."""
@@ -136,7 +153,7 @@ class DeviceMemory:
             raise ValueError(f"{nbytes} bytes are asked for at once: at most {MOST_FETCHED} can be")
         driver.copy_to_host(self._pinned, address, nbytes, stream)
         driver.synchronize_stream(stream)  # device synchronisation: the host reads next
-        return np.frombuffer(self._fetched, dtype=dtype, count=count).tolist()
+        return self._fetched[:nbytes].view(dtype).tolist()
 
 
 _memories: dict[int, DeviceMemory] = {}

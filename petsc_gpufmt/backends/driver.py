@@ -6,7 +6,7 @@ import contextlib
 import ctypes as c
 import functools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from petsc_gpufmt.errors import UnsupportedError
@@ -315,12 +315,7 @@ def module_function(module: int, name: str) -> int:
 
 
 class Launcher:
-    """Launches kernels, one thread at a time: the memory that the driver reads is taken once.
-
-    Attributes
-    ----------
-    words : where the words of arguments are written, each of 8 bytes
-    """
+    """Launches kernels, one thread at a time: the memory that the driver reads is taken once."""
 
     # CUlaunchConfig: grid, block, bytes of shared memory, stream, attributes (none), their number; words follow
     CONFIG = "=7I4xQQI4x"
@@ -328,9 +323,10 @@ class Launcher:
     def __init__(self) -> None:
         size = struct.calcsize(self.CONFIG)
         self._memory = c.create_string_buffer(size + 8 * MOST_WORDS)
-        self._config, self.words = c.addressof(self._memory), c.addressof(self._memory) + size
-        self._each = (c.c_uint64 * MOST_WORDS)(*range(self.words, self.words + 8 * MOST_WORDS, 8))
-        self._parameters = c.addressof(self._each)
+        self._config, words = c.addressof(self._memory), c.addressof(self._memory) + size
+        self._addresses = range(words, words + 8 * MOST_WORDS, 8)
+        self._each, self._some = ((c.c_uint64 * MOST_WORDS)(*self._addresses) for _ in range(2))
+        self._parameters, self._parameters_of_structs = c.addressof(self._each), c.addressof(self._some)
         self._pack = [struct.Struct(f"{self.CONFIG}{n}Q").pack_into for n in range(MOST_WORDS + 1)]
         self._function = FUNCTIONS["cuLaunchKernelEx"]
 
@@ -342,12 +338,16 @@ class Launcher:
         shared_bytes: int,
         stream: int,
         words: list[int],
-        parameters: int = 0,
+        first_words: Sequence[int] = (),
     ) -> None:
-        """Queue a kernel, with at most MOST_WORDS words.
+        """Queue a kernel, with at most MOST_WORDS words of 8 bytes.
 
-        Each of them is an argument, unless `parameters` is where the addresses of arguments in `words` are.
+        Each of them is an argument, unless `first_words` has the number of the word that each argument begins with.
         """
         self._pack[len(words)](self._memory, 0, *grid, *block, shared_bytes, stream, 0, 0, *words)
-        if code := self._function(self._config, function, parameters or self._parameters, None):
+        parameters = self._parameters
+        if first_words:
+            parameters, addresses = self._parameters_of_structs, self._addresses
+            self._some[: len(first_words)] = [addresses[word] for word in first_words]
+        if code := self._function(self._config, function, parameters, None):
             raise _error(code, "cuLaunchKernelEx", libraries()[0])

@@ -6,7 +6,6 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -121,13 +120,22 @@ class Launch:
         """The arguments, the members of a Struct in its place: what each word passes. Most launches have no Struct."""
         if Struct not in map(type, self.arguments):
             return self.arguments
-        return tuple(member for a in self.arguments for member in (a if type(a) is Struct else (a,)))
+        members: list[Any] = []
+        for a in self.arguments:
+            if type(a) is Struct:
+                members += a
+            else:
+                members.append(a)
+        return tuple(members)
 
     @property
     def first_words(self) -> Sequence[int]:
         """The number of the word that each argument begins with."""
-        sizes = [len(a) if type(a) is Struct else 1 for a in self.arguments]
-        return [0, *accumulate(sizes)][: len(sizes)]
+        first_words, word = [], 0
+        for a in self.arguments:
+            first_words.append(word)
+            word += len(a) if type(a) is Struct else 1
+        return first_words
 
 
 def ceil_div(numerator: Any, denominator: Any) -> Any:
@@ -142,7 +150,7 @@ def power_of_two(least: float, low: int, high: int) -> int:
 
 def launch_1d(function: int, n: int, threads: int, arguments: tuple[Any, ...]) -> Launch:
     """A launch of at least `n` threads in blocks of `threads`."""
-    return Launch(function, (ceil_div(n, threads), 1, 1), (threads, 1, 1), arguments)
+    return Launch(function, (-(-n // threads), 1, 1), (threads, 1, 1), arguments)
 
 
 def address(array: Any) -> int:
@@ -183,7 +191,7 @@ WORD_OF = WordOfType(
         type(None): lambda _: 0,
         Slot: lambda _: 0,
         DeviceArray: attrgetter("ptr"),
-        int: lambda number: number & 0xFFFFFFFFFFFFFFFF,
+        int: (2**64 - 1).__and__,
         np.int32: lambda number: int(number) & 0xFFFFFFFF,
         np.int64: lambda number: int(number) & 0xFFFFFFFFFFFFFFFF,
     }

@@ -87,6 +87,8 @@ class Operands:
     A, B : values are in the order of the patterns (no `source`)
     terms : (A.nrows,) int64; products a_ik b_kj that each row of C sums: the lengths of B's rows, over the row of A;
         None once the lengths of C's rows are known
+    lengths : (A.nrows,) int64, room for the lengths of C's rows; None as above
+    rowptr : (A.nrows + 1,) index, room for C's row pointer
     control : counters, which go on counting
     total_terms, most_terms : sum of `terms`, and the largest of them
     longest_left, longest_right : the largest row length of A, and of the rows of B that A's entries meet; before they
@@ -99,6 +101,8 @@ class Operands:
     A: CsrPattern
     B: CsrPattern
     terms: Any
+    lengths: Any
+    rowptr: Any
     control: Any
     total_terms: int = 0
     most_terms: int = 0
@@ -111,8 +115,8 @@ class Operands:
     @property
     def nbytes(self) -> int:
         """Bytes of what is counted."""
-        words = () if self.words is None else (self.words.words, self.words.ends, self.words.sizes, self.words.order)
-        return sum([a.nbytes for a in (self.terms, self.control, *words) if a is not None])
+        words = () if self.words is None else (self.words.words, self.words.ends, self.words.order)
+        return sum([a.nbytes for a in (self.terms, self.lengths, self.control, *words) if a is not None])
 
 
 @dataclass(slots=True)
@@ -147,8 +151,7 @@ def uncounted(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     check_chain(A, B)
     if not A.nnz or not B.nnz:
         return _nothing(A, B, backend)
-    control, terms = _counters(A, backend)
-    return Operands(A, B, terms, control, **_longest(A, B), counted=False)
+    return Operands(A, B, *_room(A, backend), **_longest(A, B), counted=False)
 
 
 def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
@@ -156,27 +159,34 @@ def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     check_chain(A, B)
     if not A.nnz or not B.nnz:
         return _nothing(A, B, backend)
-    control, terms = _counters(A, backend)
+    terms, lengths, rowptr, control = _room(A, backend)
     lanes = power_of_two(A.nnz / A.nrows, 1, WARP)
     function = backend.function("spgemm/census", "spgemm_count_terms", (BLOCK_THREADS, lanes))
     arguments = (A.nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, terms, control)
     backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
-    return Operands(A, B, terms, control, **_totals(backend.first(control, FALLS + 1)))  # waits for the device
+    totals = _totals(backend.first(control, FALLS + 1))  # waits for the device
+    return Operands(A, B, terms, lengths, rowptr, control, **totals)
 
 
 def _nothing(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     """The operands of a product without terms."""
-    (terms,) = backend.empty((A.nrows, COUNT))
+    terms, rowptr = *backend.empty((A.nrows, COUNT)), *backend.empty((A.nrows + 1, backend.index))
     backend.clear(terms)
-    return Operands(A, B, terms, None)
+    return Operands(A, B, terms, None, rowptr, None)
 
 
-def _counters(A: CsrPattern, backend: Backend) -> list[Any]:
-    """The counters, all 0, and room for the terms of each row."""
-    require_memory((COUNTERS + tiles(A.nrows) + A.nrows) * COUNT.itemsize, backend, "the symbolic phase")
-    control, terms = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows, COUNT))
+def _room(A: CsrPattern, backend: Backend) -> tuple[Any, Any, Any, Any]:
+    """Room for terms, lengths and C's row pointer, and the counters, all 0."""
+    require_memory((COUNTERS + tiles(A.nrows) + 2 * A.nrows) * COUNT.itemsize, backend, "the symbolic phase")
+    terms, lengths = backend.empty((A.nrows, COUNT), (A.nrows, COUNT))
+    return terms, lengths, *_counters(A, backend)
+
+
+def _counters(A: CsrPattern, backend: Backend) -> tuple[Any, Any]:
+    """Room for C's row pointer, and the counters, all 0, which stay as long as that: they are few."""
+    rowptr, control = backend.empty((A.nrows + 1, backend.index), (COUNTERS + tiles(A.nrows), COUNT))
     backend.clear(control)
-    return [control, terms]
+    return rowptr, control
 
 
 def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = True) -> Operands:
@@ -189,7 +199,7 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = 
         return _nothing(A, B, backend)
     require_memory(bytes_to_count(A, B, backend), backend, "the symbolic phase")
     index, nrows = backend.index, A.nrows
-    (control,) = backend.empty((COUNTERS + tiles(nrows), COUNT))  # goes later than the rest
+    rowptr, control = _counters(A, backend)
     terms, sizes, order, words, ends = backend.empty(
         (nrows, COUNT),
         (nrows, COUNT),
@@ -197,7 +207,6 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = 
         (B.nnz, WORD),
         (B.nrows, index),
     )
-    backend.clear(control)
     team = power_of_two(B.nnz / B.nrows, 2, WARP)
     function = backend.function("spgemm/hash", "spgemm_hash_words", (team,))
     divide = launch_1d(function, B.nrows * team, BLOCK_THREADS, (B.nrows, B.rowptr, B.colidx, words, ends, control))
@@ -207,10 +216,10 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = 
     backend.run([divide, _in_turns(function, nrows * team, arguments, backend)])
     words_of_b = Words(words, ends, sizes, order, control)
     if not wait:
-        return Operands(A, B, terms, control, **_longest(A, B), counted=False, words=words_of_b)
+        return Operands(A, B, terms, sizes, rowptr, control, **_longest(A, B), counted=False, words=words_of_b)
     counters = backend.first(control, BY_LENGTH)  # waits for the device
     words_of_b.census = _census(counters, BY_WORDS, WORD_BINS)
-    return Operands(A, B, terms, control, words=words_of_b, **_totals(counters))
+    return Operands(A, B, terms, sizes, rowptr, control, words=words_of_b, **_totals(counters))
 
 
 def bytes_to_count(A: CsrPattern, B: CsrPattern, backend: Backend) -> int:
@@ -227,7 +236,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend, carried: Any
     IndexOverflowError if nnz does not fit the index type; UnsortedError.
     """
     nrows = operands.A.nrows
-    (rowptr,), control = backend.empty((nrows + 1, backend.index)), operands.control
+    rowptr, control = operands.rowptr, operands.control
     if lengths is None:
         backend.clear(rowptr)
         return ResultRows(rowptr, 0, 0, [], 0, control)
@@ -277,7 +286,7 @@ def check_sorted(operands: Operands) -> None:
 
 def require_memory(needed: int, backend: Backend, what: str) -> None:
     """Raise OutOfMemoryError if `needed` bytes are more than are free."""
-    if needed <= backend.pooled_bytes():
+    if backend.keeps(needed):
         return
     free = backend.free_bytes()
     if free is not None and needed > free:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,8 @@ from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
 from petsc_gpufmt.patterns.transpose import Transposition, bytes_to_transpose, transposed
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import SparseProduct, checked_options, product_option
+
+NOT_ARRAYS = (int, np.generic, type(None))  # of the arguments of a launch
 
 
 @dataclass(slots=True)
@@ -35,10 +36,11 @@ class Chain:
 
     def __init__(self, operands: Sequence[CsrPattern], backend: Backend, options: dict[str, int | str]):
         self.backend, self.options = backend, checked_options(options)
-        self.operand_arrays = [a for p in operands for a in (p.rowptr, p.colidx)]
         self.launches: list[Launch] = []
         self.stages: list[tuple[str, SparseProduct]] = []  # with the names of the factors
-        self._taken: list[tuple[int, int]] = []  # launches there were, bytes taken beside their arrays
+        self.bytes_needed = 0  # of the step that needs most: arrays there are before it, and what it takes itself
+        self._of_operands = {address(a): a.nbytes for p in operands for a in (p.rowptr, p.colidx)}
+        self._of_launches: dict[int, int] = {}
 
     def transposed(self, factor: Factor, *, finished: bool = True) -> Factor:
         """The transpose, its values gathered into a buffer; only to be a left factor, if it need not be finished.
@@ -53,23 +55,24 @@ class Chain:
         transpose = transposition.pattern if transposition else transposed(pattern, backend)
         (values,) = backend.empty((pattern.nnz, backend.scalar))
         if pattern.nnz:
-            self.launches.append(gather_values(backend, pattern.nnz, transpose.source, factor.values, values))
+            self._add([gather_values(backend, pattern.nnz, transpose.source, factor.values, values)])
         return Factor(transpose, values, f"{factor.name}^T", transposition)
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:
         """left * right with its values in `values`, or in a buffer. `right` may have unsorted or repeated columns."""
-        stage = None
-        with contextlib.suppress(UnsortedError):
+        try:
             stage = self._stage(left, right)
-        if stage is None:
+        except UnsortedError:
+            stage = None
+        if stage is None:  # what has failed is garbage by now
             right = self.multiplied(right, self._identity(right.pattern.ncols))
             stage = self._stage(left, right)
         kept = left.unfinished.bytes_held if left.unfinished else 0
-        self._taken.append((len(self.launches), stage.bytes_needed + kept))
+        self._needs(stage.bytes_needed + kept)
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
             (values,) = self.backend.empty((stage.pattern.nnz, self.backend.scalar))
-        self.launches += stage.numeric(left.values, right.values, values)
+        self._add(stage.numeric(left.values, right.values, values))
         self.stages.append((f"{left.name} {right.name}", stage))
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
@@ -93,19 +96,24 @@ class Chain:
 
     def _take(self, nbytes: int, what: str) -> None:
         require_memory(nbytes, self.backend, what)
-        self._taken.append((len(self.launches), nbytes))
+        self._needs(nbytes)
 
-    def bytes_needed(self) -> int:
-        """Of the step that needs most: arrays of operands and of the launches before it, and what it takes itself."""
-        return max(
-            nbytes + distinct_bytes([*self.operand_arrays, *self.arrays(nlaunches)])
-            for nlaunches, nbytes in self._taken
-        )
+    def _needs(self, nbytes: int) -> None:
+        """Note a step that takes so many bytes beside the arrays that there are."""
+        there = sum({**self._of_operands, **self._of_launches}.values())
+        self.bytes_needed = max(self.bytes_needed, there + nbytes)
 
-    def arrays(self, nlaunches: int | None = None) -> list[Any]:
-        """What the launches refer to, or the first of them."""
-        members = [a for launch in self.launches[:nlaunches] for a in launch.members]
-        return [a for a in members if a is not None and not isinstance(a, int | np.generic)]
+    def _add(self, launches: list[Launch]) -> None:
+        self.launches += launches
+        for launch in launches:
+            for a in launch.members:
+                if not isinstance(a, NOT_ARRAYS):
+                    self._of_launches[address(a)] = int(a.nbytes)
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of what the launches refer to, each array counted once."""
+        return sum(self._of_launches.values())
 
 
 class PlannedProduct:
@@ -132,12 +140,12 @@ class PlannedProduct:
 
         Patterns of the operands and the result are included, values of the operands left out.
         """
-        return self._chain.bytes_needed()
+        return self._chain.bytes_needed
 
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays that `numeric` reads and writes, slots left out."""
-        return distinct_bytes(self._chain.arrays())
+        return self._chain.bytes_held
 
     @property
     def summary(self) -> str:
@@ -149,11 +157,6 @@ class PlannedProduct:
     def detail(self) -> str:
         """A line for each stage."""
         return "\n".join(f"{names}: {stage.summary()}" for names, stage in self._chain.stages)
-
-
-def distinct_bytes(arrays: Sequence[Any]) -> int:
-    """Bytes of arrays, each counted once."""
-    return sum({address(a): int(a.nbytes) for a in arrays}.values())
 
 
 def plan_product(

@@ -91,23 +91,22 @@ class SparseProduct:
         """`build` with all options, which have been checked; `carried` as for `row_pointer`."""
         operands = count(A, B, backend, options)
         check_sorted(operands)
-        phases = make_accumulators(operands, backend, options)
-        needed = sum([a.bytes_needed() for a in phases.all])
+        phases, known_before = make_accumulators(operands, backend, options), operands.counted
+        needed = phases.bytes_needed()
         require_memory(needed, backend, "the symbolic phase")
         lengths = phases.symbolic.lengths() if phases.symbolic else None
         counted = operands.nbytes
         rows = row_pointer(lengths, operands, backend, carried)
-        operands.terms = None
-        if not operands.total_terms:  # known only now, if they were not counted before
-            phases = Phases(None, None)
-        needed = max(needed, sum([a.bytes_needed() for a in phases.all]))
+        operands.terms = operands.lengths = lengths = None
+        if not known_before:
+            phases = phases if operands.total_terms else Phases(None, None)
+            needed = max(needed, phases.bytes_needed())
         bytes_of_c = rows.nnz * (backend.index.itemsize + backend.scalar.itemsize)
         require_memory(bytes_of_c, backend, f"the {rows.nnz} entries of the result")
         (colidx,) = backend.empty((rows.nnz, backend.index))
         if phases.symbolic:
             phases.symbolic.columns(rows.rowptr, colidx)
-        blocks = {"row_block": A.row_block, "col_block": B.col_block}
-        pattern = CsrPattern(A.nrows, B.ncols, rows.rowptr, colidx, longest=rows.longest, **blocks)
+        pattern = CsrPattern(A.nrows, B.ncols, rows.rowptr, colidx, None, A.row_block, B.col_block, rows.longest)
         needed += counted + (A.nrows + 1) * backend.index.itemsize + bytes_of_c
         return cls(pattern, rows, phases, operands.total_terms, needed)
 
@@ -126,20 +125,23 @@ class SparseProduct:
         return self.phases.all
 
     @property
+    def compression(self) -> float:
+        """As in ProductStats."""
+        return self.terms / self.pattern.nnz if self.pattern.nnz else 1.0
+
+    @property
     def stats(self) -> ProductStats:
-        nnz = self.pattern.nnz
         return ProductStats(
-            nnz=nnz,
+            nnz=self.pattern.nnz,
             terms=self.terms,
-            compression=self.terms / nnz if nnz else 1.0,
+            compression=self.compression,
             bytes_needed=self.bytes_needed,
             bytes_held=self.phases.numeric.bytes_held if self.phases.numeric else 0,
         )
 
     def summary(self) -> str:
         """How C is computed, in one line."""
-        stats = self.stats
-        return f"{stats.terms} terms to {stats.nnz} entries ({stats.compression:.3g} to 1): {how(self.phases)}"
+        return f"{self.terms} terms to {self.pattern.nnz} entries ({self.compression:.3g} to 1): {how(self.phases)}"
 
 
 def how(phases: Phases) -> str:
@@ -159,6 +161,8 @@ def product_option(name: str, text: str) -> int | str:
 
 def checked_options(options: dict[str, int | str]) -> dict[str, int | str]:
     """DEFAULT_OPTIONS changed by `options`. OptionError for a name or a value that there is not."""
+    if not options:
+        return DEFAULT_OPTIONS
     merged = {**DEFAULT_OPTIONS, **{name: product_option(name, str(value)) for name, value in options.items()}}
     accumulator, width, buffer = (merged[name] for name in ("accumulator", "merge_width", "merge_buffer"))
     if accumulator not in (AUTO, *ACCUMULATORS):
@@ -203,6 +207,10 @@ class Phases:
     def all(self) -> list[Accumulator]:
         both = [self.symbolic] if self.numeric is self.symbolic else [self.symbolic, self.numeric]
         return [a for a in both if a is not None]
+
+    def bytes_needed(self) -> int:
+        """Of both, as an accumulator says it."""
+        return sum([a.bytes_needed() for a in self.all])
 
 
 def make_accumulators(operands: Operands, backend: Backend, options: dict[str, int | str]) -> Phases:

@@ -32,6 +32,7 @@ DEFAULT_WIDTH = 16
 BLOCK_THREADS = 128
 # Entries of a row of A or of B that a network takes at most
 LARGEST_NETWORK = 8
+NETWORKS = tuple(power_of_two(entries, 2, LARGEST_NETWORK) for entries in range(LARGEST_NETWORK + 1))
 # Default of `merge_buffer`: of what is free on a device, or of a host
 FREE_SHARE = 1 / 8
 HOST_BUFFER = 1 << 30
@@ -100,7 +101,7 @@ def network_sizes(longest_left: int, longest_right: int, width: int) -> tuple[in
     """
     if width or max(longest_left, longest_right) > LARGEST_NETWORK:
         return None
-    return power_of_two(longest_left, 2, LARGEST_NETWORK), power_of_two(longest_right, 2, LARGEST_NETWORK)
+    return NETWORKS[longest_left], NETWORKS[longest_right]
 
 
 class MergeAccumulator(Accumulator):
@@ -173,10 +174,9 @@ class MergeAccumulator(Accumulator):
 
     def lengths(self) -> Any:
         if self.network:
-            (out,) = self.backend.empty((self.operands.A.nrows, np.dtype(np.int64)))
-            results = (out, self.operands.terms, self.operands.control)
-            self.backend.run([self._network_launch("lengths", self.network, *results)])
-            return out
+            lengths, terms, control = self.operands.lengths, self.operands.terms, self.operands.control
+            self.backend.run([self._network_launch("lengths", self.network, lengths, terms, control)])
+            return lengths
         out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
         for left in self.direct:
             lengths = self._count(left, self._right())

@@ -7,9 +7,10 @@ import pytest
 from fake_driver import CONTEXT, fake_driver
 
 from petsc_gpufmt.backends import driver
-from petsc_gpufmt.backends.device_memory import memory_of, trim_all
+from petsc_gpufmt.backends.device_memory import SMALL, memory_of, trim_all
 
 INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
+LARGE = SMALL // 4 + 1  # integers that are no small piece
 S, OTHER = 0x51, 0x52  # streams
 TAKE, FREE = "cuMemAllocFromPoolAsync", "cuMemFreeAsync"
 
@@ -28,7 +29,7 @@ def memory(fake):
 def test_arrays_share_an_allocation_and_begin_where_a_device_likes_it(fake, memory):
     a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.dtype(np.int64))), S)
 
-    assert fake.named(TAKE) == [(TAKE, 256 + 1024 + 256, 0xB0, S)]
+    assert fake.named(TAKE) == [(TAKE, 2048, 0xB0, S)]
     assert [x.ptr - a.ptr for x in (a, b, c)] == [0, 256, 1280] and nothing.ptr == 0
     assert [(x.size, x.dtype) for x in (a, b, nothing, c)] == [(3, INT), (100, DOUBLE), (0, INT), (5, np.int64)]
     assert all(type(x.size) is int for x in (a, b, nothing, c))
@@ -42,28 +43,52 @@ def test_empty_arrays_take_no_memory(fake, memory):
 
 
 def test_the_last_view_gives_memory_back_before_more_is_taken(fake, memory):
-    (a, b) = memory.empty(((300, INT), (4, DOUBLE)), S)
+    (a, b) = memory.empty(((LARGE, INT), (4, DOUBLE)), S)
     address, view = a.ptr, a[10:20]
     del a, b
-    memory.empty(((1, INT),), S)
+    memory.empty(((2 * LARGE, INT),), S)
     assert not [call for call in fake.named(FREE) if call[1] == address]
     del view
     assert not fake.named(FREE)  # what becomes garbage calls nothing
 
-    memory.empty(((1, INT),), S)
+    memory.empty(((3 * LARGE, INT),), S)
 
     assert (FREE, address, S) in fake.named(FREE)
     assert fake.calls[-1][0] == TAKE
 
 
+@pytest.mark.parametrize(("first", "second"), [(LARGE, LARGE), (10, 64), (300, 400)])
+def test_what_has_come_back_is_taken_again_for_as_much(fake, memory, first, second):
+    a = memory.empty(((first, INT),), S)
+    address = a[0].ptr
+    del a
+
+    (b,) = memory.empty(((second, INT),), S)
+    (c,) = memory.empty(((second, INT),), S)
+
+    assert b.ptr == address != c.ptr and len(fake.named(TAKE)) == 2 and not fake.named(FREE)
+
+
+def test_small_pieces_are_kept_until_memory_is_trimmed(fake, memory):
+    a, b = memory.empty(((10, INT),), S), memory.empty(((SMALL // 4, INT),), S)
+    small = [a[0].ptr, b[0].ptr]
+    del a, b
+    (large,) = memory.empty(((LARGE, INT),), S)
+    assert not fake.named(FREE)
+
+    trim_all()
+
+    assert sorted(call[1] for call in fake.named(FREE)) == sorted(small) and list(fake.memory) == [large.ptr]
+
+
 def test_another_stream_is_followed_after_a_wait_for_the_device(fake, memory):
     a = memory.empty(((1, INT),), S)
-    b = memory.empty(((1, INT),), S)
+    b = memory.empty(((LARGE, INT),), S)
     assert not fake.named("cuCtxSynchronize")  # no memory was used on the stream before
     address = b[0].ptr
     del b
 
-    memory.empty(((1, INT),), OTHER)
+    memory.empty(((2 * LARGE, INT),), OTHER)
 
     used = fake.named("cuCtxSynchronize", FREE, TAKE)[-3:]
     assert [call[0] for call in used] == ["cuCtxSynchronize", FREE, TAKE]
@@ -80,11 +105,12 @@ def test_trimming_gives_all_but_arrays_back_without_a_stream(fake, memory):
     trim_all()
 
     assert list(fake.memory) == [kept[0].ptr] and fake.reserved == 256
-    assert fake.contexts == [] and not fake.named(FREE)
-    assert [name for name, *_ in fake.calls[-6:]] == [
+    assert fake.contexts == [] and [stream for *_, stream in fake.named(FREE)] == [0]
+    assert [name for name, *_ in fake.calls[-7:]] == [
         "cuCtxPushCurrent_v2",
         "cuCtxSynchronize",
-        "cuMemFree_v2",
+        "cuMemFreeAsync",
+        "cuStreamSynchronize",
         "cuMemPoolTrimTo",
         "cuMemPoolSetAttribute",
         "cuCtxPopCurrent_v2",
@@ -117,6 +143,9 @@ def test_memory_that_is_kept_for_later_is_counted(fake, memory):
     del a
 
     assert (memory.pooled_bytes(), memory.most_used_bytes()) == (4096, 4096 + 256)
+    assert memory.keeps(4096) and not memory.keeps(4097)
+    c = memory.empty(((900, INT),), S)
+    assert not memory.keeps(1) and c[0].size == 900
     assert not fake.named(FREE)  # the stream may have been destroyed
     assert b[0].size == 10
 
@@ -133,13 +162,14 @@ def test_memory_that_runs_out_is_an_error_of_the_driver(fake, memory):
 def test_a_device_without_pools_takes_and_gives_back_at_once():
     with fake_driver(pools=False) as fake:
         memory = memory_of(0)
-        a = memory.empty(((1000, INT),), S)
-        assert fake.named("cuMemAlloc_v2") == [("cuMemAlloc_v2", 4096)]
+        a = memory.empty(((2 * LARGE, INT),), S)
+        nbytes = len(fake.memory[a[0].ptr])
+        assert fake.named("cuMemAlloc_v2") == [("cuMemAlloc_v2", nbytes)]
         address = a[0].ptr
         del a
-        b = memory.empty(((10, INT),), S)
+        b = memory.empty(((LARGE, INT),), S)
         assert ("cuMemFree_v2", address) in fake.calls and list(fake.memory) == [b[0].ptr]
-        assert memory.pooled_bytes() == memory.most_used_bytes() == 0
+        assert memory.pooled_bytes() == memory.most_used_bytes() == 0 and not memory.keeps(1)
         del b
 
         trim_all()

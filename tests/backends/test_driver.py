@@ -109,14 +109,15 @@ def test_a_launch_passes_its_shape_and_its_arguments(fake):
     fake.launched = lambda parameters: given.append(words_at(parameters, 2))
 
     launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, [5, 2**64 - 1])
-    first_and_third = (ctypes.c_uint64 * 2)(launcher.words, launcher.words + 16)
-    launcher.launch(8, (1, 1, 1), (1, 1, 1), 0, 0, [1, 2, 3], ctypes.addressof(first_and_third))
+    launcher.launch(8, (1, 1, 1), (1, 1, 1), 0, 0, [1, 2, 3], [0, 2])
+    launcher.launch(9, (1, 1, 1), (1, 1, 1), 0, 0, [4, 5])
 
     assert fake.named("launch") == [
         ("launch", 7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234),
         ("launch", 8, (1, 1, 1), (1, 1, 1), 0, 0),
+        ("launch", 9, (1, 1, 1), (1, 1, 1), 0, 0),
     ]
-    assert given == [[5, 2**64 - 1], [1, 3]]
+    assert given == [[5, 2**64 - 1], [1, 3], [4, 5]]
 
 
 def test_a_launch_has_as_many_words_as_there_is_room_for(fake):

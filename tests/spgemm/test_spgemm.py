@@ -195,7 +195,8 @@ def rows_of_lengths(lengths, backend):
     rowptr = np.concatenate([[0], np.cumsum(backend.to_host(lengths) % 1000)])
     A = CsrPattern(lengths.size, 1, backend.xp.asarray(rowptr.astype(backend.index)), None)
     control = backend.xp.zeros(1000, dtype=np.int64)
-    return row_pointer(lengths, Operands(A, A, lengths, control), backend)
+    (room,) = backend.empty((lengths.size + 1, backend.index))
+    return row_pointer(lengths, Operands(A, A, lengths, lengths, room, control), backend)
 
 
 @pytest.mark.parametrize("few_rows", [0, census.FEW_ROWS])
