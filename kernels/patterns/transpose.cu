@@ -15,7 +15,7 @@ struct alignas(2 * sizeof(index_t)) Entry {
 // All zeros at first; a zero for each tile of columns follows.
 struct Control {
   count_t ticket;  // tiles that blocks have taken
-  count_t longest; // entries of the longest column that is not in order after transpose_sort, 0 if all are
+  count_t longest; // entries of the longest column; those of more than PIECE are not in order after transpose_sort
 };
 
 // Adds the entries of each column to counts [ncols]; slots[k] = how many entries of its column were counted before entry k.
@@ -35,18 +35,25 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     if (column[i] >= 0) slots[first + i * BLOCK_THREADS] = slot[i];
 }
 
-// Puts in the place of each of `ncounts` counts the sum of those before it. A warp adds up ITEMS times 32 of them. PIECE: of transpose_sort.
-template <int ITEMS, int PIECE>
+// Puts in the place of each of `ncounts` counts the sum of those before it, and the largest into `control`. A warp adds up ITEMS times 32
+// of them.
+template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS) transpose_row_pointer(offset_t ncounts, index_t *counts, Control *control)
 {
   __shared__ BlockScan scan;
+  count_t              longest = 0;
 
   prefix_sums<ITEMS>(
-    scan, &control->ticket, (count_t *)(control + 1), ncounts, [&](offset_t i) { return counts[i]; },
-    [&](offset_t i, count_t before, count_t up_to) {
-      counts[i] = (index_t)before;
-      if (up_to - before > PIECE) atomicMax(&control->longest, up_to - before);
-    });
+    scan, &control->ticket, (count_t *)(control + 1), ncounts,
+    [&](offset_t i) {
+      const index_t count = counts[i];
+
+      longest = max(longest, (count_t)count);
+      return count;
+    },
+    [&](offset_t i, count_t before, count_t) { counts[i] = (index_t)before; });
+  longest = group_max(longest);
+  if (threadIdx.x % WARP == 0 && longest) atomicMax(&control->longest, longest);
 }
 
 // Brings each entry to its column, which begins at begins[column], by the slots of transpose_count.

@@ -75,9 +75,15 @@ class Backend(ABC):
         """The first `count` entries of an integer array, at most 4096 bytes; waits for the launches so far."""
         return self.to_host(array[:count]).tolist()
 
-    def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
-        """Arrays of (size, dtype) each, not filled; on a device they share an allocation."""
-        return [self.xp.empty(size, dtype=dtype) for size, dtype in arrays]
+    def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
+        """Arrays of (size, dtype) each, the first `zeros` of them full of zeros, the others not filled.
+
+        On a device they share an allocation.
+        """
+        made = [self.xp.empty(size, dtype=dtype) for size, dtype in arrays]
+        for array in made[:zeros]:
+            array.fill(0)
+        return made
 
     def clear(self, array: Any) -> None:
         """Fill an array with zeros, in the order of launches."""
@@ -237,8 +243,12 @@ class CudaBackend(Backend):
     def first(self, array: Any, count: int) -> list[int]:
         return self.memory.first(address(array), count, array.dtype, self.stream)
 
-    def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
-        return self.memory.empty(arrays, self.stream)
+    def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
+        made = self.memory.empty(arrays, self.stream)
+        if filled := [a for a in made[:zeros] if a.size]:
+            first, last = filled[0], filled[-1]
+            driver.fill(first.ptr, 0, last.ptr + last.nbytes - first.ptr, self.stream)
+        return made
 
     def clear(self, array: Any) -> None:
         if array.size:

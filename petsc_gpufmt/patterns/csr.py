@@ -99,8 +99,7 @@ class CsrPattern:
 
     def _checked(self, backend: Backend) -> tuple[list[int], RowCounts]:
         """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; the counts."""
-        (found,) = backend.empty((FAULTS + COUNTS, INT64))
-        backend.clear(found)
+        (found,) = backend.empty((FAULTS + COUNTS, INT64), zeros=1)
         threads = backend.in_turns(max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD)))
         function = backend.function("patterns/csr", "csr_check", (CHECK_THREADS,))
         arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)

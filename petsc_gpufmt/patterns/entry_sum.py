@@ -53,8 +53,7 @@ def _check(begins: Any, index: Any, nentries: int, backend: Backend) -> None:
     nsums = 0 if begins is None else begins.size - 1
     if not max(nsums, index.size):
         return
-    (found,) = backend.empty((2, np.dtype(np.int64)))
-    backend.clear(found)
+    (found,) = backend.empty((2, np.dtype(np.int64)), zeros=1)
     function = backend.function("patterns/entry_sum", "entry_sum_check", (BLOCK_THREADS,))
     arguments = (np.int64(nsums), begins, np.int64(index.size), np.int64(nentries), index, found)
     backend.run([launch_1d(function, max(nsums, index.size), BLOCK_THREADS, arguments)])

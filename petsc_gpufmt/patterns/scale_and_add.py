@@ -53,8 +53,7 @@ def plan_add_subset(
     nnz = colidx.size
     if not nnz:
         return []
-    index, missing = backend.empty((nnz, backend.index), (1, backend.index))
-    backend.clear(missing)
+    missing, index = backend.empty((1, backend.index), (nnz, backend.index), zeros=1)
     arguments = (_tile_rows(rowptr, nnz, backend), rowptr, colidx, columns, *target, index, missing)
     backend.run(_launch("locate_entries", nnz, arguments, backend))
     if backend.first(missing, 1)[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,25 +29,32 @@ class Transposition:
     """The pattern of a transpose in the making, its ``source`` pointing back into the values of `csr`.
 
     The entries of each row have the order of the rows of `csr` that they came from, and within these that of `csr`; but
-    of a long row only before it is finished.
+    of a long row only when it is finished.
 
     Attributes
     ----------
-    pattern : CsrPattern of the transpose
-    longest : (1,) uint64, what `finish` takes; None if the pattern is finished
+    pattern : CsrPattern of the transpose; its longest row is known when it is finished
+    values : (nnz,) scalar, room for the values of the transpose, if that is asked for
+    longest : (1,) uint64, the length of the longest row, as `finish` takes it; None if there are no entries to order
     """
 
-    def __init__(self, csr: CsrPattern, backend: Backend):
+    def __init__(self, csr: CsrPattern, backend: Backend, *, with_values: bool = False):
         index, integer, nnz, ncols = backend.index, backend.index.type, csr.nnz, csr.ncols
-        rowptr, colidx, source = backend.empty((ncols + 1, index), (nnz, index), (nnz, index))
-        backend.clear(rowptr)
+        ntiles = _tiles(ncols)
+        rowptr, control, colidx, source, self.values = backend.empty(
+            (ncols + 1, index),
+            (TICKET_AND_LONGEST + ntiles, COUNT),
+            (nnz, index),
+            (nnz, index),
+            (nnz if with_values else 0, backend.scalar),
+            zeros=2,
+        )
         self.backend, self.longest, self.entries = backend, None, None
-        self.pattern = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, csr.col_block, csr.row_block)
+        blocks = (csr.col_block, csr.row_block)
+        self.pattern = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, *blocks, longest=None if nnz else 0)
         if not nnz:
             return
-        ntiles = _tiles(ncols)
-        self.entries, control = backend.empty((2 * nnz, index), (TICKET_AND_LONGEST + ntiles, COUNT))
-        backend.clear(control)
+        (self.entries,) = backend.empty((2 * nnz, index))
         self.longest = control[1:2]
         slots = colidx  # until the entries are in their columns
         self.outputs = (csr.source, colidx, source)
@@ -54,21 +62,32 @@ class Transposition:
         def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
             return launch_1d(backend.function("patterns/transpose", kernel, template), n, block, arguments)
 
-        sums, sort = (NUMBERS_A_THREAD, PIECE), (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
+        sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
         sorted_by = (integer(nnz), integer(ncols), rowptr, self.entries, *self.outputs)
         counts = (np.int64(ncols + 1), rowptr, control)
         to_columns = (integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, self.entries)
         backend.run(
             [
                 self._over_entries("transpose_count", csr.colidx, rowptr, slots),
-                launch("transpose_row_pointer", sums, ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
+                launch("transpose_row_pointer", (NUMBERS_A_THREAD,), ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
                 self._over_entries("transpose_scatter", *to_columns),
                 launch("transpose_sort", sort, windows(nnz) * SORT_THREADS, SORT_THREADS, *sorted_by),
             ]
         )
 
-    def finish(self, longest: int) -> None:
-        """Put long rows in order: `longest` is what the device has written to the array of that name."""
+    def finish(self, longest: int | None = None) -> CsrPattern:
+        """Put long rows in order: `longest` is what the device has written there; waits for the device if not given."""
+        if self.longest is None:
+            return self.pattern
+        if longest is None:
+            longest = self.backend.first(self.longest, 1)[0]  # waits for the device
+        if self.backend.name != "host":  # a core brings entries to their columns in order
+            self._merge_pieces(longest)
+        self.longest, self.entries = None, None
+        self.pattern = replace(self.pattern, longest=longest)
+        return self.pattern
+
+    def _merge_pieces(self, longest: int) -> None:
         backend, rows, entries = self.backend, self.pattern, self.entries
         width, merged = PIECE, None
         if longest > 2 * PIECE:
@@ -94,10 +113,7 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
 
     Waits once for the device, which takes at most `bytes_to_transpose`.
     """
-    transposition = Transposition(csr, backend)
-    if transposition.longest is not None:
-        transposition.finish(backend.first(transposition.longest, 1)[0])  # waits for the device
-    return transposition.pattern
+    return Transposition(csr, backend).finish()  # waits for the device
 
 
 def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
@@ -116,4 +132,4 @@ def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
     over_entries = [(f"transpose_{what}", (BLOCK_THREADS,)) for what in ("count", "scatter", "merge")]
     sort = ("transpose_sort", (SORT_THREADS, ENTRIES_A_THREAD, PIECE))
-    yield [*over_entries, ("transpose_row_pointer", (NUMBERS_A_THREAD, PIECE)), sort]
+    yield [*over_entries, ("transpose_row_pointer", (NUMBERS_A_THREAD,)), sort]

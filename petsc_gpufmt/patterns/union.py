@@ -74,14 +74,13 @@ def merge(
         return [_nothing(nrows, backend) for _ in range(2)], backend.empty((0, index))[0]
     whole = _sum(shape, inner, summands, backend)
     rowptrs = backend.empty((nrows + 1, index), (nrows + 1, index))  # these stay
-    *more, occurs, row_control, column_control = backend.empty(
-        *[(nrows + 1, index)] * 2,
-        (ncols, index),
+    row_control, column_control, occurs, *more = backend.empty(
         (2 * 4 + 4 * tiles(nrows, NUMBERS_A_THREAD), COUNT),
         (2 + tiles(ncols, NUMBERS_A_THREAD), COUNT),
+        (ncols, index),
+        *[(nrows + 1, index)] * 2,
+        zeros=3,
     )
-    for array in (occurs, row_control, column_control):
-        backend.clear(array)
     of_parts = [Struct(*arrays) for arrays in zip(rowptrs, more, strict=True)]
     count = _launch("union_count", nrows, (BLOCK_THREADS,), (whole, *of_parts), backend)
     function = backend.function("patterns/union", "union_row_pointers", (NUMBERS_A_THREAD,))
@@ -110,8 +109,7 @@ def merge(
 
 def _nothing(nrows: int, backend: Backend) -> Part:
     """A part without entries."""
-    rowptr, none = backend.empty((nrows + 1, backend.index), (0, backend.index))
-    backend.clear(rowptr)
+    rowptr, none = backend.empty((nrows + 1, backend.index), (0, backend.index), zeros=1)
     return Part(rowptr, none, None, none)
 
 

@@ -170,8 +170,7 @@ def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
 
 def _nothing(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     """The operands of a product without terms."""
-    terms, rowptr = *backend.empty((A.nrows, COUNT)), *backend.empty((A.nrows + 1, backend.index))
-    backend.clear(terms)
+    (terms,), (rowptr,) = (backend.empty(a, zeros=1) for a in ((A.nrows, COUNT), (A.nrows + 1, backend.index)))
     return Operands(A, B, terms, None, rowptr, None)
 
 
@@ -184,8 +183,7 @@ def _room(A: CsrPattern, backend: Backend) -> tuple[Any, Any, Any, Any]:
 
 def _counters(A: CsrPattern, backend: Backend) -> tuple[Any, Any]:
     """Room for C's row pointer, and the counters, all 0, which stay as long as that: they are few."""
-    rowptr, control = backend.empty((A.nrows + 1, backend.index), (COUNTERS + tiles(A.nrows), COUNT))
-    backend.clear(control)
+    control, rowptr = backend.empty((COUNTERS + tiles(A.nrows), COUNT), (A.nrows + 1, backend.index), zeros=1)
     return rowptr, control
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Product, Slot, address
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
-from petsc_gpufmt.patterns.transpose import Transposition, bytes_to_transpose, transposed
+from petsc_gpufmt.patterns.transpose import Transposition, bytes_to_transpose
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import SparseProduct, checked_options, product_option
 
@@ -20,15 +20,11 @@ NOT_ARRAYS = (int, np.generic, type(None))  # of the arguments of a launch
 
 @dataclass(slots=True)
 class Factor:
-    """A matrix in a chain: its pattern, where its values are in a numeric phase (an array or a Slot), its name.
-
-    A left factor may be a transposition that is not finished: a symbolic phase takes its rows in any order.
-    """
+    """A matrix in a chain: its pattern, where its values are in a numeric phase (an array or a Slot), its name."""
 
     pattern: CsrPattern
     values: Any
     name: str
-    unfinished: Transposition | None = None
 
 
 class Chain:
@@ -39,24 +35,30 @@ class Chain:
         self.launches: list[Launch] = []
         self.stages: list[tuple[str, SparseProduct]] = []  # with the names of the factors
         self.bytes_needed = 0  # of the step that needs most: arrays there are before it, and what it takes itself
-        self._of_operands = {address(a): a.nbytes for p in operands for a in (p.rowptr, p.colidx)}
+        self._unfinished: tuple[Factor, Transposition] | None = None  # its longest row is read in the next stage
+        self._of_patterns = {address(a): a.nbytes for p in operands for a in (p.rowptr, p.colidx)}
         self._of_launches: dict[int, int] = {}
 
     def transposed(self, factor: Factor, *, finished: bool = True) -> Factor:
-        """The transpose, its values gathered into a buffer; only to be a left factor, if it need not be finished.
+        """The transpose, its values gathered into a buffer.
 
-        Rows that are merged in pieces have these from the symbolic phase on: then it is finished.
+        If it need not be finished, that waits for the next stage, where it may only be the left factor: a symbolic
+        phase takes its rows in any order. But rows that are merged in pieces have these from the symbolic phase on.
         """
         backend, pattern = self.backend, factor.pattern
         nbytes = bytes_to_transpose(pattern, backend) + pattern.nnz * backend.scalar.itemsize
         self._take(nbytes, f"the transpose of {factor.name}")
-        finished = finished or self.options["accumulator"] == "merge"
-        transposition = None if finished else Transposition(pattern, backend)
-        transpose = transposition.pattern if transposition else transposed(pattern, backend)
-        (values,) = backend.empty((pattern.nnz, backend.scalar))
+        transposition = Transposition(pattern, backend, with_values=True)
+        transpose = Factor(transposition.pattern, transposition.values, f"{factor.name}^T")
+        if finished or self.options["accumulator"] == "merge":
+            transpose.pattern = transposition.finish()  # waits for the device
+        else:
+            self._unfinished = transpose, transposition
+        rows = transpose.pattern
+        self._of_patterns.update({address(a): a.nbytes for a in (rows.rowptr, rows.colidx)})
         if pattern.nnz:
-            self._add([gather_values(backend, pattern.nnz, transpose.source, factor.values, values)])
-        return Factor(transpose, values, f"{factor.name}^T", transposition)
+            self._add([gather_values(backend, pattern.nnz, rows.source, factor.values, transpose.values)])
+        return transpose
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:
         """left * right with its values in `values`, or in a buffer. `right` may have unsorted or repeated columns."""
@@ -67,8 +69,6 @@ class Chain:
         if stage is None:  # what has failed is garbage by now
             right = self.multiplied(right, self._identity(right.pattern.ncols))
             stage = self._stage(left, right)
-        kept = left.unfinished.bytes_held if left.unfinished else 0
-        self._needs(stage.bytes_needed + kept)
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
             (values,) = self.backend.empty((stage.pattern.nnz, self.backend.scalar))
@@ -77,14 +77,16 @@ class Chain:
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
     def _stage(self, left: Factor, right: Factor) -> SparseProduct:
-        unfinished = left.unfinished
-        if unfinished is None or unfinished.longest is None:
-            return SparseProduct.of(left.pattern, right.pattern, self.backend, self.options)
-        stage = SparseProduct.of(left.pattern, right.pattern, self.backend, self.options, unfinished.longest)
-        if stage.rows.carried is None:
-            unfinished.finish(self.backend.first(unfinished.longest, 1)[0])  # waits for the device
-        else:
-            unfinished.finish(stage.rows.carried)
+        """The symbolic phase of left * right; what was unfinished is finished after it."""
+        backend, options, carried, kept = self.backend, self.options, None, 0
+        if self._unfinished:
+            carried, kept = self._unfinished[1].longest, self._unfinished[1].bytes_held
+        stage = SparseProduct.of(left.pattern, right.pattern, backend, options, carried)
+        self._needs(stage.bytes_needed + kept)
+        if self._unfinished:
+            transpose, transposition = self._unfinished
+            transpose.pattern = transposition.finish(stage.rows.carried)  # waits for the device without terms
+            self._unfinished = None
         return stage
 
     def _identity(self, size: int) -> Factor:
@@ -100,7 +102,7 @@ class Chain:
 
     def _needs(self, nbytes: int) -> None:
         """Note a step that takes so many bytes beside the arrays that there are."""
-        there = sum({**self._of_operands, **self._of_launches}.values())
+        there = sum({**self._of_patterns, **self._of_launches}.values())
         self.bytes_needed = max(self.bytes_needed, there + nbytes)
 
     def _add(self, launches: list[Launch]) -> None:
@@ -185,8 +187,8 @@ def _abt(chain: Chain, A: Factor, B: Factor) -> Factor:
 
 
 def _ptap(chain: Chain, A: Factor, P: Factor) -> Factor:
-    product = chain.multiplied(A, P)
-    return chain.multiplied(chain.transposed(P, finished=False), product, Slot.RESULT)
+    transpose = chain.transposed(P, finished=False)  # first: its longest row is known with A P
+    return chain.multiplied(transpose, chain.multiplied(A, P), Slot.RESULT)
 
 
 def _rart(chain: Chain, A: Factor, R: Factor) -> Factor:

@@ -435,9 +435,7 @@ class HashAccumulator(Accumulator):
         """Zeros for a host kernel; device kernels have shared memory instead."""
         if not self.on_host:
             return None
-        (scratch,) = self.backend.empty((size, dtype))
-        self.backend.clear(scratch)
-        return scratch
+        return self.backend.empty((size, dtype), zeros=1)[0]
 
     def bytes_needed(self) -> int:
         A, B, index = self.operands.A, self.operands.B, self.backend.index.itemsize

@@ -143,10 +143,13 @@ class EmulatedBackend(Backend):
             for array in guarded.values():
                 array.check_and_copy_back()
 
-    def empty(self, *arrays: tuple[int, np.dtype]) -> list[Any]:
+    def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
         if not self.device_like:
-            return super().empty(*arrays)
-        return [device_array(never_written(size, dtype)) for size, dtype in arrays]
+            return super().empty(*arrays, zeros=zeros)
+        made = [device_array(never_written(size, dtype)) for size, dtype in arrays]
+        for array in made[:zeros]:
+            self.clear(array)
+        return made
 
     def clear(self, array: Any) -> None:
         (host_view(array) if isinstance(array, DeviceArray) else array).fill(0)

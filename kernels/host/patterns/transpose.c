@@ -15,15 +15,21 @@ HOST_KERNEL(transpose_count)
   for (offset_t k = 0; k < nnz; k++) slots[k] = counts[colidx[k]]++;
 }
 
-/* Puts in the place of each count the sum of those before it */
+typedef struct {
+  uint64_t ticket, longest;
+} Control;
+
+/* Puts in the place of each count the sum of those before it, and the largest into `control` */
 HOST_KERNEL(transpose_row_pointer)
 {
   const offset_t ncounts = PARAM(offset_t, 0);
   index_t       *counts = PARAM(index_t *, 1), sum = 0;
+  Control *const control = PARAM(Control *, 2);
 
   for (offset_t j = 0; j < ncounts; j++) {
     const index_t count = counts[j];
 
+    if ((uint64_t)count > control->longest) control->longest = (uint64_t)count;
     counts[j] = sum;
     sum += count;
   }
