@@ -107,13 +107,11 @@ def argument_block(launch: Launch, slots: dict[Slot, Any] | None) -> tuple[ctype
 
     The addresses hold while the words live.
     """
-    members, slots = launch.members, slots or {}
+    (members, first_words), slots = launch.flattened(), slots or {}
     block = ctypes.c_uint64 * len(members)
     words = block(*[argument_word(slots[a] if type(a) is Slot else a) for a in members])
     first = ctypes.addressof(words)
-    if members is launch.arguments:
-        return words, block(*range(first, first + 8 * len(members), 8))
-    return words, block(*[first + 8 * word for word in launch.first_words])
+    return words, block(*[first + 8 * word for word in first_words])
 
 
 class HostBackend(Backend):
@@ -212,8 +210,7 @@ class CudaBackend(Backend):
         """As of every backend; on another stream than that of `on` if one is given."""
         launch_kernel, on_stream = self._launcher.launch, self.stream if stream is None else stream
         for launch in launches:
-            members: Any = launch.members
-            first_words = () if members is launch.arguments else launch.first_words
+            members, first_words = launch.flattened()
             if slots:
                 members = [slots[a] if type(a) is Slot else a for a in members]
             words = [WORD_OF[type(a)](a) for a in members]

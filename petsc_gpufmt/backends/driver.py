@@ -325,8 +325,8 @@ class Launcher:
         self._memory = c.create_string_buffer(size + 8 * MOST_WORDS)
         self._config, words = c.addressof(self._memory), c.addressof(self._memory) + size
         self._addresses = range(words, words + 8 * MOST_WORDS, 8)
-        self._each, self._some = ((c.c_uint64 * MOST_WORDS)(*self._addresses) for _ in range(2))
-        self._parameters, self._parameters_of_structs = c.addressof(self._each), c.addressof(self._some)
+        self._parameters: dict[Sequence[int], int] = {}  # where the addresses of arguments are, by their first words
+        self._kept: list[Any] = []  # what is there
         self._pack = [struct.Struct(f"{self.CONFIG}{n}Q").pack_into for n in range(MOST_WORDS + 1)]
         self._function = FUNCTIONS["cuLaunchKernelEx"]
 
@@ -338,16 +338,18 @@ class Launcher:
         shared_bytes: int,
         stream: int,
         words: list[int],
-        first_words: Sequence[int] = (),
+        first_words: Sequence[int],
     ) -> None:
         """Queue a kernel, with at most MOST_WORDS words of 8 bytes.
 
-        Each of them is an argument, unless `first_words` has the number of the word that each argument begins with.
+        `first_words` has the number of the word that each argument begins with, as a range or a tuple.
         """
         self._pack[len(words)](self._memory, 0, *grid, *block, shared_bytes, stream, 0, 0, *words)
-        parameters = self._parameters
-        if first_words:
-            parameters, addresses = self._parameters_of_structs, self._addresses
-            self._some[: len(first_words)] = [addresses[word] for word in first_words]
+        parameters = self._parameters.get(first_words) or self._place_of_addresses(first_words)
         if code := self._function(self._config, function, parameters, None):
             raise _error(code, "cuLaunchKernelEx", libraries()[0])
+
+    def _place_of_addresses(self, first_words: Sequence[int]) -> int:
+        self._kept.append((c.c_uint64 * len(first_words))(*[self._addresses[word] for word in first_words]))
+        self._parameters[first_words] = c.addressof(self._kept[-1])
+        return self._parameters[first_words]

@@ -115,27 +115,19 @@ class Launch:
     arguments: tuple[Any, ...]
     shared_bytes: int = 0
 
-    @property
-    def members(self) -> tuple[Any, ...]:
-        """The arguments, the members of a Struct in its place: what each word passes. Most launches have no Struct."""
-        if Struct not in map(type, self.arguments):
-            return self.arguments
+    def flattened(self) -> tuple[Sequence[Any], Sequence[int]]:
+        """What each word passes, the members of a Struct in its place; and the word that each argument begins with."""
+        if Struct not in map(type, self.arguments):  # as in most launches
+            return self.arguments, range(len(self.arguments))
         members: list[Any] = []
+        first_words: list[int] = []
         for a in self.arguments:
+            first_words.append(len(members))
             if type(a) is Struct:
                 members += a
             else:
                 members.append(a)
-        return tuple(members)
-
-    @property
-    def first_words(self) -> Sequence[int]:
-        """The number of the word that each argument begins with."""
-        first_words, word = [], 0
-        for a in self.arguments:
-            first_words.append(word)
-            word += len(a) if type(a) is Struct else 1
-        return first_words
+        return members, tuple(first_words)
 
 
 def ceil_div(numerator: Any, denominator: Any) -> Any:

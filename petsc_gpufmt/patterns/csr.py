@@ -41,9 +41,9 @@ class RowCounts:
         return sum(self.lengths[1:])
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class CsrPattern:
-    """Pattern of an ``nrows`` x ``ncols`` sparse matrix; values are kept apart.
+    """Pattern of an ``nrows`` x ``ncols`` sparse matrix; values are kept apart. It is never changed.
 
     Attributes
     ----------

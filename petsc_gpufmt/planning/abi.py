@@ -293,26 +293,24 @@ LAUNCH_LAYOUT = struct.Struct("@Q3I3IIi3Q")
 """LaunchStruct as one record: its fields one by one would take ten times as long to set."""
 
 
-def export_launch(launch: Launch, buffer: Any, offset: int = 0) -> list[Any]:
-    """Fill a LaunchStruct, at `offset` bytes of `buffer`; the objects returned must live as long as that is used."""
-    members, first_words = launch.members, launch.first_words
-    words = array("Q", [WORD_OF[type(a)](a) for a in members])
-    slots = array("i", [int(a) if type(a) is Slot else -1 for a in members])
-    begin, nwords = words.buffer_info()
-    params = array("Q", [begin + 8 * word for word in first_words])
-    addresses = (begin, slots.buffer_info()[0], params.buffer_info()[0])
-    LAUNCH_LAYOUT.pack_into(
-        buffer, offset, launch.function, *launch.grid, *launch.block, launch.shared_bytes, nwords, *addresses
-    )
-    return [launch, words, slots, params]
-
-
 def export_plan(launches: Sequence[Launch], plan: PlanStruct) -> list[Any]:
     """Fill `plan` with `launches`; the objects returned must live as long as the struct is used."""
     structs = (LaunchStruct * len(launches))()
-    kept: list[Any] = [structs]
-    for k, launch in enumerate(launches):
-        kept += export_launch(launch, structs, k * LAUNCH_LAYOUT.size)
+    flattened = [launch.flattened() for launch in launches]
+    words = array("Q", [WORD_OF[type(a)](a) for members, _ in flattened for a in members])
+    slots = array("i", [int(a) if type(a) is Slot else -1 for members, _ in flattened for a in members])
+    word, slot = words.buffer_info()[0], slots.buffer_info()[0]
+    params = array("Q")
+    beginnings: list[tuple[int, int, int]] = []  # of words, slots and params of a launch: the last counted, not yet at
+    for members, first_words in flattened:
+        beginnings.append((word, slot, len(params)))
+        params.extend([word + 8 * first for first in first_words])
+        word, slot = word + 8 * len(members), slot + 4 * len(members)
+    param = params.buffer_info()[0]
+    for k, (launch, (members, _), (word, slot, before)) in enumerate(zip(launches, flattened, beginnings, strict=True)):
+        shape = *launch.grid, *launch.block, launch.shared_bytes
+        addresses = word, slot, param + 8 * before
+        LAUNCH_LAYOUT.pack_into(structs, k * LAUNCH_LAYOUT.size, launch.function, *shape, len(members), *addresses)
     plan.nlaunches = len(launches)
     plan.launches = structs
-    return kept
+    return [structs, words, slots, params, *launches]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,9 @@ class Chain:
         self.backend, self.options = backend, checked_options(options)
         self.launches: list[Launch] = []
         self.stages: list[tuple[str, SparseProduct]] = []  # with the names of the factors
-        self.bytes_needed = 0  # of the step that needs most: arrays there are before it, and what it takes itself
+        self._steps: list[tuple[int, int]] = []  # launches before each, bytes that it takes beside arrays
         self._unfinished: tuple[Factor, Transposition] | None = None  # its longest row is read in the next stage
-        self._of_patterns = {address(a): a.nbytes for p in operands for a in (p.rowptr, p.colidx)}
-        self._of_launches: dict[int, int] = {}
+        self._patterns = list(operands)
 
     def transposed(self, factor: Factor, *, finished: bool = True) -> Factor:
         """The transpose, its values gathered into a buffer.
@@ -54,10 +54,10 @@ class Chain:
             transpose.pattern = transposition.finish()  # waits for the device
         else:
             self._unfinished = transpose, transposition
-        rows = transpose.pattern
-        self._of_patterns.update({address(a): a.nbytes for a in (rows.rowptr, rows.colidx)})
+        self._patterns.append(transpose.pattern)
         if pattern.nnz:
-            self._add([gather_values(backend, pattern.nnz, rows.source, factor.values, transpose.values)])
+            source = transpose.pattern.source
+            self.launches.append(gather_values(backend, pattern.nnz, source, factor.values, transpose.values))
         return transpose
 
     def multiplied(self, left: Factor, right: Factor, values: Any = None) -> Factor:
@@ -72,7 +72,7 @@ class Chain:
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
             (values,) = self.backend.empty((stage.pattern.nnz, self.backend.scalar))
-        self._add(stage.numeric(left.values, right.values, values))
+        self.launches += stage.numeric(left.values, right.values, values)
         self.stages.append((f"{left.name} {right.name}", stage))
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
@@ -82,7 +82,7 @@ class Chain:
         if self._unfinished:
             carried, kept = self._unfinished[1].longest, self._unfinished[1].bytes_held
         stage = SparseProduct.of(left.pattern, right.pattern, backend, options, carried)
-        self._needs(stage.bytes_needed + kept)
+        self._steps.append((len(self.launches), stage.bytes_needed + kept))
         if self._unfinished:
             transpose, transposition = self._unfinished
             transpose.pattern = transposition.finish(stage.rows.carried)  # waits for the device without terms
@@ -98,24 +98,22 @@ class Chain:
 
     def _take(self, nbytes: int, what: str) -> None:
         require_memory(nbytes, self.backend, what)
-        self._needs(nbytes)
+        self._steps.append((len(self.launches), nbytes))
 
-    def _needs(self, nbytes: int) -> None:
-        """Note a step that takes so many bytes beside the arrays that there are."""
-        there = sum({**self._of_patterns, **self._of_launches}.values())
-        self.bytes_needed = max(self.bytes_needed, there + nbytes)
+    def bytes_needed_and_held(self) -> tuple[int, int]:
+        """Of the step that needs most, with the arrays of patterns and of launches before it; of all launches' arrays.
 
-    def _add(self, launches: list[Launch]) -> None:
-        self.launches += launches
-        for launch in launches:
-            for a in launch.members:
-                if not isinstance(a, NOT_ARRAYS):
-                    self._of_launches[address(a)] = int(a.nbytes)
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes of what the launches refer to, each array counted once."""
-        return sum(self._of_launches.values())
+        Each array is counted once.
+        """
+        of_patterns = {address(a): int(a.nbytes) for p in self._patterns for a in (p.rowptr, p.colidx)}
+        arrays: dict[int, int] = {}
+        needed = before = 0
+        for nlaunches, nbytes in [*self._steps, (len(self.launches), 0)]:
+            members = {id(a): a for launch in self.launches[before:nlaunches] for a in launch.flattened()[0]}
+            arrays.update({address(a): int(a.nbytes) for a in members.values() if not isinstance(a, NOT_ARRAYS)})
+            before = nlaunches
+            needed = max(needed, nbytes + sum({**of_patterns, **arrays}.values()))
+        return needed, sum(arrays.values())
 
 
 class PlannedProduct:
@@ -131,6 +129,10 @@ class PlannedProduct:
         self.pattern, self.numeric = pattern, chain.launches
         self._product, self._chain = product, chain
 
+    @cached_property
+    def _bytes(self) -> tuple[int, int]:
+        return self._chain.bytes_needed_and_held()
+
     @property
     def terms(self) -> int:
         """Products of two numbers that `numeric` sums."""
@@ -142,12 +144,12 @@ class PlannedProduct:
 
         Patterns of the operands and the result are included, values of the operands left out.
         """
-        return self._chain.bytes_needed
+        return self._bytes[0]
 
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays that `numeric` reads and writes, slots left out."""
-        return self._chain.bytes_held
+        return self._bytes[1]
 
     @property
     def summary(self) -> str:

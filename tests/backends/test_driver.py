@@ -108,9 +108,9 @@ def test_a_launch_passes_its_shape_and_its_arguments(fake):
     given = []
     fake.launched = lambda parameters: given.append(words_at(parameters, 2))
 
-    launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, [5, 2**64 - 1])
-    launcher.launch(8, (1, 1, 1), (1, 1, 1), 0, 0, [1, 2, 3], [0, 2])
-    launcher.launch(9, (1, 1, 1), (1, 1, 1), 0, 0, [4, 5])
+    launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, [5, 2**64 - 1], range(2))
+    launcher.launch(8, (1, 1, 1), (1, 1, 1), 0, 0, [1, 2, 3], (0, 2))
+    launcher.launch(9, (1, 1, 1), (1, 1, 1), 0, 0, [4, 5], range(2))
 
     assert fake.named("launch") == [
         ("launch", 7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234),
@@ -124,11 +124,11 @@ def test_a_launch_has_as_many_words_as_there_is_room_for(fake):
     given, words = [], list(range(driver.MOST_WORDS))
     fake.launched = lambda parameters: given.append(words_at(parameters, len(words)))
 
-    driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, words)
+    driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, words, range(len(words)))
 
     assert given == [words]
     with pytest.raises(IndexError):
-        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [*words, 0])
+        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [*words, 0], range(1))
 
 
 def test_the_structure_of_a_launch_is_that_of_the_driver():
@@ -152,7 +152,7 @@ def test_a_launch_that_fails_says_so(fake):
     fake.failing["cuLaunchKernelEx"] = INVALID_CONTEXT
 
     with pytest.raises(driver.DriverError, match="invalid device context, in cuLaunchKernelEx"):
-        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [])
+        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [], ())
 
 
 def test_the_time_of_a_graph_is_that_of_its_fastest_run(fake):

@@ -134,8 +134,9 @@ class EmulatedBackend(Backend):
             check_geometry(launch)
             guarded: dict[int, Guarded] = {}
             arguments = tuple(passed(a, slots or {}, guarded) for a in launch.arguments)
-            struct = abi.LaunchStruct()
-            kept = abi.export_launch(replace(launch, arguments=arguments), struct)
+            plan = abi.PlanStruct()
+            kept = abi.export_plan([replace(launch, arguments=arguments)], plan)
+            struct = plan.launches[0]
             message = LAUNCH(launch.function)(struct.grid, struct.block, struct.params)
             del kept
             if message:

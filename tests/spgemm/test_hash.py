@@ -407,7 +407,7 @@ def test_bytes_held_are_those_of_the_launches(backend):
     product = Product(uniform(30, 40, 5, seed=51), shape("rows_to_split"), backend)
     own = {id(a) for m in (product.operands.A, product.operands.B) for a in (m.rowptr, m.colidx)}
     own |= {id(product.rowptr), id(product.columns)}
-    arrays = {id(a): a for launch in product.launches for a in launch.members if isinstance(a, np.ndarray)}
+    arrays = {id(a): a for launch in product.launches for a in launch.flattened()[0] if isinstance(a, np.ndarray)}
     held = sum(a.nbytes for key, a in arrays.items() if key not in own)
 
     accumulator = product.accumulator
