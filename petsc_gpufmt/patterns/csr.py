@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,42 +71,54 @@ class CsrPattern:
         return int(self.colidx.size)
 
     def validated(self, backend: Backend) -> CsrPattern:
-        """The pattern with its longest row and its counts known. Waits for the device.
-
-        Raises PatternError if the row pointer decreases or a column lies outside the matrix.
-        """
-        fits = self.rowptr.size == self.nrows + 1
-        (ends, decreases, outside), counts = self._checked(backend) if fits else ([1, 0, 0], None)
-        if ends:
-            raise PatternError(
-                f"row pointer of a {self.nrows} x {self.ncols} matrix "
-                f"must run from 0 to {self.nnz} in {self.nrows + 1} entries"
-            )
-        if decreases:
-            raise PatternError("row pointer decreases: assemble the matrix before multiplying")
-        if outside:
-            columns = backend.to_host(self.colidx)
-            raise PatternError(
-                f"column indices lie in [{columns.min()}, {columns.max()}], the matrix has {self.ncols} columns"
-            )
-        assert counts is not None
-        return replace(self, longest=counts.longest, counts=counts)
+        """The pattern with its longest row and its counts known, as `validated_patterns`. Waits for the device."""
+        return validated_patterns([self], backend)[0]
 
     def counted(self, backend: Backend) -> tuple[CsrPattern, RowCounts]:
         """The pattern with its counts, and these. Waits for the device if they are not known."""
         known = self if self.counts else self.validated(backend)
         return known, known.counts
 
-    def _checked(self, backend: Backend) -> tuple[list[int], RowCounts]:
-        """Whether the row pointer does not run from 0 to nnz, decreases, whether a column lies outside; the counts."""
-        (found,) = backend.empty((FAULTS + COUNTS, INT64), zeros=1)
-        threads = backend.in_turns(max(1, ceil_div(max(self.nrows, self.nnz), CHECKS_A_THREAD)))
+
+def validated_patterns(patterns: Sequence[CsrPattern], backend: Backend) -> list[CsrPattern]:
+    """At most 30 patterns with their longest rows and their counts known. Waits for the device once.
+
+    Raises PatternError if a row pointer decreases or a column lies outside its matrix.
+    """
+    words = FAULTS + COUNTS
+    (found,) = backend.empty((words * len(patterns), INT64), zeros=1)
+    checks = []
+    for number, p in enumerate(patterns):
+        if p.rowptr.size != p.nrows + 1:
+            raise _wrong_ends(p)
+        threads = backend.in_turns(max(1, ceil_div(max(p.nrows, p.nnz), CHECKS_A_THREAD)))
         function = backend.function("patterns/csr", "csr_check", (CHECK_THREADS,))
-        arguments = (self.nrows, self.ncols, self.nnz, self.rowptr, self.colidx, found)
-        backend.run([launch_1d(function, threads, CHECK_THREADS, arguments)])
-        words = backend.first(found, FAULTS + COUNTS)  # waits for the device
-        longest, sliced, *lengths = words[FAULTS:]
-        return words[:FAULTS], RowCounts(longest, sliced, tuple(lengths))
+        arguments = (p.nrows, p.ncols, p.nnz, p.rowptr, p.colidx, found[words * number : words * (number + 1)])
+        checks.append(launch_1d(function, threads, CHECK_THREADS, arguments))
+    backend.run(checks)
+    counters = backend.first(found, words * len(patterns))  # waits for the device
+    return [_as_found(p, counters[words * k : words * (k + 1)], backend) for k, p in enumerate(patterns)]
+
+
+def _as_found(pattern: CsrPattern, found: list[int], backend: Backend) -> CsrPattern:
+    ends, decreases, outside, longest, sliced, *lengths = found
+    if ends:
+        raise _wrong_ends(pattern)
+    if decreases:
+        raise PatternError("row pointer decreases: assemble the matrix before multiplying")
+    if outside:
+        columns = backend.to_host(pattern.colidx)
+        raise PatternError(
+            f"column indices lie in [{columns.min()}, {columns.max()}], the matrix has {pattern.ncols} columns"
+        )
+    return replace(pattern, longest=longest, counts=RowCounts(longest, sliced, tuple(lengths)))
+
+
+def _wrong_ends(pattern: CsrPattern) -> PatternError:
+    return PatternError(
+        f"row pointer of a {pattern.nrows} x {pattern.ncols} matrix "
+        f"must run from 0 to {pattern.nnz} in {pattern.nrows + 1} entries"
+    )
 
 
 def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered: Any) -> Launch:

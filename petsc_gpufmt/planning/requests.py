@@ -16,7 +16,7 @@ from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, 
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
 from petsc_gpufmt.patterns import coo, entry_sum, scale_and_add, union
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
@@ -75,7 +75,7 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     options = parse_options(cls, request.options.decode())
     # formats keep the row pointer; columns are only read while building
     blocks = {"row_block": request.row_block, "col_block": request.col_block}
-    csr = _pattern(request, backend, keep_columns=False, **blocks)
+    csr = _pattern(request, backend, keep_columns=False, **blocks).validated(backend)
     if request.transposed:
         csr = transposed(csr, backend)
     stored = cls.rebuild(csr, backend, options) if request.mults else cls.build(csr, backend, options)
@@ -123,7 +123,7 @@ def _fill_entry_sum(request: Any, answer: Any, backend: Backend) -> Leases:
 def _fill_union(request: Any, answer: Any, backend: Backend) -> Leases:
     shape, inner = (request.nrows, request.ncols), (request.low, request.high)
     sizes = tuple(s.pattern.nnz for s in request.summands)
-    parts, ghosts = union.merge(shape, inner, [_summand(s, backend) for s in _summands_of(request)], backend)
+    parts, ghosts = union.merge(shape, inner, _summands(_summands_of(request), backend), backend)
     plans = []
     for part, struct in zip(parts, answer.parts, strict=True):
         plans.append(abi.export_plan(entry_sum.known_entry_sum(part.begins, part.index, sizes, backend), struct.sum))
@@ -140,12 +140,14 @@ def _summands_of(request: Any) -> list[Any]:
     return request.summands[: request.nsummands]
 
 
-def _summand(summand: Any, backend: Backend) -> union.Summand:
-    o = summand.pattern
-    pattern = _pattern(o, backend, keep_columns=False)
-    places = _indices(summand.places, o.ncols, backend, keep=False)
-    targets = _indices(summand.targets, o.nrows, backend, keep=False) if summand.targets else None
-    return union.Summand(pattern, places, targets)
+def _summands(structs: list[Any], backend: Backend) -> list[union.Summand]:
+    patterns = validated_patterns([_pattern(s.pattern, backend, keep_columns=False) for s in structs], backend)
+    summands = []
+    for s, pattern in zip(structs, patterns, strict=True):
+        places = _indices(s.places, pattern.ncols, backend, keep=False)
+        targets = _indices(s.targets, pattern.nrows, backend, keep=False) if s.targets else None
+        summands.append(union.Summand(pattern, places, targets))
+    return summands
 
 
 def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -191,12 +193,10 @@ def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
 
 def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:
     """The patterns of the operands; a matrix that comes twice is brought to the backend once."""
-    operands = request.operands[: request.noperands]
-    known: dict[tuple, CsrPattern] = {}
-    for o in operands:
-        if _identity(o) not in known:
-            known[_identity(o)] = _pattern(o, backend)
-    return [known[_identity(o)] for o in operands]
+    operands = {_identity(o): o for o in request.operands[: request.noperands]}
+    patterns = validated_patterns([_pattern(o, backend) for o in operands.values()], backend)
+    known = dict(zip(operands, patterns, strict=True))
+    return [known[_identity(o)] for o in request.operands[: request.noperands]]
 
 
 def _identity(operand: Any) -> tuple:
@@ -221,11 +221,11 @@ def backend_at(place: Any) -> Iterator[Backend]:
 
 
 def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **blocks: int) -> CsrPattern:
-    """The pattern of a request or of an operand on the backend; a copy, its columns only if they are kept."""
+    """What is given as the pattern of a matrix, on the backend; a copy, its columns only if they are kept."""
     rowptr = _view(matrix.rowptr, matrix.nrows + 1, backend.index)
     colidx = _view(matrix.colidx, matrix.nnz, backend.index)
     rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)
-    return CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks).validated(backend)
+    return CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
 
 
 def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:

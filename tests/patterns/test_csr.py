@@ -8,7 +8,7 @@ from builders import EVERY_SHAPE_MOST_SLOW, shape
 from places import EVERY_PLACE, INDEX, make_backend
 
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, gather_indices
+from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, gather_indices, validated_patterns
 
 
 @pytest.fixture(params=[*EVERY_PLACE, "device_like"])
@@ -39,6 +39,21 @@ def validate(csr, backend):
 def test_an_invalid_pattern_is_refused(backend, csr, message):
     with pytest.raises(PatternError, match=message):
         validate(csr, backend)
+
+
+def test_patterns_are_checked_together_with_one_wait(backend, monkeypatch):
+    waits, first = [], backend.first
+    monkeypatch.setattr(backend, "first", lambda array, count: waits.append(count) or first(array, count))
+    matrices = [shape("banded"), shape("1xN"), shape("dense")]
+
+    validated = validated_patterns([m.pattern_on(backend) for m in matrices], backend)
+
+    assert [v.longest for v in validated] == [np.diff(m.rowptr).max() for m in matrices] and len(waits) == 1
+    assert [sum(v.counts.lengths) for v in validated] == [m.nrows for m in matrices]
+    wrong = pattern([0, 2, 1], [0])
+    wrong = CsrPattern(2, 3, backend.adopt(wrong.rowptr), backend.adopt(wrong.colidx))
+    with pytest.raises(PatternError, match="row pointer decreases"):
+        validated_patterns([validated[0], wrong, validated[1]], backend)
 
 
 @EVERY_SHAPE_MOST_SLOW

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import CsrMatrix, from_row_lengths, poison, shape
+from builders import CsrMatrix, from_row_lengths, poison, shape, stencil
 from chains import NOTHING, Exact, operands_of, random_matrix
 from emulation.backend import EmulatedBackend
 from sparse_products import sorted_rows
@@ -213,6 +213,18 @@ def test_the_host_waits_twice_for_a_galerkin_product(emulation_folder):
     device.waits = 0
     plan_product(Product.PTAP, patterns, device, {})
     assert device.waits == 2
+
+
+def test_a_galerkin_product_of_short_rows_is_merged_in_both_stages(emulation_folder):
+    """The longest row of P^T is known with A P, so that no terms are counted first."""
+    A, P = stencil(6, 5, 1), from_row_lengths(np.ones(30, dtype=np.int64), 15, seed=78)
+    device = CountingBackend("float64", "int32", emulation_folder, resident_threads=1 << 14)
+    patterns = [m.pattern(np, device.index).validated(device) for m in (A, P)]
+    device.waits = 0
+
+    planned = plan_product(Product.PTAP, patterns, device, {})
+
+    assert device.waits == 2 and planned.detail.count("columns by merge: rows of") == 2
 
 
 def test_terms_that_cancel_stay_in_the_pattern(host):
