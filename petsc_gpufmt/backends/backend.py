@@ -242,7 +242,7 @@ class CudaBackend(Backend):
 
     def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
         made = self.memory.empty(arrays, self.stream)
-        if filled := [a for a in made[:zeros] if a.size]:
+        if zeros and (filled := [a for a in made[:zeros] if a.size]):
             first, last = filled[0], filled[-1]
             driver.fill(first.ptr, 0, last.ptr + last.nbytes - first.ptr, self.stream)
         return made

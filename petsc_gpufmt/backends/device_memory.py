@@ -64,19 +64,19 @@ class DeviceMemory:
 
         DriverError if memory runs out.
         """
-        begins, total = [], 0
+        total = 0
         for size, dtype in arrays:
-            begins.append(total)
             total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
         nbytes = 1 << (total - 1).bit_length() if total <= SMALL else total
-        first = self._take(nbytes, stream)
-        memory = Allocation(self, first, nbytes)
-        return [
-            DeviceArray(memory, first + begin, int(size), dtype)
-            for (size, dtype), begin in zip(arrays, begins, strict=True)
-        ]
+        begin = self._take(nbytes, stream)
+        memory, made = Allocation(self, begin, nbytes), []
+        for size, dtype in arrays:
+            array = DeviceArray(memory, begin, int(size), dtype)
+            made.append(array)
+            begin += (array.nbytes + ALIGNMENT - 1) & -ALIGNMENT
+        return made
 
     def _take(self, nbytes: int, stream: int) -> int:
         if stream != self.stream:
