@@ -12,7 +12,7 @@ from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.device_array import DeviceArray
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
-SMALL = 1 << 16  # bytes, up to which sizes are powers of two: what comes back then fits what is taken next
+SMALL = 1 << 12  # bytes, up to which sizes are powers of two: what comes back then fits what is taken next
 MOST_FETCHED = 4096  # bytes, through pinned memory
 NULL_STREAM = 0  # of CUDA, which is always there
 
