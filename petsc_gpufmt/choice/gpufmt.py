@@ -7,18 +7,20 @@ close to each other, and the fastest of them is kept.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch
-from petsc_gpufmt.choice.model import Candidate, csr_bytes, rank, worth_timing
+from petsc_gpufmt.choice.model import Candidate, csr_bytes, rank, takes_a_launch, worth_timing
 from petsc_gpufmt.choice.mult_timer import MultTimer, is_limit
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.choice.registry import STORAGE_FORMATS
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.formats.common.known import NOTHING, Known
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -54,6 +56,7 @@ class Gpufmt(Format):
         self.chosen, self.decision, self.notes, self.replan_after = chosen, decision, tuple(notes), replan_after
 
     @classmethod
+    @functools.cache
     def accepted_options(cls) -> dict[str, int | str]:
         """Its own, and as ``format.option`` those of the formats it may choose."""
         others = {
@@ -80,9 +83,9 @@ class Gpufmt(Format):
         profile = Profile.of(csr, backend)
         ranked = rank(profile, backend)
         best, close = ranked[0], worth_timing(ranked)
-        chosen = store(best.name, best.options, csr, backend, options)
+        chosen = store(best.name, best.options, csr, backend, options, profile.known)
         if timed_after == TIMED_AFTER:
-            timed_after = mults_before_timing(close)
+            timed_after = 0 if takes_a_launch(best) else mults_before_timing(close)
         timed = csr.nnz and backend.model is not None and len(close) > 1
         return cls(
             chosen,
@@ -100,7 +103,7 @@ class Gpufmt(Format):
         profile = Profile.of(csr, backend)
         ranked = rank(profile, backend)
         best = ranked[0]
-        chosen = store(best.name, best.options, csr, backend, options)
+        chosen = store(best.name, best.options, csr, backend, options, profile.known)
         timer, lines = MultTimer(backend), notes(profile, ranked, backend)
         others = worth_timing(ranked)[1:]
         needed = 2 * max([chosen.stats().bytes_held, *(c.nbytes for c in others)])
@@ -113,7 +116,7 @@ class Gpufmt(Format):
         for candidate in others:
             stored = None  # a slower copy gives its memory back before the next is made
             try:
-                stored = store(candidate.name, candidate.options, csr, backend, options)
+                stored = store(candidate.name, candidate.options, csr, backend, options, profile.known)
                 seconds[candidate.name] = timer.seconds(stored, csr, TIMED_MULTS)
             except Exception as e:
                 if not is_limit(e):
@@ -154,7 +157,12 @@ class Gpufmt(Format):
 
 
 def store(
-    name: str, chosen_options: dict[str, int], csr: CsrPattern, backend: Backend, options: dict[str, Any]
+    name: str,
+    chosen_options: dict[str, int],
+    csr: CsrPattern,
+    backend: Backend,
+    options: dict[str, Any],
+    known: Known = NOTHING,
 ) -> Format:
     """The pattern in the format `name`; the user's `options` go before the chosen ones. OptionError if unknown."""
     if name not in STORAGE_FORMATS:
@@ -162,7 +170,7 @@ def store(
     cls, prefix = STORAGE_FORMATS[name], f"{name}."
     given = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
     merged: dict[str, Any] = {**cls.default_options, **chosen_options, **given}
-    return cls.build(csr, backend, merged)
+    return cls.build_knowing(csr, backend, merged, known)
 
 
 def mults_before_timing(close: Sequence[Candidate]) -> int:

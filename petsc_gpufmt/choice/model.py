@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from petsc_gpufmt.choice.profile import SLICE_HEIGHT, Profile
+from petsc_gpufmt.choice.profile import LEAST_BLOCK_FILL, SLICE_HEIGHT, Profile
 from petsc_gpufmt.formats.evchyb.layout import SMALL_ACCEPTABLE_ROW_PADDING, SMALL_SPLIT_LENGTHS, is_small
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ LONGEST_ELL_ROW, LONG_ROW_PADDING = 128, 32
 LARGE_ENTRIES, SCATTERED, SCATTERED_SPLIT = 10_000_000, 0.2, 256
 # Adaptive CSR: entries of a thread, and the threads of a block, which share the longest rows.
 ADAPTIVE_ENTRIES, ADAPTIVE_THREADS = 8, 256
-# Share of its entries that a block must have: with fewer, padding outweighs what the indices save.
-LEAST_BLOCK_FILL = 0.7
 # A format that the model finds so much slower than the best is not worth a measurement.
 WORTH_TIMING = 1.15
 MOST_TIMED = 3
@@ -56,6 +54,10 @@ MOST_TIMED = 3
 # take as long to load as a thousand mults gain then. Blocks are an exception, as all levels of a multigrid method have
 # them.
 WORTH_LOADING, SECONDS_WORTH_LOADING = 1.15, 1e-6
+# An interpolation is multiplied once where the matrices of its levels are multiplied so often. It is known by its
+# shape: so many times as many rows as columns, or the reverse, and at most such a share of empty rows. Most rows of a
+# block that joins the unknowns of two ranks are empty.
+MULTS_OF_A_LEVEL, INTERPOLATION_RATIO, INTERPOLATION_EMPTY = 5, 2, 0.5
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,27 @@ def rank(profile: Profile, backend: Backend) -> list[Candidate]:
         candidates.append(_bsr(profile, backend))
     ranked = sorted(candidates, key=lambda c: c.seconds)
     pjds, best = candidates[0], ranked[0]
-    close = max(WORTH_LOADING * best.seconds, best.seconds + SECONDS_WORTH_LOADING)
+    gain = SECONDS_WORTH_LOADING * (MULTS_OF_A_LEVEL if _interpolates(profile) else 1)
+    close = max(WORTH_LOADING * best.seconds, best.seconds + gain)
     if best.name != "bsr" and pjds.seconds <= close and is_small(profile, backend):
         ranked.remove(pjds)
         ranked.insert(0, pjds)
     return ranked
 
 
+def _interpolates(p: Profile) -> bool:
+    longer, shorter = max(p.nrows, p.ncols), min(p.nrows, p.ncols)
+    return p.empty_rows <= INTERPOLATION_EMPTY * p.nrows and longer >= INTERPOLATION_RATIO * shorter
+
+
 def worth_timing(ranked: list[Candidate]) -> list[Candidate]:
     """The first few candidates, as far as the model finds them close."""
     return [c for c in ranked[:MOST_TIMED] if c.seconds <= WORTH_TIMING * ranked[0].seconds]
+
+
+def takes_a_launch(candidate: Candidate) -> bool:
+    """Whether a mult hardly takes longer than one with hardly an entry: then no format is worth a measurement."""
+    return candidate.seconds <= _shortest(candidate.name) + LAUNCH_SECONDS / 2
 
 
 def csr_bytes(profile: Profile, backend: Backend) -> int:
@@ -109,9 +122,13 @@ def csr_bytes(profile: Profile, backend: Backend) -> int:
 def _seconds(name: str, nbytes: float, entries: float, profile: Profile) -> float:
     """`entries` are those of the busiest thread, whose waits overlap in part with the traffic of the others."""
     waits = 2 * max(0.0, entries / BATCH[name] - 1) * ACCESS_SECONDS
-    first = LAUNCH_SECONDS + DEPENDENT_READS[name] * ACCESS_SECONDS
     traffic = nbytes / BANDWIDTH / EFFICIENCY[name] + profile.nnz * profile.sectors * SECTOR_SECONDS[name]
-    return first + max(waits, traffic + WAITS_NOT_HIDDEN * waits)
+    return _shortest(name) + max(waits, traffic + WAITS_NOT_HIDDEN * waits)
+
+
+def _shortest(name: str) -> float:
+    """Seconds of a mult with hardly an entry."""
+    return LAUNCH_SECONDS + DEPENDENT_READS[name] * ACCESS_SECONDS
 
 
 def _vector_bytes(profile: Profile, backend: Backend) -> int:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.choice.sample import LEAST_BLOCK_SEARCH_ENTRIES, Sample, find_blocks
-from petsc_gpufmt.formats.common.row_patterns import collect, table_limits
+from petsc_gpufmt.formats.bsr.bsr import LARGEST_BLOCK
+from petsc_gpufmt.formats.bsr.layout import Blocks, count_blocks, entries_of
+from petsc_gpufmt.formats.common.known import NOTHING, Known
+from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern
 
 # Rows that EVC-HYB stores apart are longer.
 LONG_ROW = 128
+# Share of its entries that a block must have: with fewer, padding outweighs what the indices save.
+LEAST_BLOCK_FILL = 0.7
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,11 @@ class Profile:
     short_rows : whether this holds for all rows of the sample
     sectors : pieces of 32 bytes of x that about a hundred neighbouring rows read, for each of their entries
     sampled : whether blocks, short columns and sectors were looked for
+    known : what was found on the way, for the format that is chosen
 
     Where entries are few, the counts of the rows decide: row patterns are not looked for, nor blocks that the matrix
-    does not tell. Where there are row patterns, nothing saves more, and the others are not looked for.
+    does not tell; blocks that it tells are counted. Where there are row patterns, nothing saves more, and the others
+    are not looked for.
     """
 
     nrows: int
@@ -54,6 +62,7 @@ class Profile:
     short_rows: bool = True
     sectors: float = 0.0
     sampled: bool = False
+    known: Known = field(default=NOTHING, compare=False)
 
     @property
     def mean(self) -> float:
@@ -74,13 +83,18 @@ class Profile:
         longest, sliced, lengths = counts.longest, counts.sliced_entries, counts.lengths
         facts: dict[str, Any] = {}
         looked_at = csr.nnz >= least_looked_at(backend)
-        if looked_at:
-            facts["npatterns"] = count_patterns(csr, longest, backend)
-        if not facts.get("npatterns") and (looked_at or csr.row_block * csr.col_block > 1):
+        patterns = find_patterns(csr, longest, backend) if looked_at else None
+        if patterns:
+            facts["npatterns"] = patterns.npatterns
+        elif looked_at:
             sample = Sample.of(csr, backend)
             facts["block_shape"], facts["block_fill"] = find_blocks(csr, sample)
             facts["short_slices"], facts["short_rows"] = sample.short_columns(csr.ncols)
             facts["sectors"] = sample.sectors(backend.scalar.itemsize)
+        blocks = told_blocks(csr, lengths, backend) if not looked_at else None
+        if blocks:
+            facts["block_shape"] = blocks.shape
+            facts["block_fill"] = csr.nnz / (blocks.nblocks * blocks.row_block * blocks.col_block)
         return cls(
             csr.nrows,
             csr.ncols,
@@ -92,6 +106,7 @@ class Profile:
             sum(lengths[LONG_ROW.bit_length() + 1 :]),
             lengths,
             **{"short_slices": 0.0, "short_rows": False, "sampled": "sectors" in facts, **facts},
+            known=Known(looked_at, patterns, blocks),
         )
 
     def describe(self) -> str:
@@ -111,11 +126,29 @@ def least_looked_at(backend: Backend) -> int:
     return FEW_ENTRIES if backend.name == "host" else LEAST_BLOCK_SEARCH_ENTRIES
 
 
-def count_patterns(csr: CsrPattern, longest: int, backend: Backend) -> int:
-    """How many different rows there are, 0 if too many for a table in the cache of a multiprocessor."""
-    _, most = table_limits(longest, backend)
-    if not most:
-        return 0
-    counts, _, _ = collect(csr, backend)
-    (count,) = backend.first(counts, 1)  # waits for the device
-    return count if count <= most else 0
+def find_patterns(csr: CsrPattern, longest: int, backend: Backend) -> RowPatterns | None:
+    """The patterns of the rows in their order; None if there are too many for a table. Waits for the device."""
+    try:
+        return RowPatterns.find(csr, longest, None, backend)
+    except NoRowPatternsError:
+        return None
+
+
+def told_blocks(csr: CsrPattern, lengths: tuple[int, ...], backend: Backend) -> Blocks | None:
+    """The blocks of the sizes that the matrix tells, if as many of their entries exist as pay on a device.
+
+    Waits for the device, unless the lengths of the rows say that too few can: rows of an interpolation that has the
+    same weight for all unknowns of a point have one entry in each block.
+    """
+    shape = (min(csr.row_block, LARGEST_BLOCK), min(csr.col_block, LARGEST_BLOCK))
+    if shape == (1, 1) or backend.name == "host" or csr.nnz < LEAST_BLOCK_FILL * least_in_blocks(lengths, shape[1]):
+        return None
+    (blocks,) = count_blocks(entries_of(csr), [shape], backend)  # waits for the device
+    stored = blocks.nblocks * blocks.row_block * blocks.col_block
+    return None if blocks.out_of_order or csr.nnz < LEAST_BLOCK_FILL * stored else blocks
+
+
+def least_in_blocks(lengths: tuple[int, ...], col_block: int) -> int:
+    """The fewest entries that blocks of so many columns can have, for rows of 1, 2, 3-4, 5-8, ... entries."""
+    shortest = (0, 1, *(2**k + 1 for k in range(len(lengths) - 2)))
+    return sum(rows * ceil_div(least, col_block) * col_block for rows, least in zip(lengths, shortest, strict=True))

@@ -10,6 +10,7 @@ In the literature on SELL-C-sigma a slice is called a chunk.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -23,6 +24,7 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import StoredColumns
+from petsc_gpufmt.formats.common.known import NOTHING, Known
 from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
 from petsc_gpufmt.formats.common.sliced_rows import Slices, cut
 from petsc_gpufmt.option_value import AUTO
@@ -80,7 +82,15 @@ class Pjds(Format):
     }
     words = {"index": (*columns.CHOICES, PATTERN)}
 
-    def __init__(self, csr: CsrPattern, backend: Backend, options: dict[str, Any], counts: RowCounts, slices: Slices):
+    def __init__(
+        self,
+        csr: CsrPattern,
+        backend: Backend,
+        options: dict[str, Any],
+        counts: RowCounts,
+        slices: Slices,
+        known: Known = NOTHING,
+    ):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
         self.rowptr, self.source = csr.rowptr, csr.source
@@ -91,18 +101,21 @@ class Pjds(Format):
         self.mean_width = self.nstored / max(1, self.nslices * self.slice_height)
         self.block_threads = options["block_threads"] or DEFAULT_BLOCK_THREADS
         self.threads_per_row = options["threads_per_row"] or self._enough_threads_per_row()
-        self.columns = self._store_columns(csr, options["index"], options["sigma_window"] == AUTOMATIC)
-        (self.val,) = backend.empty((self.nstored, backend.scalar))
+        self.columns, self.val = self._store_columns(csr, options["index"], options["sigma_window"] == AUTOMATIC, known)
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Pjds:
         """Sort, cut and pad. Raises OptionError for a value that is not offered, or a dictionary that is not there."""
+        return cls.build_knowing(csr, backend, options, NOTHING)
+
+    @classmethod
+    def build_knowing(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any], known: Known) -> Pjds:
         options = cls.with_measured(options, csr, backend)
         height = options["slice_height"] or backend.simd_width
         check_options(options, height)
         csr, counts = csr.counted(backend)
         slices = cut_automatically(csr, height, options["sigma_window"], backend)
-        return cls(csr, backend, options, counts, slices)
+        return cls(csr, backend, options, counts, slices, known)
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
@@ -120,27 +133,41 @@ class Pjds(Format):
             if threads <= mean and height * threads <= block
         ]
 
-    def _store_columns(self, csr: CsrPattern, choice: str, sorted_at_need: bool) -> StoredColumns | RowPatterns:
-        """The columns as asked for; if nothing is, in the fewest bytes."""
+    def _store_columns(
+        self, csr: CsrPattern, choice: str, sorted_at_need: bool, known: Known
+    ) -> tuple[StoredColumns | RowPatterns, Any]:
+        """The columns as asked for, if nothing is in the fewest bytes; and the array of values, not filled."""
+        index, values = (self.nstored, self.backend.index), (self.nstored, self.backend.scalar)
         worth_it = self.nnz >= FEW_ENTRIES
         on_host = self.backend.name == "host"
         unlike = sorted_at_need and self.row_perm is not None and self.nrows <= MANY_ROWS and not on_host
         if choice == PATTERN or (choice == AUTO and worth_it and not unlike):
-            try:
-                patterns = RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
-                if choice == PATTERN or patterns.nbytes < 2 * self.nstored:
-                    return patterns
-            except NoRowPatternsError as e:
-                if choice == PATTERN:
-                    raise OptionError(
-                        f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {e}: "
-                        f"choose {', '.join(columns.CHOICES)}"
-                    ) from e
-        (col,) = self.backend.empty((self.nstored, self.backend.index))
-        self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
+            patterns = self._find_patterns(csr, choice, known)
+            if patterns and (choice == PATTERN or patterns.nbytes < 2 * self.nstored):
+                return patterns, *self.backend.empty(values)
         if choice == AUTO and (on_host or not worth_it):
             choice = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
-        return StoredColumns.compress(col, self.slice_offsets, self.slice_height, self.backend, choice, self.ncols)
+        if choice == columns.FULL_ONLY:
+            col, val = self.backend.empty(index, values)
+        else:  # full columns go
+            (col,), (val,) = self.backend.empty(index), self.backend.empty(values)
+        self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
+        where = (self.slice_offsets, self.slice_height, self.backend)
+        return StoredColumns.compress(col, *where, choice, self.ncols), val
+
+    def _find_patterns(self, csr: CsrPattern, choice: str, known: Known) -> RowPatterns | None:
+        """The row patterns, if there are any; OptionError if they are asked for and there are none."""
+        if known.sought_patterns and choice == AUTO and (self.row_perm is None or not known.patterns):
+            return known.patterns
+        try:
+            return RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
+        except NoRowPatternsError as e:
+            if choice == PATTERN:
+                raise OptionError(
+                    f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {e}: "
+                    f"choose {', '.join(columns.CHOICES)}"
+                ) from e
+            return None
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
@@ -162,12 +189,17 @@ class Pjds(Format):
         """The launch of a kernel that reads the matrix row by row."""
         if not self.nrows:
             return []
+        index_mode, matrix = self._matrix
+        return [self._launch(kernel, (index_mode, batch), threads_per_row, block_threads, matrix, *vectors)]
+
+    @functools.cached_property
+    def _matrix(self) -> tuple[int, Struct]:
+        """The index mode, and the struct Pjds of the kernels."""
         if isinstance(self.columns, RowPatterns):
             index_mode, stored, patterns = INDEX_PATTERN, NO_COLUMNS, self.columns.members
         else:
             index_mode, stored, patterns = self.columns.mode, self.columns.members, NO_PATTERNS
-        matrix = Struct(self.nrows, self.slice_offsets, *stored, *patterns, self.val, self.row_perm)
-        return [self._launch(kernel, (index_mode, batch), threads_per_row, block_threads, matrix, *vectors)]
+        return index_mode, Struct(self.nrows, self.slice_offsets, *stored, *patterns, self.val, self.row_perm)
 
     def _enough_threads_per_row(self) -> int:
         """More than one where rows are too few to fill the device, and long enough for four entries a thread."""
@@ -224,14 +256,14 @@ class Pjds(Format):
 
     def detail(self) -> str:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
-        stats = self.stats()
+        padding = 1 - self.nnz / self.nstored if self.nstored else 0.0
         csr = self.nnz * (index + scalar) + (self.nrows + 1) * index
         ellpack = self.nrows * self.longest * (index + scalar)
         ours = self._matrix_bytes()
         return "\n".join(
             (
                 f"rows: {self.nrows}, longest {self.longest}, mean {self.nnz / max(1, self.nrows):.2f}",
-                f"stored entries: {self.nstored} for {self.nnz} nonzeros, fill ratio {stats.fill_ratio:.4f}",
+                f"stored entries: {self.nstored} for {self.nnz} nonzeros, fill ratio {padding:.4f}",
                 f"columns: {self.columns.summary()}, {self.columns.nbytes} bytes",
                 f"memory: {ours} bytes, {ratio(ours, csr)} times the {csr} of CSR, "
                 f"{ratio(ours, ellpack)} times the {ellpack} of ELLPACK",

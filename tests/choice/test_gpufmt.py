@@ -147,6 +147,14 @@ def test_timing_is_due_on_a_device_where_formats_are_close(device, host):
     assert Gpufmt.build(pattern(shape("all_empty"), device), device, options()).replan_after == 0
 
 
+def test_timing_is_due_for_small_matrices_only_if_it_is_asked_for(device):
+    csr = scattered(np.full(500, 9), 500, device)
+
+    assert len(worth_timing(rank(Profile.of(csr, device), device))) > 1
+    assert Gpufmt.build(csr, device, options()).replan_after == 0
+    assert Gpufmt.build(csr, device, options(timed_after=7)).replan_after == 7
+
+
 def test_timing_adds_a_twentieth_to_the_products_so_far():
     close = [Candidate("pjds", 0, 5e-5), Candidate("evchyb", 0, 5.5e-5)]
 

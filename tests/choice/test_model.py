@@ -15,6 +15,7 @@ from petsc_gpufmt.choice.model import (
     Candidate,
     csr_bytes,
     rank,
+    takes_a_launch,
     worth_timing,
 )
 from petsc_gpufmt.choice.profile import Profile
@@ -169,3 +170,22 @@ SMALL = {
     "sorted_entries": 410_000,
     "sectors": 0.5,
 }
+
+
+@pytest.mark.parametrize(
+    ("ncols", "empty_rows", "name"), [(4000, 0, "evchyb"), (500, 0, "pjds"), (500, 3000, "evchyb")]
+)
+def test_an_interpolation_takes_pjds_where_a_square_matrix_would_not(device, ncols, empty_rows, name):
+    """A level multiplies its matrix several times, its interpolation once; blocks between ranks have empty rows."""
+    lengths = (empty_rows, 0, 0, 0, 4000 - empty_rows)
+    p = Profile(4000, ncols, 80_000, 120, empty_rows, 120_000, 84_000, lengths=lengths, short_slices=0.0)
+    ranked = {c.name: c.seconds for c in rank(p, device)}
+
+    assert WORTH_LOADING * ranked["evchyb"] < ranked["pjds"] < ranked["evchyb"] + 5e-6
+    assert rank(p, device)[0].name == name
+
+
+def test_a_product_that_takes_a_launch_is_not_worth_a_measurement(device):
+    small, large = (Profile.of(stencil("7point", n, device), device) for n in (10, 60))
+
+    assert takes_a_launch(rank(small, device)[0]) and not takes_a_launch(rank(large, device)[0])

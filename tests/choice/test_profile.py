@@ -91,7 +91,7 @@ def test_blocks_that_the_matrix_tells_are_looked_at_whatever_its_size(host):
     assert find_blocks(csr, sample.Sample.of(csr, host)) == ((7, 7), 1.0)
 
 
-def test_rectangular_blocks_that_the_matrix_tells(host):
+def test_rectangular_blocks_that_the_matrix_tells(host, device):
     rowptr, colidx = stencil_pattern("7point", 6, host.index)
     tall = np.repeat(np.diff(rowptr), 3)
     rowptr_tall = np.concatenate([[0], np.cumsum(tall)]).astype(host.index)
@@ -99,7 +99,7 @@ def test_rectangular_blocks_that_the_matrix_tells(host):
     csr = of_arrays(rowptr_tall, colidx_tall, 216, row_block=3)
 
     assert find_blocks(csr, sample.Sample.of(csr, host)) == ((3, 1), 1.0)
-    assert Profile.of(csr, host).block_shape == (3, 1)
+    assert Profile.of(csr, device).block_shape == (3, 1)
 
 
 def test_the_share_of_entries_in_blocks_is_seen(host):

@@ -140,12 +140,12 @@ def test_a_collision_of_hashes_gives_no_dictionary(backend, monkeypatch, other):
     matrix = from_row_lengths(np.where(np.arange(60) % 2, 3, 5 if other == "length" else 3), 60, seed=54)
     collect = row_patterns.collect
 
-    def collide(csr, where):
-        counts, keys, rows = collect(csr, where)
+    def collide(csr, words, where):
+        keys, rows = collect(csr, words, where)
         first, second = np.flatnonzero(where.to_host(keys))[:2]
         found = where.to_host(rows).copy()
         found[first] = found[first] ^ 1 if other == "length" else found[second]
-        return counts, keys, where.adopt(found)
+        return keys, where.adopt(found)
 
     monkeypatch.setattr(row_patterns, "collect", collide)
 

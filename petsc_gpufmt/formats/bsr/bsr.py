@@ -40,6 +40,7 @@ from petsc_gpufmt.formats.bsr.parameters import (
     usual_parameters,
 )
 from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.formats.common.known import NOTHING, Known
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 LARGEST_BLOCK = 1024
@@ -115,6 +116,10 @@ class Bsr(Format):
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Bsr:
         """Find the blocks, and cut long block rows. Raises OptionError for options out of range or at odds."""
+        return cls.build_knowing(csr, backend, options, NOTHING)
+
+    @classmethod
+    def build_knowing(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any], known: Known) -> Bsr:
         options = cls.with_words(options)
         size = options["block_size"]
         if not 0 <= size <= LARGEST_BLOCK:
@@ -124,7 +129,8 @@ class Bsr(Format):
         shapes = [(size, size)]
         if size == AUTOMATIC:
             shapes = shapes_of(min(csr.row_block, LARGEST_BLOCK), min(csr.col_block, LARGEST_BLOCK))
-        return cls(csr, backend, options, *find_blocks(csr, shapes, backend))
+        counted = known.blocks if known.blocks and known.blocks.shape == shapes[0] else None
+        return cls(csr, backend, options, *find_blocks(csr, shapes, backend, counted))
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:

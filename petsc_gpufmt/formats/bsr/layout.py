@@ -78,20 +78,27 @@ class Blocks:
     several_rows_opened: bool
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.row_block, self.col_block
+
+    @property
     def share_of_lanes(self) -> float:
         """The share of lanes that have a block where 32 block rows go through theirs side by side."""
         return self.nblocks / (WARP * self.steps) if self.steps else 1.0
 
 
-def find_blocks(csr: CsrPattern, shapes: Sequence[tuple[int, int]], backend: Backend) -> tuple[Entries, Blocks]:
+def find_blocks(
+    csr: CsrPattern, shapes: Sequence[tuple[int, int]], backend: Backend, counted: Blocks | None = None
+) -> tuple[Entries, Blocks]:
     """The entries of a pattern, and their blocks of the first of `shapes` if the pattern comes in such.
 
     Else of the shape that moves least bytes, as far as the first that leaves little padding: the compacted columns of
-    an off-diagonal block of a parallel matrix do not come in blocks, nor do the rows of its transpose. Waits for the
-    device, twice if the first shape does not fit. Raises IndexOverflowError for a block row of 2^31 entries or more.
+    an off-diagonal block of a parallel matrix do not come in blocks, nor do the rows of its transpose. `counted` are
+    the blocks of the first shape if they are known. Waits for the device if they are not, and if they do not fit.
+    Raises IndexOverflowError for a block row of 2^31 entries or more.
     """
-    entries = Entries(csr.nrows, csr.ncols, csr.rowptr, csr.colidx, None, csr.source)
-    (blocks,) = count_blocks(entries, shapes[:1], backend)
+    entries = entries_of(csr)
+    blocks = counted or count_blocks(entries, shapes[:1], backend)[0]
     if blocks.out_of_order:
         entries = sorted_entries(csr, backend)
         (blocks,) = count_blocks(entries, shapes[:1], backend)
@@ -103,6 +110,11 @@ def find_blocks(csr: CsrPattern, shapes: Sequence[tuple[int, int]], backend: Bac
             f"{SEGMENT_ENTRIES} entries: set a smaller -mat_bsr_block_size"
         )
     return entries, blocks
+
+
+def entries_of(csr: CsrPattern) -> Entries:
+    """The entries of a pattern whose columns ascend in each row."""
+    return Entries(csr.nrows, csr.ncols, csr.rowptr, csr.colidx, None, csr.source)
 
 
 def shapes_of(row_block: int, col_block: int) -> list[tuple[int, int]]:

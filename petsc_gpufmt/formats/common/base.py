@@ -13,6 +13,7 @@ from petsc_gpufmt.tuned_options import tuned
 
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.backend import Backend
+    from petsc_gpufmt.formats.common.known import Known
     from petsc_gpufmt.patterns.csr import CsrPattern
 
 
@@ -68,6 +69,11 @@ class Format(ABC):
         """Store the pattern `csr`, whose arrays live on `backend`; `options` has all keys of `default_options`."""
 
     @classmethod
+    def build_knowing(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any], known: Known) -> Format:
+        """As `build`, with what is known of the pattern, which a format may look at another way."""
+        return cls.build(csr, backend, options)
+
+    @classmethod
     def rebuild(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Format:
         """As `build`, for a pattern that has been multiplied `replan_after` times and so is worth more care."""
         return cls.build(csr, backend, options)
@@ -83,10 +89,12 @@ class Format(ABC):
     @classmethod
     def with_words(cls, options: dict[str, Any]) -> dict[str, Any]:
         """`options` with choices as they are spelled in `words`. OptionError for a choice that is not offered."""
-        return {
-            name: option_word(_flag(cls, name), value, cls.words[name]) if name in cls.words else value
-            for name, value in options.items()
+        chosen = {
+            name: option_word(_flag(cls, name), options[name], words)
+            for name, words in cls.words.items()
+            if name in options
         }
+        return {**options, **chosen}
 
     @classmethod
     def measured(cls, backend: Backend, key: str) -> dict[str, Any]:
@@ -96,10 +104,12 @@ class Format(ABC):
     @classmethod
     def with_measured(cls, options: dict[str, Any], csr: CsrPattern, backend: Backend) -> dict[str, Any]:
         """`options`, in place of the defaults what was measured best. OptionError for a choice that is not offered."""
-        best = cls.measured(backend, cls.tuning_key(csr))
+        options, best = cls.with_words(options), cls.measured(backend, cls.tuning_key(csr))
+        if not best:
+            return options
         return {
             name: best.get(name, value) if value == cls.default_options[name] else value
-            for name, value in cls.with_words(options).items()
+            for name, value in options.items()
         }
 
     @classmethod
@@ -144,6 +154,8 @@ class Format(ABC):
 def parse_options(cls: type[Format], text: str) -> dict[str, Any]:
     """Options from "name=value;...", the others by default. OptionError for what `cls` does not take."""
     options = dict(cls.default_options)
+    if not text:
+        return options
     accepted = cls.accepted_options()
     for item in filter(None, text.split(";")):
         key, _, value = item.partition("=")

@@ -15,7 +15,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import INT64, CsrPattern
 
 MOST_PATTERNS = 256
@@ -68,14 +68,21 @@ class RowPatterns:
             raise NoRowPatternsError(
                 f"rows of up to {longest} entries, too long for a table of {MOST_TABLE_BYTES} bytes"
             )
-        counts, keys, rows = collect(csr, backend)
-        count, mismatch, pattern = counts[:1], counts[1:], (csr.rowptr, csr.colidx)
-        in_order, deltas, row_pattern = backend.empty((most, INT64), (most * stride, backend.index), (csr.nrows, UINT8))
+        words, in_order, deltas, row_pattern = backend.empty(
+            (COUNTS + 2 * SLOTS, INT64), (most, INT64), (most * stride, backend.index), (csr.nrows, UINT8)
+        )
+        backend.clear(words)
+        count, mismatch, pattern = words[:1], words[1:COUNTS], (csr.rowptr, csr.colidx)
+        keys, rows = collect(csr, words, backend)
         table = (most, stride, keys, rows, count, *pattern, in_order, deltas)
-        run(backend, "row_patterns_table", 1, table)
         assigned = (csr.nrows, most, stride, count, in_order, deltas, *pattern, row_perm, row_pattern, mismatch)
-        run(backend, "row_patterns_assign", csr.nrows, assigned)
-        npatterns, differs = backend.first(counts, COUNTS)  # waits for the device
+        backend.run(
+            [
+                _launch(backend, "row_patterns_table", 1, table),
+                _launch(backend, "row_patterns_assign", csr.nrows, assigned),
+            ]
+        )
+        npatterns, differs = backend.first(words, COUNTS)  # waits for the device
         if npatterns > most:
             number = f"{npatterns}" if npatterns <= MOST_PATTERNS else f"more than {MOST_PATTERNS}"
             raise NoRowPatternsError(
@@ -123,24 +130,22 @@ def table_limits(longest: int, backend: Backend) -> tuple[int, int]:
     return stride, min(MOST_PATTERNS, MOST_TABLE_BYTES // (stride * backend.index.itemsize))
 
 
-def collect(csr: CsrPattern, backend: Backend) -> tuple[Any, Any, Any]:
-    """Launch what finds the different rows: (counts, keys, rows), all (..,) int64.
+def collect(csr: CsrPattern, words: Any, backend: Backend) -> tuple[Any, Any]:
+    """Launch what finds the different rows: their hashes, in some of SLOTS places, and a row for each hash.
 
-    The first of the COUNTS counts says how many there are, more than MOST_PATTERNS if too many; then some are missing.
-    `keys` are their hashes, in some of SLOTS places, 0 in the others, and `rows` has a row for each.
+    Both are parts of `words`, (COUNTS + 2 SLOTS,) int64, all 0. The first word will say how many there are, more than
+    MOST_PATTERNS if too many; then some are missing.
     """
-    (words,) = backend.empty((COUNTS + 2 * SLOTS, INT64))
-    backend.clear(words)
-    counts, keys, rows = words[:COUNTS], words[COUNTS : COUNTS + SLOTS], words[COUNTS + SLOTS :]
-    threads = min(csr.nrows, max(1, backend.resident_threads))  # blocks take rows in turns
-    run(backend, "row_patterns_collect", threads, (csr.nrows, csr.rowptr, csr.colidx, keys, rows, counts[:1]))
-    return counts, keys, rows
+    keys, rows = words[COUNTS : COUNTS + SLOTS], words[COUNTS + SLOTS :]
+    threads = backend.in_turns(csr.nrows)  # blocks take rows in turns
+    arguments = (csr.nrows, csr.rowptr, csr.colidx, keys, rows, words[:1])
+    backend.run([_launch(backend, "row_patterns_collect", threads, arguments)])
+    return keys, rows
 
 
-def run(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> None:
-    """Launch a kernel of kernels/formats/row_patterns.cu with at least `n` threads."""
-    function = backend.function("formats/row_patterns", kernel, ())
-    backend.run([launch_1d(function, n, THREADS_PER_BLOCK, arguments)])
+def _launch(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> Launch:
+    """The launch of a kernel of kernels/formats/row_patterns.cu with at least `n` threads."""
+    return launch_1d(backend.function("formats/row_patterns", kernel, ()), n, THREADS_PER_BLOCK, arguments)
 
 
 @compiled_ahead("formats/row_patterns")
