@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from petsc_gpufmt.choice.profile import LEAST_BLOCK_FILL, SLICE_HEIGHT, Profile
+from petsc_gpufmt.choice.profile import LEAST_BLOCK_FILL, SLICE_HEIGHT, Profile, interpolates
 from petsc_gpufmt.formats.evchyb.layout import SMALL_ACCEPTABLE_ROW_PADDING, SMALL_SPLIT_LENGTHS, is_small
 
 if TYPE_CHECKING:
@@ -54,10 +54,8 @@ MOST_TIMED = 3
 # take as long to load as a thousand mults gain then. Blocks are an exception, as all levels of a multigrid method have
 # them.
 WORTH_LOADING, SECONDS_WORTH_LOADING = 1.15, 1e-6
-# An interpolation is multiplied once where the matrices of its levels are multiplied so often. It is known by its
-# shape: so many times as many rows as columns, or the reverse, and at most such a share of empty rows. Most rows of a
-# block that joins the unknowns of two ranks are empty.
-MULTS_OF_A_LEVEL, INTERPOLATION_RATIO, INTERPOLATION_EMPTY = 5, 2, 0.5
+# An interpolation is multiplied once where the matrix of its level is multiplied so often, and gains so much less.
+MULTS_OF_A_LEVEL = 5
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,10 @@ class Candidate:
 
 
 def rank(profile: Profile, backend: Backend) -> list[Candidate]:
-    """All formats that may suit, the fastest by the model first; for a small matrix pJDS if it is about as fast."""
+    """All formats that may suit, the fastest by the model first.
+
+    Before it pJDS, if that is about as fast, for a small matrix and for an interpolation.
+    """
     candidates = [_pjds(profile, backend), _evchyb(profile, backend)]
     if backend.name == "host":  # a core has no threads to wait for each other: bytes decide
         return sorted(candidates, key=lambda c: c.nbytes)
@@ -90,17 +91,13 @@ def rank(profile: Profile, backend: Backend) -> list[Candidate]:
         candidates.append(_bsr(profile, backend))
     ranked = sorted(candidates, key=lambda c: c.seconds)
     pjds, best = candidates[0], ranked[0]
-    gain = SECONDS_WORTH_LOADING * (MULTS_OF_A_LEVEL if _interpolates(profile) else 1)
+    interpolation = interpolates(profile, profile.empty_rows)
+    gain = SECONDS_WORTH_LOADING * (MULTS_OF_A_LEVEL if interpolation else 1)
     close = max(WORTH_LOADING * best.seconds, best.seconds + gain)
-    if best.name != "bsr" and pjds.seconds <= close and is_small(profile, backend):
+    if best.name != "bsr" and pjds.seconds <= close and (interpolation or is_small(profile, backend)):
         ranked.remove(pjds)
         ranked.insert(0, pjds)
     return ranked
-
-
-def _interpolates(p: Profile) -> bool:
-    longer, shorter = max(p.nrows, p.ncols), min(p.nrows, p.ncols)
-    return p.empty_rows <= INTERPOLATION_EMPTY * p.nrows and longer >= INTERPOLATION_RATIO * shorter
 
 
 def worth_timing(ranked: list[Candidate]) -> list[Candidate]:

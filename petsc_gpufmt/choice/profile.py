@@ -11,12 +11,15 @@ from petsc_gpufmt.choice.sample import LEAST_BLOCK_SEARCH_ENTRIES, Sample, find_
 from petsc_gpufmt.formats.bsr.bsr import LARGEST_BLOCK
 from petsc_gpufmt.formats.bsr.layout import Blocks, count_blocks, entries_of
 from petsc_gpufmt.formats.common.known import NOTHING, Known
-from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
+from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns, may_be_few
 from petsc_gpufmt.formats.pjds import FEW_ENTRIES
 from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern
 
 # Rows that EVC-HYB stores apart are longer.
 LONG_ROW = 128
+# An interpolation has at least so many times as many rows as columns, or the reverse, and at most such a share of empty
+# rows. Most rows of a block that joins the unknowns of two ranks are empty.
+INTERPOLATION_RATIO, INTERPOLATION_EMPTY = 2, 0.5
 # Share of its entries that a block must have: with fewer, padding outweighs what the indices save.
 LEAST_BLOCK_FILL = 0.7
 
@@ -42,8 +45,8 @@ class Profile:
     known : what was found on the way, for the format that is chosen
 
     Where entries are few, the counts of the rows decide: row patterns are not looked for, nor blocks that the matrix
-    does not tell; blocks that it tells are counted. Where there are row patterns, nothing saves more, and the others
-    are not looked for.
+    does not tell; blocks that it tells are counted. So it is with interpolations, whose products are few. Where there
+    are row patterns, nothing saves more, and the others are not looked for.
     """
 
     nrows: int
@@ -83,15 +86,16 @@ class Profile:
         longest, sliced, lengths = counts.longest, counts.sliced_entries, counts.lengths
         facts: dict[str, Any] = {}
         looked_at = csr.nnz >= least_looked_at(backend)
-        patterns = find_patterns(csr, longest, backend) if looked_at else None
+        patterns = find_patterns(csr, longest, backend) if looked_at and may_be_few(csr) else None
+        sampled = looked_at and not patterns and not interpolates(csr, lengths[0])
         if patterns:
             facts["npatterns"] = patterns.npatterns
-        elif looked_at:
+        elif sampled:
             sample = Sample.of(csr, backend)
             facts["block_shape"], facts["block_fill"] = find_blocks(csr, sample)
             facts["short_slices"], facts["short_rows"] = sample.short_columns(csr.ncols)
             facts["sectors"] = sample.sectors(backend.scalar.itemsize)
-        blocks = told_blocks(csr, lengths, backend) if not looked_at else None
+        blocks = told_blocks(csr, lengths, backend) if not sampled and not patterns else None
         if blocks:
             facts["block_shape"] = blocks.shape
             facts["block_fill"] = csr.nnz / (blocks.nblocks * blocks.row_block * blocks.col_block)
@@ -105,7 +109,7 @@ class Profile:
             min(sliced, csr.nnz + SLICE_HEIGHT * longest),  # where a slice ends, the next begins
             sum(lengths[LONG_ROW.bit_length() + 1 :]),
             lengths,
-            **{"short_slices": 0.0, "short_rows": False, "sampled": "sectors" in facts, **facts},
+            **{"short_slices": 0.0, "short_rows": False, "sampled": sampled, **facts},
             known=Known(looked_at, patterns, blocks),
         )
 
@@ -124,6 +128,12 @@ def least_looked_at(backend: Backend) -> int:
     pay that the matrix does not tell of.
     """
     return FEW_ENTRIES if backend.name == "host" else LEAST_BLOCK_SEARCH_ENTRIES
+
+
+def interpolates(pattern: Any, empty_rows: int) -> bool:
+    """Whether a pattern, or a profile, has the shape of an interpolation between two levels, or of its transpose."""
+    longer, shorter = max(pattern.nrows, pattern.ncols), min(pattern.nrows, pattern.ncols)
+    return longer >= INTERPOLATION_RATIO * shorter and empty_rows <= INTERPOLATION_EMPTY * pattern.nrows
 
 
 def find_patterns(csr: CsrPattern, longest: int, backend: Backend) -> RowPatterns | None:

@@ -25,7 +25,7 @@ from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import StoredColumns
 from petsc_gpufmt.formats.common.known import NOTHING, Known
-from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns
+from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns, may_be_few
 from petsc_gpufmt.formats.common.sliced_rows import Slices, cut
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
@@ -138,14 +138,14 @@ class Pjds(Format):
     ) -> tuple[StoredColumns | RowPatterns, Any]:
         """The columns as asked for, if nothing is in the fewest bytes; and the array of values, not filled."""
         index, values = (self.nstored, self.backend.index), (self.nstored, self.backend.scalar)
-        worth_it = self.nnz >= FEW_ENTRIES
+        few = self.nnz < FEW_ENTRIES
         on_host = self.backend.name == "host"
-        unlike = sorted_at_need and self.row_perm is not None and self.nrows <= MANY_ROWS and not on_host
-        if choice == PATTERN or (choice == AUTO and worth_it and not unlike):
+        seldom = sorted_at_need and self.row_perm is not None and self.nrows <= MANY_ROWS and not on_host
+        if choice == PATTERN or (choice == AUTO and not few and not seldom and may_be_few(csr)):
             patterns = self._find_patterns(csr, choice, known)
             if patterns and (choice == PATTERN or patterns.nbytes < 2 * self.nstored):
                 return patterns, *self.backend.empty(values)
-        if choice == AUTO and (on_host or not worth_it):
+        if choice == AUTO and (on_host or few):
             choice = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
         if choice == columns.FULL_ONLY:
             col, val = self.backend.empty(index, values)

@@ -116,6 +116,14 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
     return Transposition(csr, backend).finish()  # waits for the device
 
 
+def counted_transpose(csr: CsrPattern, backend: Backend) -> CsrPattern:
+    """As `transposed`, with the counts of the rows known: one wait for both."""
+    transposition = Transposition(csr, backend)
+    pattern, counts = transposition.pattern.counted(backend)  # waits for the device
+    transposition.finish(counts.longest)
+    return pattern
+
+
 def bytes_to_transpose(csr: CsrPattern, backend: Backend) -> int:
     """Bytes that `transposed` takes, its result included: two arrays of entries besides, if a column is long."""
     words = 6 * csr.nnz + csr.ncols + 1

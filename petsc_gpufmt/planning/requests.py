@@ -17,7 +17,7 @@ from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
 from petsc_gpufmt.patterns import coo, entry_sum, scale_and_add, union
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
-from petsc_gpufmt.patterns.transpose import transposed
+from petsc_gpufmt.patterns.transpose import counted_transpose
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
 
@@ -77,7 +77,7 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     blocks = {"row_block": request.row_block, "col_block": request.col_block}
     csr = _pattern(request, backend, keep_columns=False, **blocks).validated(backend)
     if request.transposed:
-        csr = transposed(csr, backend)
+        csr = counted_transpose(csr, backend)
     stored = cls.rebuild(csr, backend, options) if request.mults else cls.build(csr, backend, options)
     kept: list[Any] = [stored]
     for operation in Operation:

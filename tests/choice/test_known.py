@@ -9,8 +9,10 @@ from patterns import MadeUpDevice, of_arrays, pattern, stencil
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.choice.gpufmt import Gpufmt
-from petsc_gpufmt.choice.profile import LEAST_BLOCK_FILL, Profile, least_in_blocks
+from petsc_gpufmt.choice.model import rank
+from petsc_gpufmt.choice.profile import LEAST_BLOCK_FILL, Profile, least_in_blocks, least_looked_at
 from petsc_gpufmt.formats.bsr.bsr import Bsr
+from petsc_gpufmt.formats.common.row_patterns import may_be_few
 from petsc_gpufmt.formats.pjds import PATTERN, Pjds
 
 
@@ -114,3 +116,29 @@ def test_the_fewest_entries_of_blocks(col_block):
 
     assert least_in_blocks(lengths, col_block) == 4 * one + 3 * two + 2 * three + five
     assert 0 < LEAST_BLOCK_FILL < 1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_large_interpolations_are_not_looked_at(device, transposed):
+    coarse, fine = 30_000, 240_000
+    rows = np.repeat(np.arange(fine), 4)
+    columns = (rows * coarse // fine + np.tile(np.arange(4) * 7, fine)) % coarse
+    if transposed:
+        order = np.argsort(columns, kind="stable")
+        rows, columns, coarse, fine = columns[order], rows[order], fine, coarse
+    rowptr = np.searchsorted(rows, np.arange(fine + 1)).astype(device.index)
+    csr = of_arrays(rowptr, columns.astype(device.index), coarse).validated(device)
+    asked, device.waits = Counter(device.asked), 0
+    seen = Profile.of(csr, device)
+
+    assert csr.nnz >= least_looked_at(device) and device.asked == asked and not device.waits
+    assert (seen.npatterns, seen.sampled, seen.known.sought_patterns) == (0, False, True)
+    assert rank(seen, device)[0].name == "pjds"
+
+
+def test_rows_of_interpolations_are_not_taken_to_be_alike(device):
+    tall = of_arrays(np.arange(0, 400_001, 2, dtype=device.index), np.zeros(400_000, device.index), 40_000)
+    stored = Pjds.build(tall, device, dict(Pjds.default_options))
+
+    assert not may_be_few(tall) and not device.asked["row_patterns_collect"]
+    assert stored.columns.summary() == "16-bit columns"

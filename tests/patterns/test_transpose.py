@@ -10,7 +10,7 @@ from places import INDEX, SCALAR, make_backend
 
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.segments import ENTRIES_A_THREAD, PIECE, SORT_THREADS
-from petsc_gpufmt.patterns.transpose import bytes_to_transpose, transposed
+from petsc_gpufmt.patterns.transpose import bytes_to_transpose, counted_transpose, transposed
 
 PLACES = [
     pytest.param(("host", INDEX), id="host"),
@@ -77,6 +77,20 @@ def test_columns_of_all_lengths(backend, length):
 def test_long_columns_between_short_ones(backend, length):
     lengths = np.concatenate(([0, 5, length, 0, PIECE + 9], np.arange(60), [length // 2, 0, 0]))
     check(columns_of_lengths(lengths, 3000).pattern(np, np.int64), backend)
+
+
+@pytest.mark.parametrize("longest", [0, 3, PIECE + 1, 2 * PIECE + 1])
+def test_a_transpose_with_its_counts_is_the_same(emulation_folder, longest, monkeypatch):
+    waits = []
+    fetch = EmulatedBackend.first
+    monkeypatch.setattr(EmulatedBackend, "first", lambda *arguments: waits.append(1) or fetch(*arguments))
+    backend = EmulatedBackend(SCALAR, INDEX, emulation_folder)
+    csr = columns_of_lengths([longest, 0, longest // 2, longest // 3], 3000).pattern(np, INDEX)
+    counted = counted_transpose(csr, backend)
+
+    assert len(waits) == 1 and counted.counts.longest == longest
+    assert counted.colidx.tolist() == transposed(csr, backend).colidx.tolist()
+    assert counted.source.tolist() == transposed(csr, backend).source.tolist()
 
 
 def test_blocks_whose_columns_all_begin_at_the_end_of_their_window(backend):

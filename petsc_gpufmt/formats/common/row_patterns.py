@@ -27,6 +27,9 @@ MOST_TABLE_BYTES = 16384
 SLOTS = 1024
 """Of the hash table of patterns, as in the kernels."""
 
+UNLIKE_RATIO = 4
+"""Of rows and columns, from which rows are not taken to be alike."""
+
 STRIDE_MULTIPLE = 4
 THREADS_PER_BLOCK = 256
 COUNTS = 2  # how many patterns there are, and whether a row differs from the pattern of its hash
@@ -122,6 +125,11 @@ class RowPatterns:
     def summary(self) -> str:
         """The mode in words."""
         return f"{self.npatterns} row pattern{'' if self.npatterns == 1 else 's'}"
+
+
+def may_be_few(csr: CsrPattern) -> bool:
+    """Whether rows may be alike relative to the diagonal: those of interpolations and their transposes never are."""
+    return max(csr.nrows, csr.ncols) < UNLIKE_RATIO * min(csr.nrows, csr.ncols)
 
 
 def table_limits(longest: int, backend: Backend) -> tuple[int, int]:
