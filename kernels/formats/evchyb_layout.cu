@@ -5,6 +5,7 @@
 #include "formats/evchyb.cuh"
 #include "common/scan.cuh"
 #include "common/search.cuh"
+#include "common/sort.cuh"
 
 constexpr int TILE = 1024, DIGITS = 256; // rows that a block sorts by one of so many digits
 constexpr int PIECE  = 16 * HEIGHT;      // stored columns that are looked at together
@@ -232,6 +233,19 @@ __global__ void __launch_bounds__(DIGITS)
     if (row[r] >= 0) sorted[places[warp][digit[r]] + rank[r]] = (index_t)row[r];
 }
 
+// sorted [n]: at most TILE rows of a list by length, those of one length in their order. One block
+__global__ void __launch_bounds__((TILE / 2))
+  evchyb_sort_tile(offset_t n, offset_t first, const index_t *__restrict__ rows, const index_t *__restrict__ rowptr, index_t *__restrict__ sorted)
+{
+  __shared__ count_t keys[TILE]; // length and place
+  const int          thread = threadIdx.x;
+
+  for (int i = thread; i < TILE; i += TILE / 2)
+    keys[i] = i < n ? (count_t)length_of(row_of(i, first, rows), rowptr) * TILE + i : ~count_t(0); // after all rows
+  sort_in_block<TILE>(keys);
+  for (int i = thread; i < n; i += TILE / 2) sorted[i] = (index_t)row_of(keys[i] % TILE, first, rows);
+}
+
 // first_segment [nlong + 1]: segments of at most `segment_groups` groups, one at least, of the rows of a list; a thread a row, and one for the end
 __global__ void __launch_bounds__(SCAN_THREADS)
   evchyb_first_segments(offset_t nlong, offset_t /* HEIGHT */, offset_t segment_groups, offset_t first, const index_t *__restrict__ rows,
@@ -317,36 +331,56 @@ __global__ void __launch_bounds__(SCAN_THREADS)
   if (slice == nslices) found->nstored = (count_t)offset;
 }
 
-// tasks [ntasks] of the `nclass` slices among first, first + 1, ..., first + count - 1 that are `low` to `high` groups wide, the last of them
-// first, with teams of 1 << log_team warps; those that are left over do nothing. `segments` is null in the ELL part. A thread a slice
+// Slices of one part that are `low` to `high` groups wide, `count` of them, with teams of 1 << log_team warps
+struct TeamClass {
+  offset_t low, high, count, log_team;
+
+  __device__ __forceinline__ offset_t tasks(offset_t warps) const { return ((count << log_team) + warps - 1) / warps * warps; }
+};
+
+struct TeamClasses {
+  TeamClass of[12]; // six of each part: teams have 1 to 32 warps
+};
+
+// tasks: class by class those of its slices, the last of them first, and what fills the last of its blocks of `warps`, which does nothing. The first
+// `nlong` classes are of the `nsegments` slices from `nell` on, the others of those before. `control` has 1 + gridDim.x words for each class.
+// A thread a slice; blockIdx.y is the class
 __global__ void __launch_bounds__(SCAN_THREADS)
-  evchyb_deal(offset_t first, offset_t count, offset_t /* HEIGHT */, offset_t segment_groups, offset_t low, offset_t high, offset_t nclass,
-              int log_team, offset_t ntasks, const offset_t *__restrict__ offsets, const RowSegments *__restrict__ segments, Task *__restrict__ tasks,
-              count_t *control)
+  evchyb_deal(offset_t nell, offset_t nsegments, offset_t /* HEIGHT */, offset_t segment_groups, offset_t warps, offset_t nlong,
+              const TeamClasses classes, const offset_t *__restrict__ offsets, const RowSegments *__restrict__ segments, Task *__restrict__ tasks,
+              count_t          *control)
 {
   __shared__ BlockScan scan;
+  const int            number_of_class = blockIdx.y;
+  const bool           is_long         = number_of_class < nlong;
+  const offset_t       part_begin = is_long ? nell : offset_t(0), part_size = is_long ? nsegments : nell;
+  const TeamClass      mine  = classes.of[number_of_class];
   offset_t             begin = 0, groups = 0;
   bool                 is_split = false, inside = false;
 
+  if ((offset_t)blockIdx.x * SCAN_THREADS >= part_size) return;
+  control += number_of_class * (1 + gridDim.x);
+  for (int c = 0; c < number_of_class; c++) tasks += classes.of[c].tasks(warps);
   scan.take_tile(control);
   __syncthreads();
-  const offset_t i = (offset_t)scan.tile * SCAN_THREADS + threadIdx.x, slice = first + i;
+  const offset_t i = (offset_t)scan.tile * SCAN_THREADS + threadIdx.x, slice = part_begin + i;
 
-  if (i < count) {
+  if (i < part_size) {
     begin                = offsets[slice];
     groups               = (offsets[slice + 1] - begin) / HEIGHT;
-    is_split             = segments && segments[i].count > 1;
+    is_split             = is_long && segments[i].count > 1;
     const offset_t width = is_split ? segment_groups : groups;
-    inside               = low <= width && width <= high;
+    inside               = mine.low <= width && width <= mine.high;
   }
+  const int      log_team = (int)mine.log_team;
   const offset_t before = (offset_t)scan.sum_before_thread(control + 1, inside), team = offset_t(1) << log_team;
 
   if (!inside) return;
-  const offset_t number = nclass - 1 - before;
+  const offset_t number = mine.count - 1 - before, ntasks = mine.tasks(warps);
 
   for (offset_t t = number * team; t < (number + 1) * team; t++) tasks[t] = {begin, (int)slice, (int)(groups << 5) | (is_split ? 16 : 0) | log_team};
   if (number > 0) return;
-  for (offset_t t = nclass * team; t < ntasks; t++) tasks[t] = {begin, -1, log_team};
+  for (offset_t t = mine.count * team; t < ntasks; t++) tasks[t] = {begin, -1, log_team};
 }
 
 // Of pieces pieces[0], pieces[1], ... of PIECE stored columns: adds to found[0] how many sectors of x, of so many entries, each reads, and to

@@ -5,6 +5,7 @@
 // the lowest. No two are equal, so the order of rows of one length stays.
 #include "common/scan.cuh"
 #include "common/search.cuh"
+#include "common/sort.cuh"
 
 constexpr int TILE   = 1024; // rows that a block sorts
 constexpr int ROUNDS = 8;    // in which a warp measures rows, 32 at once: two slices of 128 rows
@@ -15,17 +16,7 @@ struct Control {   // all zeros at first; a zero for each block of sliced_rows_o
   count_t moved;   // whether a row is longer than the one before it in its window
 };
 
-__device__ __forceinline__ void put_in_order(count_t *keys, int low, int high, bool ascending)
-{
-  const count_t a = keys[low], b = keys[high];
-
-  if ((a > b) == ascending) {
-    keys[low]  = b;
-    keys[high] = a;
-  }
-}
-
-// keys [nrows], ascending in each tile of 1024 rows. Threads: half a tile each block (Batcher's bitonic sort).
+// keys [nrows], ascending in each tile of 1024 rows. Threads: half a tile each block.
 __global__ void __launch_bounds__((TILE / 2), 2)
   sliced_rows_sort(index_t nrows, index_t window, index_t longest, int length_bits, int place_bits, const index_t *__restrict__ rowptr,
                    count_t *__restrict__ keys, Control *__restrict__ control)
@@ -44,14 +35,7 @@ __global__ void __launch_bounds__((TILE / 2), 2)
     tile[i] = ((count_t)(row / window) << length_bits | (count_t)(longest - length)) << place_bits | (count_t)place;
     if (place && length > (offset_t)rowptr[row] - rowptr[row - 1]) control->moved = 1; // all that write, write the same
   }
-  for (int size = 2; size <= TILE; size *= 2)
-    for (int stride = size / 2; stride > 0; stride /= 2) {
-      const int low = 2 * thread - (thread & (stride - 1));
-
-      __syncthreads();
-      put_in_order(tile, low, low + stride, (low & size) == 0);
-    }
-  __syncthreads();
+  sort_in_block<TILE>(tile);
   for (int i = thread; i < TILE; i += TILE / 2)
     if (first + i < nrows) keys[first + i] = tile[i];
 }

@@ -1,7 +1,7 @@
 // Whether arrays are a CSR pattern, and values in its order (petsc_gpufmt/patterns/csr.py).
 #include "common/scan.cuh"
 
-constexpr int LENGTH_BINS = 12;
+constexpr int LENGTH_BINS = 12, LONG_ROW = 64;
 
 // The bin of rows of so many entries: 0, 1, 2, 3-4, 5-8, ..., 257-512, more
 __device__ __forceinline__ int length_bin(offset_t length)
@@ -13,6 +13,8 @@ __device__ __forceinline__ int length_bin(offset_t length)
 struct CsrFound {
   count_t ends, decreases, outside; // not 0: the row pointer does not run from 0 to nnz, it decreases, a column is not in the matrix
   count_t longest, sliced;          // entries of the longest row; of all slices of 32 rows, each padded to its longest
+  count_t descends;                 // not 0: a row is longer than the next
+  count_t padding[2];               // of rows of more than 64 entries to multiples of 32, and of rows of more than 128
   count_t lengths[LENGTH_BINS];     // how many rows have 0, 1, 2, 3-4, 5-8, ... entries, the last bin those of all more
 };
 
@@ -21,21 +23,26 @@ template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_t ncols, index_t nnz, const index_t *__restrict__ rowptr,
                                                            const index_t *__restrict__ colidx, CsrFound *__restrict__ found)
 {
-  __shared__ count_t shared_longest, shared_sliced, shared_lengths[LENGTH_BINS];
+  __shared__ count_t shared_longest, shared_sliced, shared_padding[2], shared_lengths[LENGTH_BINS];
   const offset_t     first = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, step = (offset_t)gridDim.x * BLOCK_THREADS;
   const int          lane      = threadIdx.x % WARP;
-  bool               decreases = false, outside = false;
-  offset_t           longest = 0, sliced = 0;
+  bool               decreases = false, outside = false, descends = false;
+  offset_t           longest = 0, sliced = 0, padding = 0, padding_of_longer = 0;
   count_t            in_bin = 0; // rows of the bin that the lane counts
 
   if (threadIdx.x < LENGTH_BINS) shared_lengths[threadIdx.x] = 0;
-  if (threadIdx.x == 0) shared_longest = shared_sliced = 0;
+  if (threadIdx.x == 0) shared_longest = shared_sliced = shared_padding[0] = shared_padding[1] = 0;
   for (offset_t row = first; row - lane < nrows; row += step) { // a warp has a slice
     const offset_t length = row < nrows ? (offset_t)rowptr[row + 1] - rowptr[row] : offset_t(0);
     const offset_t width  = group_max(length);
     const int      bin    = row < nrows ? length_bin(length) : -1;
 
     decreases |= length < 0;
+    descends |= row + 1 < nrows && length > (offset_t)rowptr[row + 2] - rowptr[row + 1];
+    if (length > LONG_ROW) {
+      padding += -length & (WARP - 1);
+      padding_of_longer += length > 2 * LONG_ROW ? -length & (WARP - 1) : offset_t(0);
+    }
     longest = max(longest, width);
     sliced += max(width, offset_t(0)) * WARP;
 #pragma unroll
@@ -52,19 +59,26 @@ __global__ void __launch_bounds__(BLOCK_THREADS) csr_check(index_t nrows, index_
     outside |= column < 0 || column >= ncols;
   }
   if (first == 0 && (rowptr[0] != 0 || rowptr[nrows] != nnz)) found->ends = 1;
+  if (descends) found->descends = 1;
   if (decreases) found->decreases = 1; // all threads that write, write the same
   if (outside) found->outside = 1;
+  padding           = group_sum(padding);
+  padding_of_longer = group_sum(padding_of_longer);
   __syncthreads();
   if (lane < LENGTH_BINS && in_bin) atomicAdd(shared_lengths + lane, in_bin);
   if (lane == 0 && longest > 0) {
     atomicMax(&shared_longest, (count_t)longest);
     atomicAdd(&shared_sliced, (count_t)sliced);
+    if (padding) atomicAdd(shared_padding, (count_t)padding);
+    if (padding_of_longer) atomicAdd(shared_padding + 1, (count_t)padding_of_longer);
   }
   __syncthreads();
   if (threadIdx.x < LENGTH_BINS && shared_lengths[threadIdx.x]) atomicAdd(found->lengths + threadIdx.x, shared_lengths[threadIdx.x]);
   if (threadIdx.x == 0 && shared_longest) {
     atomicMax(&found->longest, shared_longest);
     atomicAdd(&found->sliced, shared_sliced);
+    if (shared_padding[0]) atomicAdd(found->padding, shared_padding[0]);
+    if (shared_padding[1]) atomicAdd(found->padding + 1, shared_padding[1]);
   }
 }
 

@@ -16,7 +16,7 @@ from petsc_gpufmt.errors import PatternError
 CHECK_THREADS, CHECKS_A_THREAD = 256, 4
 SLICE_HEIGHT = 32  # of the slices whose padding is counted: a warp of a device
 LENGTH_BINS = 12  # rows of 0, 1, 2, 3-4, 5-8, ..., 257-512 entries, and of more
-FAULTS, COUNTS = 3, 2 + LENGTH_BINS  # fields of CsrFound in kernels/patterns/csr.cu
+FAULTS, COUNTS = 3, 5 + LENGTH_BINS  # fields of CsrFound in kernels/patterns/csr.cu
 GATHER_THREADS, VALUES_A_THREAD = 256, 4
 INT64 = np.dtype(np.int64)
 
@@ -29,11 +29,15 @@ class RowCounts:
     ----------
     longest : entries of the longest row
     sliced_entries : entries with padding in slices of SLICE_HEIGHT rows, in the order of the matrix
+    descends : whether a row is longer than the next
+    padding : of rows of more than 64 entries to multiples of SLICE_HEIGHT, and of rows of more than 128
     lengths : rows of 0, 1, 2, 3-4, 5-8, ..., 257-512 entries, and of more
     """
 
     longest: int
     sliced_entries: int
+    descends: bool
+    padding: tuple[int, int]
     lengths: tuple[int, ...]
 
     @property
@@ -81,7 +85,7 @@ class CsrPattern:
 
 
 def validated_patterns(patterns: Sequence[CsrPattern], backend: Backend) -> list[CsrPattern]:
-    """At most 30 patterns with their longest rows and their counts known. Waits for the device once.
+    """At most 25 patterns with their longest rows and their counts known. Waits for the device once.
 
     Raises PatternError if a row pointer decreases or a column lies outside its matrix.
     """
@@ -101,7 +105,7 @@ def validated_patterns(patterns: Sequence[CsrPattern], backend: Backend) -> list
 
 
 def _as_found(pattern: CsrPattern, found: list[int], backend: Backend) -> CsrPattern:
-    ends, decreases, outside, longest, sliced, *lengths = found
+    ends, decreases, outside, longest, sliced, descends, padding, padding_of_longer, *lengths = found
     if ends:
         raise _wrong_ends(pattern)
     if decreases:
@@ -111,7 +115,8 @@ def _as_found(pattern: CsrPattern, found: list[int], backend: Backend) -> CsrPat
         raise PatternError(
             f"column indices lie in [{columns.min()}, {columns.max()}], the matrix has {pattern.ncols} columns"
         )
-    return replace(pattern, longest=longest, counts=RowCounts(longest, sliced, tuple(lengths)))
+    counts = RowCounts(longest, sliced, bool(descends), (padding, padding_of_longer), tuple(lengths))
+    return replace(pattern, longest=longest, counts=counts)
 
 
 def _wrong_ends(pattern: CsrPattern) -> PatternError:

@@ -422,7 +422,7 @@ def test_stats_of_a_small_matrix(backend):
     tasks, rows = 2 * 4 * 16, (8 + 3) * 4
     assert stored.teams.nblocks == 2
     assert stats.bytes_per_mult == nstored * (8 + 4) + tasks + rows + (11 + 300) * 8
-    assert stats.bytes_held == nstored * (8 + 4) + tasks + rows + 5 * 8 + 3 * (8 + 8 + 4) + 12 * 4
+    assert stats.bytes_held == nstored * (8 + 4) + tasks + rows + 5 * 8 + 3 * 8 + 12 * 4
 
 
 # Options

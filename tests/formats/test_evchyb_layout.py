@@ -1,5 +1,7 @@
 """The structure of EVC-HYB: sorting, what is counted, and builds with no more than the arrays of a device."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import from_row_lengths, shape
@@ -66,6 +68,23 @@ def test_rows_of_one_length_keep_their_order(request, place, longest, window):
 
 
 @BOTH_PLACES
+@pytest.mark.parametrize("n", [1, 2, 31, 700, TILE])
+def test_rows_of_one_tile_are_sorted_at_once(request, monkeypatch, place, n):
+    here = request.getfixturevalue(place)
+    lengths = np.random.default_rng(76).integers(0, 90, TILE + 9)
+    listed = np.random.default_rng(77).permutation(lengths.size).astype(np.int32)[:n]
+    run, launched = here.run, []
+    monkeypatch.setattr(here, "run", lambda launches: launched.extend(launches) or run(launches))
+    for rows, first in ((None, 0), (None, 9), (here.adopt(listed), 0)):
+        (into,) = here.empty((n, here.index))
+        sort_rows(pattern(lengths, here), rows, first, n, n + 5, 90, into, here)
+
+        given = np.arange(first, first + n) if rows is None else listed
+        assert here.to_host(into).tolist() == given[np.argsort(lengths[given], kind="stable")].tolist()
+    assert len(launched) == 3
+
+
+@BOTH_PLACES
 @pytest.mark.parametrize("nrows", [1, 31, 32, 900])
 def test_what_is_counted_of_rows(request, place, nrows):
     here = request.getfixturevalue(place)
@@ -81,11 +100,30 @@ def test_what_is_counted_of_rows(request, place, nrows):
         nshort=(np.count_nonzero(lengths <= 40), np.count_nonzero(lengths <= 64)),
         segments=tuple(int((-(-lengths[lengths > split] // 256)).sum()) for split in (40, 64)),
         nonempty_rows=np.count_nonzero(lengths),
-        descents=np.count_nonzero(np.diff(lengths) < 0),
+        descends=bool((np.diff(lengths) < 0).any()),
         sliced=int(whole.max(axis=1).sum()),
         longest=int(lengths.max()),
         in_slices=int(whole.sum()),
     )
+
+
+@pytest.mark.parametrize("longest", [0, 64, 65, 128, 129, 4096, 4097])
+def test_the_counts_of_a_small_pattern_say_as_much(device_like, monkeypatch, longest):
+    lengths = np.minimum(np.random.default_rng(79).geometric(0.02, 200), longest)
+    lengths[::50] = longest
+    csr = pattern(lengths, device_like)
+    counted = RowCounts.of(csr, (64, 128), 32, 128, device_like)
+    known, counts = csr.counted(device_like)
+    asked = []
+    monkeypatch.setattr(device_like, "run", lambda launches: asked.append(launches))
+    monkeypatch.setattr(device_like, "first", lambda array, count: [0] * count)
+    told = RowCounts.of(known, (64, 128), 32, 128, device_like)
+
+    assert bool(asked) == (longest > 128 * 32)
+    if not asked:
+        assert told == replace(counted, sliced=0, in_slices=0)
+    RowCounts.of(known, (100, 100), 32, 128, device_like)
+    assert asked and counts.longest == longest
 
 
 @BOTH_PLACES

@@ -146,7 +146,7 @@ def test_a_negative_window_is_refused(backend):
 
 
 def test_padding_may_pass_what_the_index_type_counts(backend):
-    counts = RowCounts(2**30, 0, ())
+    counts = RowCounts(2**30, 0, False, (0, 0), ())
     csr = CsrPattern(2, 1, np.array([0, 2**30, 2**30 + 5], dtype=np.int32), np.zeros(0, dtype=np.int32), counts=counts)
 
     slices = cut(csr, 1, 8, backend)

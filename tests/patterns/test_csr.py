@@ -77,6 +77,8 @@ def test_the_lengths_of_rows_are_counted(backend, shape_name):
     padded = np.append(lengths, np.zeros(-lengths.size % SLICE_HEIGHT, dtype=lengths.dtype))
     assert list(counts.lengths) == expected
     assert counts.nonempty_rows == (lengths > 0).sum() and counts.longest == lengths.max(initial=0)
+    assert counts.descends == bool((lengths[:-1] > lengths[1:]).any())
+    assert counts.padding == tuple((-lengths[lengths > long] % SLICE_HEIGHT).sum() for long in (64, 128))
     assert counts.sliced_entries == SLICE_HEIGHT * padded.reshape(-1, SLICE_HEIGHT).max(axis=1).sum()
 
 

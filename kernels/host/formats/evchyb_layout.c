@@ -145,6 +145,21 @@ HOST_KERNEL(evchyb_move_rows)
   }
 }
 
+HOST_KERNEL(evchyb_sort_tile)
+{
+  const offset_t n = PARAM(offset_t, 0), first = PARAM(offset_t, 1);
+  const index_t *rows = PARAM(const index_t *, 2), *rowptr = PARAM(const index_t *, 3);
+  index_t       *sorted = PARAM(index_t *, 4);
+
+  for (offset_t i = 0; i < n; i++) { /* rows are few, and often in order */
+    const offset_t row = row_of(i, first, rows), length = length_of(row, rowptr);
+    offset_t       place = i;
+
+    for (; place > 0 && length_of(sorted[place - 1], rowptr) > length; place--) sorted[place] = sorted[place - 1];
+    sorted[place] = (index_t)row;
+  }
+}
+
 HOST_KERNEL(evchyb_first_segments)
 {
   const offset_t nlong = PARAM(offset_t, 0), height = PARAM(offset_t, 1), segment_groups = PARAM(offset_t, 2), first = PARAM(offset_t, 3);
@@ -206,26 +221,37 @@ HOST_KERNEL(evchyb_cut_slices)
   offsets[nell + PARAM(offset_t, 1)] = found->nstored = offset;
 }
 
+typedef struct {
+  offset_t low, high, count, log_team;
+} TeamClass;
+
 HOST_KERNEL(evchyb_deal)
 {
-  const offset_t     first = PARAM(offset_t, 0), count = PARAM(offset_t, 1), height = PARAM(offset_t, 2), segment_groups = PARAM(offset_t, 3);
-  const offset_t     low = PARAM(offset_t, 4), high = PARAM(offset_t, 5), ntasks = PARAM(offset_t, 8), *offsets = PARAM(const offset_t *, 9);
-  const int          log_team = PARAM(int, 7);
-  const RowSegments *segments = PARAM(const RowSegments *, 10);
-  Task              *tasks    = PARAM(Task *, 11);
-  offset_t           t = 0, begin_of_first = 0;
+  const offset_t     nell = PARAM(offset_t, 0), nsegments = PARAM(offset_t, 1), height = PARAM(offset_t, 2), segment_groups = PARAM(offset_t, 3);
+  const offset_t     warps = PARAM(offset_t, 4), nlong = PARAM(offset_t, 5), *offsets = PARAM(const offset_t *, 7);
+  const TeamClass   *classes  = params[6];
+  const RowSegments *segments = PARAM(const RowSegments *, 8);
+  Task              *tasks    = PARAM(Task *, 9);
 
-  for (offset_t i = count; i-- > 0;) {
-    const offset_t slice = first + i, begin = offsets[slice], groups = (offsets[slice + 1] - begin) / height;
-    const int      is_split = segments && segments[i].count > 1;
-    const offset_t width    = is_split ? segment_groups : groups;
+  for (uint32_t c = 0; c < grid[1]; c++) {
+    const TeamClass class  = classes[c];
+    const int      is_long = c < nlong, log_team = (int)class.log_team;
+    const offset_t first = is_long ? nell : 0, ntasks = ceil_div(class.count << log_team, warps) * warps;
+    offset_t       t = 0, begin_of_first = 0;
 
-    if (width < low || width > high) continue;
-    if (t == 0) begin_of_first = begin;
-    for (int warp = 0; warp < 1 << log_team; warp++)
-      tasks[t++] = (Task){begin, (int32_t)slice, (int32_t)(groups << 5) | (is_split ? 16 : 0) | log_team};
+    for (offset_t i = is_long ? nsegments : nell; i-- > 0;) {
+      const offset_t slice = first + i, begin = offsets[slice], groups = (offsets[slice + 1] - begin) / height;
+      const int      is_split = is_long && segments[i].count > 1;
+      const offset_t width    = is_split ? segment_groups : groups;
+
+      if (width < class.low || width > class.high) continue;
+      if (t == 0) begin_of_first = begin;
+      for (int warp = 0; warp < 1 << log_team; warp++)
+        tasks[t++] = (Task){begin, (int32_t)slice, (int32_t)(groups << 5) | (is_split ? 16 : 0) | log_team};
+    }
+    for (; t < ntasks; t++) tasks[t] = (Task){begin_of_first, -1, log_team};
+    tasks += ntasks;
   }
-  for (; t < ntasks; t++) tasks[t] = (Task){begin_of_first, -1, log_team};
 }
 
 HOST_KERNEL(evchyb_count_sectors)

@@ -3,9 +3,10 @@
 
 #define SLICE_HEIGHT 32
 #define LENGTH_BINS  12
+#define LONG_ROW     64
 
 typedef struct {
-  offset_t ends, decreases, outside, longest, sliced, lengths[LENGTH_BINS];
+  offset_t ends, decreases, outside, longest, sliced, descends, padding[2], lengths[LENGTH_BINS];
 } CsrFound;
 
 /* the bin of rows of so many entries: 0, 1, 2, 3-4, 5-8, ..., 257-512, more */
@@ -31,7 +32,10 @@ HOST_KERNEL(csr_check)
       const offset_t length = (offset_t)rowptr[row + 1] - rowptr[row];
 
       found->decreases |= length < 0;
+      found->descends |= row + 1 < nrows && length > (offset_t)rowptr[row + 2] - rowptr[row + 1];
       found->lengths[length_bin(length)]++;
+      for (int i = 0; i < 2; i++)
+        if (length > LONG_ROW << i) found->padding[i] += -length & (SLICE_HEIGHT - 1);
       if (length > width) width = length;
     }
     found->sliced += width * SLICE_HEIGHT;

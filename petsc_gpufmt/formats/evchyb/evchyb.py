@@ -61,8 +61,8 @@ class EvcHyb(Format):
     val : (nstored,) scalar; 0 for padding
     teams : Teams, the warps that share each slice
     tasks : (2 teams.nblocks * teams.warps,) int64; what each warp does
-    partials : (nsegments,) scalar; sums of the segments of split rows, during a product
-    tickets : (nsegments,) int32; how many are there, 0 between products
+    partials : (nsegments,) scalar; sums of the segments of split rows, during a product; empty if no row may be split
+    tickets : (nsegments,) int32; how many are there, 0 between products; empty likewise
     rowptr, source : of the CSR pattern, kept for `refresh`
     split_length, sigma_window : longest row of the ELL part; rows among which sorting may have moved one of its rows
     batch : entries that a thread loads before it uses the first
@@ -100,9 +100,13 @@ class EvcHyb(Format):
         self.ell_rows = order.ell_rows if self.slices.moved else None
         self.nstored_ell, self.nstored = self.slices.nstored_ell, self.slices.nstored
         self.nnz_ell, self.nonempty_rows = self.slices.nnz_ell, counts.nonempty_rows
-        self.val, col = (backend.empty((self.nstored, dtype))[0] for dtype in (backend.scalar, backend.index))
-        backend.run(self._fill("evchyb_fill_columns", csr.colidx, col, source=None))
         small = backend.name == "host" or is_small(csr, backend)
+        columns, values = (self.nstored, backend.index), (self.nstored, backend.scalar)
+        if small and options["index"] in (AUTO, FULL_ONLY):
+            col, self.val = backend.empty(columns, values)
+        else:  # full columns may go
+            (col,), (self.val,) = backend.empty(columns), backend.empty(values)
+        backend.run(self._fill("evchyb_fill_columns", csr.colidx, col, source=None))
         width = self.nstored / self.height / max(1, self.slices.nslices)
         parameters = Parameters.of(options, col, self.nstored_ell, width, small, self.height, backend)
         self.batch = parameters.batch
@@ -115,9 +119,9 @@ class EvcHyb(Format):
             backend.resident_threads,
         )
         self.tasks = self.teams.tasks(self.slices, self.height, segment_groups, backend)
-        nsegments = self.slices.nsegments
-        self.partials, self.tickets = backend.empty((nsegments, backend.scalar), (nsegments, np.dtype(np.int32)))
-        if nsegments:
+        nsplit = self.slices.nsegments if counts.longest > segment_groups * self.height else 0
+        self.partials, self.tickets = backend.empty((nsplit, backend.scalar), (nsplit, np.dtype(np.int32)))
+        if nsplit:
             backend.clear(self.partials)
             backend.clear(self.tickets)
 

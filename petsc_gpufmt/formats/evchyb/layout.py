@@ -15,7 +15,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import launch_1d
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 AUTOMATIC = 0
@@ -43,7 +43,7 @@ class RowCounts:
     nshort : rows of at most each split length
     segments : of the longer rows
     nonempty_rows : rows with an entry
-    descents : rows that are longer than the next
+    descends : whether a row is longer than the next
     sliced, in_slices : of the whole slices of the rows in their order, the sum of longest rows, and all entries
     longest : entries of the longest row
     """
@@ -52,7 +52,7 @@ class RowCounts:
     nshort: tuple[int, int] = (0, 0)
     segments: tuple[int, int] = (0, 0)
     nonempty_rows: int = 0
-    descents: int = 0
+    descends: bool = False
     sliced: int = 0
     longest: int = 0
     in_slices: int = 0
@@ -61,9 +61,12 @@ class RowCounts:
     def of(
         cls, csr: CsrPattern, splits: tuple[int, int], height: int, segment_groups: int, backend: Backend
     ) -> RowCounts:
-        """Counted for split lengths `splits`. Waits for the device."""
+        """Counted for split lengths `splits`. Waits for the device, but in a small matrix with automatic ones."""
         if not csr.nrows:
             return cls()
+        whole_rows = height == SLICE_HEIGHT and csr.counts and csr.counts.longest <= segment_groups * height
+        if whole_rows and splits == SMALL_SPLIT_LENGTHS:
+            return cls.known(csr)
         (counts,) = backend.empty((10, COUNT))
         backend.clear(counts)
         threads = backend.in_turns(csr.nrows)
@@ -73,7 +76,16 @@ class RowCounts:
         padding, *sums, nonempty, descents, sliced, longest, in_slices = backend.first(
             counts, 10
         )  # waits for the device
-        return cls(padding, (sums[0], sums[1]), (sums[2], sums[3]), nonempty, descents, sliced, longest, in_slices)
+        of_splits = (sums[0], sums[1]), (sums[2], sums[3])
+        return cls(padding, *of_splits, nonempty, descents > 0, sliced, longest, in_slices)
+
+    @classmethod
+    def known(cls, csr: CsrPattern) -> RowCounts:
+        """For SMALL_SPLIT_LENGTHS and rows of one segment, all that decides on a small matrix; no `sliced` entries."""
+        counts = csr.counts
+        first, second = (sum(counts.lengths[: split.bit_length() + 1]) for split in SMALL_SPLIT_LENGTHS)
+        of_splits = (first, second), (csr.nrows - first, csr.nrows - second)
+        return cls(counts.padding[0], *of_splits, counts.nonempty_rows, counts.descends, 0, counts.longest, 0)
 
 
 @dataclass(frozen=True)
@@ -179,10 +191,8 @@ def cut_slices(
         nsegments, first_segment = find_segments(csr, order, height, segment_groups, known, backend)
     widths = (min(split.length, counts.longest) + 1, segment_groups + 1)
     nfound, ntiles = 4 + sum(widths), tiles(nell + nsegments + 1)
-    (work,) = backend.empty((nfound + 1 + ntiles, COUNT))
-    offsets, segment_row, segments = backend.empty(
-        (nell + nsegments + 1, OFFSET), (nsegments, backend.index), (2 * nsegments, np.dtype(np.int32))
-    )
+    kept = (nell + nsegments + 1, OFFSET), (nsegments, backend.index), (2 * nsegments, np.dtype(np.int32))
+    offsets, segment_row, segments, work = backend.empty(*kept, (nfound + 1 + ntiles, COUNT))
     backend.clear(work)
     function = backend.function("formats/evchyb_layout", "evchyb_cut_slices", ())
     rows = (order.ell_rows, order.long_rows, csr.rowptr, first_segment)
@@ -233,5 +243,14 @@ def up_to_widest(counts: list[int]) -> np.ndarray:
 @compiled_ahead("formats/evchyb_layout")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    rows = ("count_rows", "split_rows", "measure_slices", "sample_rows", "count_digits", "add_up", "move_rows")
+    rows = (
+        "count_rows",
+        "split_rows",
+        "measure_slices",
+        "sample_rows",
+        "count_digits",
+        "add_up",
+        "move_rows",
+        "sort_tile",
+    )
     yield [(f"evchyb_{what}", ()) for what in (*rows, "first_segments", "cut_slices", "deal", "count_sectors")]

@@ -52,7 +52,7 @@ def order_rows(
     if window > 1:
         window = ceil_div(window, height) * height
     sigma_window = max(1, min(window, nshort))
-    if not counts.descents:
+    if not counts.descends:
         return RowOrder(None, None, nell, sigma_window)
     (order,) = backend.empty((nrows, backend.index))
     if window >= nshort:  # long rows come after all short ones
@@ -93,6 +93,10 @@ def sort_rows(
     They are rows[0], rows[1], ..., or `first`, first + 1, ... if `rows` is None. Rows of one length keep their order.
     """
     if not n:
+        return
+    if n <= min(TILE, window):
+        function = backend.function("formats/evchyb_layout", "evchyb_sort_tile", ())
+        backend.run([launch_1d(function, TILE // 2, TILE // 2, (n, first, rows, csr.rowptr, into))])
         return
     bits_of_all = max(1, longest.bit_length())
     npasses = ceil_div(bits_of_all, DIGIT_BITS)

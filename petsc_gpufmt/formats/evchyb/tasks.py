@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div
 from petsc_gpufmt.formats.evchyb.layout import OFFSET, Slices
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
 MOST_WARPS = 16
 FEWEST_WARPS = 4
+MOST_CLASSES = 12  # in kernels/formats/evchyb_layout.cu
 
 ENTRIES_PER_THREAD = (8, 16, 32)
 """Automatic: the smallest of these with which half the threads of a device suffice for all teams, else the largest."""
@@ -68,24 +69,18 @@ class Teams:
 
         Of each class the last slices come first.
         """
-        (tasks,) = backend.empty((2 * self.nblocks * self.warps, OFFSET))
-        if not self.nblocks:
+        dealt = [*self.long_classes, *self.ell_classes]
+        nblocks = tiles(max(slices.nell, slices.nsegments))  # for each class
+        tasks, control = backend.empty((2 * self.nblocks * self.warps, OFFSET), (len(dealt) * (1 + nblocks), COUNT))
+        if not dealt:
             return tasks
-        parts = [(slices.nell, slices.nsegments, slices.segments, c) for c in self.long_classes]
-        parts += [(0, slices.nell, None, c) for c in self.ell_classes]
-        sizes = [1 + tiles(count) for _, count, _, _ in parts]
-        (control,) = backend.empty((sum(sizes), COUNT))
         backend.clear(control)
+        table = [word for c in dealt for word in (c.low, c.high, c.count, c.team.bit_length() - 1)]
+        table += [0] * (4 * MOST_CLASSES - len(table))
         function = backend.function("formats/evchyb_layout", "evchyb_deal", ())
-        launches, task, word = [], 0, 0
-        for (first, count, segments, c), size in zip(parts, sizes, strict=True):
-            ntasks = c.tasks(self.warps)
-            of_class = (c.low, c.high, c.count, c.team.bit_length() - 1, ntasks)
-            arrays = (slices.offsets, segments, tasks[2 * task : 2 * (task + ntasks)], control[word : word + size])
-            arguments = (first, count, height, segment_groups, *of_class, *arrays)
-            launches.append(launch_1d(function, count, SCAN_THREADS, arguments))
-            task, word = task + ntasks, word + size
-        backend.run(launches)
+        sizes = (slices.nell, slices.nsegments, height, segment_groups, self.warps, len(self.long_classes))
+        arguments = (*sizes, Struct(*table), slices.offsets, slices.segments, tasks, control)
+        backend.run([Launch(function, (nblocks, len(dealt), 1), (SCAN_THREADS, 1, 1), arguments)])
         return tasks
 
 
