@@ -16,10 +16,17 @@ struct Control {   // all zeros at first; a zero for each block of sliced_rows_o
   count_t moved;   // whether a row is longer than the one before it in its window
 };
 
-// keys [nrows], ascending in each tile of 1024 rows. Threads: half a tile each block.
+// The row at a place of the sorted order, which has the key `key`.
+__device__ __forceinline__ index_t row_of_key(count_t key, offset_t sorted_place, index_t window, int place_bits)
+{
+  return (index_t)(sorted_place / window * window + (offset_t)(key & ((count_t(1) << place_bits) - 1)));
+}
+
+// keys [nrows], ascending in each tile of 1024 rows; or row_perm [nrows], if `keys` is null because no window lies in two tiles. Threads: half a
+// tile each block.
 __global__ void __launch_bounds__((TILE / 2), 2)
   sliced_rows_sort(index_t nrows, index_t window, index_t longest, int length_bits, int place_bits, const index_t *__restrict__ rowptr,
-                   count_t *__restrict__ keys, Control *__restrict__ control)
+                   count_t *__restrict__ keys, index_t *__restrict__ row_perm, Control *__restrict__ control)
 {
   __shared__ count_t tile[TILE];
   const offset_t     first  = (offset_t)blockIdx.x * TILE;
@@ -36,8 +43,11 @@ __global__ void __launch_bounds__((TILE / 2), 2)
     if (place && length > (offset_t)rowptr[row] - rowptr[row - 1]) control->moved = 1; // all that write, write the same
   }
   sort_in_block<TILE>(tile);
-  for (int i = thread; i < TILE; i += TILE / 2)
-    if (first + i < nrows) keys[first + i] = tile[i];
+  for (int i = thread; i < TILE; i += TILE / 2) {
+    if (first + i >= nrows) continue;
+    if (keys) keys[first + i] = tile[i];
+    else row_perm[first + i] = row_of_key(tile[i], first + i, window, place_bits);
+  }
 }
 
 // Runs of `run` ascending keys, two and two, into `merged`. Threads: a key each, which finds its place in the other run.
@@ -60,7 +70,7 @@ __global__ void __launch_bounds__(256)
 {
   const offset_t k = (offset_t)blockIdx.x * blockDim.x + threadIdx.x;
 
-  if (k < nrows) row_perm[k] = (index_t)(k / window * window + (offset_t)(keys[k] & ((count_t(1) << place_bits) - 1)));
+  if (k < nrows) row_perm[k] = row_of_key(keys[k], k, window, place_bits);
 }
 
 // slice_offsets [nslices + 1], where each slice of `height` rows begins when padded to its longest, and their end, which is also in *control.

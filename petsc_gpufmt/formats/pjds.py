@@ -28,7 +28,7 @@ from petsc_gpufmt.formats.common.known import NOTHING, Known
 from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns, may_be_few
 from petsc_gpufmt.formats.common.sliced_rows import Slices, cut
 from petsc_gpufmt.option_value import AUTO
-from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
+from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, RowCounts
 
 SLICE_HEIGHTS = (8, 16, 32, 64, 128)
 THREADS_PER_ROW = (1, 2, 4, 8, 16, 32)
@@ -328,14 +328,24 @@ def check_options(options: dict[str, Any], height: int) -> None:
 
 def cut_automatically(csr: CsrPattern, height: int, sigma: int, backend: Backend) -> Slices:
     """The slices for `sigma_window` = sigma; for 0, those of the smallest automatic window with acceptable padding."""
+
+    def cut_within(rows: int) -> Slices:
+        return cut(csr, max(1, csr.nrows if rows == ALL_ROWS else min(rows, csr.nrows)), height, backend)
+
+    def is_acceptable(nstored: int) -> bool:
+        accepted = max(ACCEPTABLE_FILL_RATIO * nstored, backend.resident_threads // THREADS_PER_PADDING)
+        return nstored - csr.nnz <= accepted
+
+    if sigma != AUTOMATIC:
+        return cut_within(sigma)
+    counted = csr.counted(backend)[1].sliced_entries if height == SLICE_HEIGHT else 0  # of rows in their order
+    known = counted > 0 and csr.nrows > 1 and not is_acceptable(counted)
     best = None
-    for candidate in AUTOMATIC_WINDOWS if sigma == AUTOMATIC else (sigma,):
-        window = max(1, csr.nrows if candidate == ALL_ROWS else min(candidate, csr.nrows))
-        slices = cut(csr, window, height, backend)
+    for candidate in AUTOMATIC_WINDOWS[known:]:
+        slices = cut_within(candidate)
         if best is None or slices.nstored < best.nstored:
             best = slices
-        acceptable = max(ACCEPTABLE_FILL_RATIO * slices.nstored, backend.resident_threads // THREADS_PER_PADDING)
-        if slices.nstored - csr.nnz <= acceptable or window >= csr.nrows:
+        if is_acceptable(slices.nstored) or slices.window >= csr.nrows:
             break
     assert best is not None
-    return best
+    return cut_within(1) if known and counted <= best.nstored else best

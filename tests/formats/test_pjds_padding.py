@@ -7,6 +7,7 @@ from stored_matrix import StoredMatrix
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.formats import pjds
 from petsc_gpufmt.formats.common.sliced_rows import cut
 from petsc_gpufmt.formats.pjds import (
     ACCEPTABLE_FILL_RATIO,
@@ -139,6 +140,21 @@ def test_rows_are_not_sorted_for_padding_that_the_device_does_not_notice(backend
     slices = cut_automatically(csr, 8, AUTOMATIC, backend)
 
     assert (slices.row_perm is not None) == sorts
+
+
+@pytest.mark.parametrize(("nrows", "sorts"), [(33, False), (640, True)])
+def test_rows_that_pad_too_much_in_their_order_are_cut_so_only_if_sorting_gains_nothing(
+    backend, monkeypatch, nrows, sorts
+):
+    lengths = np.where(np.arange(nrows) % 2, 20, 1 if sorts else 20)
+    csr = CsrPattern(nrows, 20, row_pointer(lengths), np.zeros(lengths.sum(), dtype=np.int32))
+    windows = []
+    monkeypatch.setattr(pjds, "cut", lambda csr, window, *where: windows.append(window) or cut(csr, window, *where))
+
+    slices = cut_automatically(csr, 32, AUTOMATIC, backend)
+
+    assert windows == ([nrows] if sorts else [nrows, 1])
+    assert slices.window == windows[-1] and (slices.row_perm is not None) == sorts
 
 
 @pytest.mark.parametrize("nrows", [500, 3000, 40000])

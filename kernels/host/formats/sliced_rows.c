@@ -15,22 +15,36 @@ static int compare_keys(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* sort keys of all rows, ascending in each tile */
+/* the row at a place of the sorted order */
+static inline index_t row_of_key(uint64_t key, offset_t sorted_place, offset_t window, int place_bits)
+{
+  return (index_t)(sorted_place / window * window + (offset_t)(key & (((uint64_t)1 << place_bits) - 1)));
+}
+
+/* sort keys of all rows, ascending in each tile, or the order of rows */
 HOST_KERNEL(sliced_rows_sort)
 {
   const index_t nrows = PARAM(index_t, 0), window = PARAM(index_t, 1), longest = PARAM(index_t, 2), *rowptr = PARAM(const index_t *, 5);
   const int     length_bits = PARAM(int, 3), place_bits = PARAM(int, 4);
-  uint64_t     *keys    = PARAM(uint64_t *, 6);
-  Control      *control = PARAM(Control *, 7);
+  uint64_t     *keys     = PARAM(uint64_t *, 6), tile[TILE];
+  index_t      *row_perm = PARAM(index_t *, 7);
+  Control      *control  = PARAM(Control *, 8);
 
-  for (offset_t row = 0; row < nrows; row++) {
-    const offset_t place = row % window, length = rowptr[row + 1] - rowptr[row];
+  for (offset_t first = 0; first < nrows; first += TILE) {
+    const int size = nrows - first < TILE ? (int)(nrows - first) : TILE;
 
-    keys[row] = ((uint64_t)(row / window) << length_bits | (uint64_t)(longest - length)) << place_bits | (uint64_t)place;
-    if (place && length > rowptr[row] - rowptr[row - 1]) control->moved = 1;
+    for (int i = 0; i < size; i++) {
+      const offset_t row = first + i, place = row % window, length = rowptr[row + 1] - rowptr[row];
+
+      tile[i] = ((uint64_t)(row / window) << length_bits | (uint64_t)(longest - length)) << place_bits | (uint64_t)place;
+      if (place && length > rowptr[row] - rowptr[row - 1]) control->moved = 1;
+    }
+    qsort(tile, (size_t)size, sizeof(*tile), compare_keys);
+    for (int i = 0; i < size; i++) {
+      if (keys) keys[first + i] = tile[i];
+      else row_perm[first + i] = row_of_key(tile[i], first + i, window, place_bits);
+    }
   }
-  for (offset_t first = 0; first < nrows; first += TILE)
-    qsort(keys + first, (size_t)(nrows - first < TILE ? nrows - first : TILE), sizeof(*keys), compare_keys);
 }
 
 /* runs of ascending keys, two and two */
@@ -52,10 +66,10 @@ HOST_KERNEL(sliced_rows_merge)
 HOST_KERNEL(sliced_rows_order)
 {
   const offset_t  nrows = PARAM(index_t, 0), window = PARAM(index_t, 1);
-  const uint64_t *keys = PARAM(const uint64_t *, 3), mask = ((uint64_t)1 << PARAM(int, 2)) - 1;
+  const uint64_t *keys     = PARAM(const uint64_t *, 3);
   index_t        *row_perm = PARAM(index_t *, 4);
 
-  for (offset_t k = 0; k < nrows; k++) row_perm[k] = (index_t)(k / window * window + (offset_t)(keys[k] & mask));
+  for (offset_t k = 0; k < nrows; k++) row_perm[k] = row_of_key(keys[k], k, window, PARAM(int, 2));
 }
 
 /* where the slices begin when padded to their longest row, and the end of the last */

@@ -130,7 +130,10 @@ class StoredColumns:
         """These full columns in 16 bits, but for the slices that have a group where they do not fit, if any may."""
         backend, height, nslices = self.backend, self.height, self.nslices
         ngroups = self.nstored // height
-        col_offset, col_base = backend.empty((self.nstored, UINT16), (ngroups, backend.index))
+        nblocks = tiles(nslices, SCANNED_A_THREAD)
+        nwords = 0 if all_fit else CONTROL_WORDS + nblocks + nslices
+        kept = (self.nstored, UINT16), (ngroups, backend.index)
+        col_offset, col_base, words = backend.empty(*kept, (nwords, INT64))
         short = replace(self, mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
         lanes = min(height, 32)
         block = (lanes, THREADS_PER_BLOCK // lanes, 1)
@@ -142,8 +145,6 @@ class StoredColumns:
         if all_fit:
             compress(None)
             return short
-        nblocks = tiles(nslices, SCANNED_A_THREAD)
-        (words,) = backend.empty((CONTROL_WORDS + nblocks + nslices, INT64))
         backend.clear(words)
         control, states = words[:CONTROL_WORDS], words[CONTROL_WORDS : CONTROL_WORDS + nblocks]
         wide_offset = words[CONTROL_WORDS + nblocks :]  # sizes of wide slices at first

@@ -46,11 +46,16 @@ def cut(csr: CsrPattern, window: int, height: int, backend: Backend) -> Slices:
     csr, counts = csr.counted(backend)
     nslices = ceil_div(csr.nrows, height)
     nblocks = nslices * height // SCANNED_ROWS + 1
-    offsets, control = backend.empty((nslices + 1, INT64), (CONTROL_WORDS + nblocks, INT64))
+    sort = window > 1 and csr.nrows > 1
+    offsets, row_perm, control = backend.empty(
+        (nslices + 1, INT64), (csr.nrows if sort else 0, backend.index), (CONTROL_WORDS + nblocks, INT64)
+    )
     backend.clear(control)
     head, states = control[:CONTROL_WORDS], control[CONTROL_WORDS:]
-    sort = window > 1 and csr.nrows > 1
-    row_perm = sorted_rows(csr, counts.longest, window, head, backend) if sort else None
+    if sort:
+        put_in_order(csr, counts.longest, window, row_perm, head, backend)
+    else:
+        row_perm = None
     function = backend.function("formats/sliced_rows", "sliced_rows_offsets", ())
     arguments = (csr.nrows, height, csr.rowptr, row_perm, offsets, head, states)
     backend.run([launch_1d(function, nblocks * SCAN_THREADS, SCAN_THREADS, arguments)])
@@ -68,30 +73,31 @@ def sort_rows(csr: CsrPattern, window: int, backend: Backend) -> Any:
     if window <= 1 or csr.nrows <= 1:
         return None
     csr, counts = csr.counted(backend)
-    (control,) = backend.empty((CONTROL_WORDS, INT64))
+    row_perm, control = backend.empty((csr.nrows, backend.index), (CONTROL_WORDS, INT64))
     backend.clear(control)
-    row_perm = sorted_rows(csr, counts.longest, window, control, backend)
+    put_in_order(csr, counts.longest, window, row_perm, control, backend)
     return row_perm if backend.first(control, CONTROL_WORDS)[-1] else None  # waits for the device
 
 
-def sorted_rows(csr: CsrPattern, longest: int, window: int, control: Any, backend: Backend) -> Any:
-    """The launches of `sort_rows`; `control` tells whether a row has moved."""
+def put_in_order(csr: CsrPattern, longest: int, window: int, row_perm: Any, control: Any, backend: Backend) -> None:
+    """The launches of `sort_rows`, into (nrows,) index `row_perm`; `control` tells whether a row has moved."""
     nrows, length_bits, place_bits = csr.nrows, longest.bit_length(), (window - 1).bit_length()
-    (row_perm,) = backend.empty((nrows, backend.index))
-    keys, merged = backend.empty((nrows, INT64), (nrows, INT64))  # these go
 
     def run(kernel: str, n: int, threads: int, *arguments: Any) -> None:
         function = backend.function("formats/sliced_rows", kernel, ())
         backend.run([launch_1d(function, n, threads, (nrows, *arguments))])
 
     threads, sizes = ceil_div(nrows, TILE) * SORT_THREADS, (window, longest, length_bits, place_bits)
-    run("sliced_rows_sort", threads, SORT_THREADS, *sizes, csr.rowptr, keys, control)
+    if TILE % window == 0 or nrows <= TILE:  # no window lies in two tiles
+        run("sliced_rows_sort", threads, SORT_THREADS, *sizes, csr.rowptr, None, row_perm, control)
+        return
+    keys, merged = backend.empty((nrows, INT64), (nrows, INT64))  # these go
+    run("sliced_rows_sort", threads, SORT_THREADS, *sizes, csr.rowptr, keys, None, control)
     in_order = TILE
     while in_order % window and in_order < nrows:  # a window begins in one run of keys and ends in another
         run("sliced_rows_merge", nrows, ROW_THREADS, in_order, keys, merged)
         keys, merged, in_order = merged, keys, 2 * in_order
     run("sliced_rows_order", nrows, ROW_THREADS, window, place_bits, keys, row_perm)
-    return row_perm
 
 
 @compiled_ahead("formats/sliced_rows")
