@@ -14,7 +14,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import launch_1d
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
 from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 
@@ -141,8 +141,8 @@ class Slices:
     nnz_ell: int
     nstored_ell: int
     nstored: int
-    ell_widths: np.ndarray
-    segment_widths: np.ndarray
+    ell_widths: list[int]
+    segment_widths: list[int]
 
     @property
     def nslices(self) -> int:
@@ -189,7 +189,7 @@ def cut_slices(
         # short rows that do not fill a slice have one segment each, unless the split length is a very long one
         known = split.segments + split.nshort - nell * height if split.length <= segment_groups * height else None
         nsegments, first_segment = find_segments(csr, order, height, segment_groups, known, backend)
-    widths = (min(split.length, counts.longest) + 1, segment_groups + 1)
+    widths = (min(split.length, counts.longest) + 1, min(segment_groups, ceil_div(counts.longest, height)) + 1)
     nfound, ntiles = 4 + sum(widths), tiles(nell + nsegments + 1)
     kept = (nell + nsegments + 1, OFFSET), (nsegments, backend.index), (2 * nsegments, np.dtype(np.int32))
     offsets, segment_row, segments, work = backend.empty(*kept, (nfound + 1 + ntiles, COUNT))
@@ -233,11 +233,12 @@ def fetched(counts: Any, n: int, backend: Backend) -> list[int]:
     return backend.to_host(counts[:n]).tolist()
 
 
-def up_to_widest(counts: list[int]) -> np.ndarray:
-    """(widest + 1,) how many slices have 0, 1, 2, ... groups, without the widths that none has."""
-    found = np.array(counts, dtype=OFFSET)
-    widest = np.flatnonzero(found)
-    return found[: widest[-1] + 1 if widest.size else 1]
+def up_to_widest(counts: list[int]) -> list[int]:
+    """How many slices have 0, 1, 2, ... groups, without the widths that none has."""
+    widest = len(counts) - 1
+    while widest > 0 and not counts[widest]:
+        widest -= 1
+    return counts[: widest + 1]
 
 
 @compiled_ahead("formats/evchyb_layout")

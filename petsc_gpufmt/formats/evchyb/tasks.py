@@ -11,8 +11,6 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Struct, ceil_div
 from petsc_gpufmt.formats.evchyb.layout import OFFSET, Slices
@@ -88,22 +86,20 @@ def deal(slices: Slices, height: int, block_warps: int, entries_per_thread: int,
     """Teams for `slices`; `block_warps` and `entries_per_thread` may be AUTOMATIC."""
     ell, long = slices.ell_widths, slices.segment_widths
     if not entries_per_thread and not resident_threads:
-        entries_per_thread = max(ell.size, long.size)  # a warp has a slice
+        entries_per_thread = max(len(ell), len(long))  # a warp has a slice
     elif not entries_per_thread:
         entries_per_thread = automatic_entries(ell, long, block_warps, resident_threads // height // 2)
     most = block_warps or most_warps(entries_per_thread)
-    sizes = [team_sizes(h.size, entries_per_thread, most) for h in (ell, long)]
-    largest = max(int(size[h > 0].max(initial=1)) for size, h in zip(sizes, (ell, long), strict=True))
-    warps = block_warps or max(FEWEST_WARPS, largest)
-    return Teams(warps, entries_per_thread, classes(long, sizes[1]), classes(ell, sizes[0]))
+    of_ell, of_long = (classes(widths, entries_per_thread, most) for widths in (ell, long))
+    warps = block_warps or max([FEWEST_WARPS, *(c.team for c in (*of_ell, *of_long))])
+    return Teams(warps, entries_per_thread, of_long, of_ell)
 
 
-def automatic_entries(ell: np.ndarray, long: np.ndarray, block_warps: int, resident_warps: int) -> int:
+def automatic_entries(ell: list[int], long: list[int], block_warps: int, resident_warps: int) -> int:
     """Entries per thread for slices of which ell[w] and long[w] are w groups wide."""
     for entries in ENTRIES_PER_THREAD:
         most = block_warps or most_warps(entries)
-        warps = sum(int(h @ team_sizes(h.size, entries, most)) for h in (ell, long))
-        if warps <= resident_warps:
+        if sum(c.count * c.team for h in (ell, long) for c in classes(h, entries, most)) <= resident_warps:
             return entries
     return ENTRIES_PER_THREAD[-1]
 
@@ -113,19 +109,15 @@ def most_warps(entries_per_thread: int) -> int:
     return max(FEWEST_WARPS, min(MOST_WARPS, 128 // entries_per_thread))
 
 
-def team_sizes(nwidths: int, entries_per_thread: int, most: int) -> np.ndarray:
-    """(nwidths,) powers of two: warps for slices of 0, 1, 2, ... groups, `entries_per_thread` groups each or `most`."""
-    wanted = np.arange(nwidths) / entries_per_thread
-    return 2 ** np.clip(np.ceil(np.log2(np.maximum(wanted, 1))), 0, np.log2(most)).astype(np.int64)
+def classes(widths: list[int], entries_per_thread: int, most: int) -> list[TeamClass]:
+    """The slices of a part, of which widths[w] are w groups wide, by the size of their teams, largest first.
 
-
-def classes(histogram: np.ndarray, sizes: np.ndarray) -> list[TeamClass]:
-    """The slices of a part by the size of their teams, largest first.
-
-    histogram[w] slices are w groups wide and have teams of sizes[w] warps, which grow with w.
+    A team has the fewest warps, a power of two, of which each has at most `entries_per_thread` groups; or `most`.
     """
-    found = []
-    for team in sorted(set(sizes[histogram > 0].tolist()), reverse=True):
-        low, high = np.searchsorted(sizes, [team, team + 1]).tolist()
-        found.append(TeamClass(team, int(histogram[low:high].sum()), low, high - 1))
-    return found
+    found, low, team = [], 0, 1
+    while low < len(widths):
+        end = min(len(widths), team * entries_per_thread + 1) if 2 * team <= most else len(widths)
+        if count := sum(widths[low:end]):
+            found.append(TeamClass(team, count, low, end - 1))
+        low, team = end, 2 * team
+    return found[::-1]
