@@ -165,8 +165,7 @@ def count_blocks(entries: Entries, shapes: Sequence[tuple[int, int]], backend: B
     """The blocks of each of `shapes` that hold an entry. Waits for the device."""
     nrows, nshapes = entries.nrows, len(shapes)
     control = 1 + tiles(nrows + 1)
-    (work,) = backend.empty((nshapes * (NFOUND + control), COUNT))
-    first_blocks = backend.empty(*[(nrows + 1, backend.index)] * nshapes)
+    work, *first_blocks = backend.empty((nshapes * (NFOUND + control), COUNT), *[(nrows + 1, backend.index)] * nshapes)
     # those of one shape stay
     block_offsets = [backend.empty((ceil_div(nrows, row_block) + 1, OFFSET))[0] for row_block, _ in shapes]
     backend.clear(work)
