@@ -262,6 +262,8 @@ def test_the_planner_ends_with_the_memory_of_the_device(fake, monkeypatch):
         def GpufmtForgetPlanner(self):  # noqa: N802  as in C
             return None
 
+        GpufmtTrim = GpufmtForgetPlanner
+
     monkeypatch.setattr(native_library, "load", Library)
     fake.contexts = []
     planner._shutdown()
