@@ -14,6 +14,13 @@ def take_arrays_one_by_one(backend):
                 driver.fill(array.ptr, 0xFF, array.nbytes, stream)
         return made
 
-    device_memory.DeviceMemory.empty, device_memory.ALIGNMENT = alone, 1
+    def cleared(self, *arrays, zeros=0):
+        made = self.memory.empty(arrays, self.stream)
+        for array in made[:zeros]:
+            self.clear(array)  # they do not follow one another
+        return made
+
+    device_memory.DeviceMemory.empty, device_memory.ALIGNMENT, device_memory.SMALL = alone, 1, 0
+    type(backend).empty = cleared
     backend.memory._pool = None  # of the process: the planner's, too
     backend.xp.cuda.set_allocator(None)

@@ -37,13 +37,16 @@ def test_small_products_are_right(monkeypatch, capsys, program, lines):
 
 
 def test_arrays_have_memory_of_their_own(emulation_folder, monkeypatch):
-    for owner, name in ((device_memory.DeviceMemory, "empty"), (device_memory, "ALIGNMENT")):
+    changed = [(device_memory.DeviceMemory, "empty"), (CudaBackend, "empty")]
+    for owner, name in [*changed, *((device_memory, constant) for constant in ("ALIGNMENT", "SMALL"))]:
         monkeypatch.setattr(owner, name, getattr(owner, name))  # as they are, again, after the test
     with fake_driver(emulation_folder, pools=False) as driver:
         backend = CudaBackend("float64", "int32", device=0)
         backend.xp = mock.Mock()
         exact_memory.take_arrays_one_by_one(backend)
         floats, none, numbers = backend.empty((3, backend.scalar), (0, backend.index), (5, backend.index))
-        assert [nbytes for _, nbytes in driver.named("cuMemAlloc_v2")] == [24, 20]
+        zeros, more = backend.empty((3, backend.index), (3, backend.index), zeros=1)
+        assert [nbytes for _, nbytes in driver.named("cuMemAlloc_v2")] == [24, 20, 12, 12]
+        assert backend.first(zeros, 3) == [0] * 3 and backend.first(more, 3) == [-1] * 3
         assert np.isnan(backend.to_host(floats)).all() and none.size == 0
         assert backend.first(numbers, 5) == [-1] * 5

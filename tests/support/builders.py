@@ -231,9 +231,9 @@ def poison(backend: Backend) -> None:
         backend.xp = poisoned(backend.xp)
 
 
-def poisoned_empty(backend: CudaBackend, *arrays: tuple[int, np.dtype]) -> list[Any]:
-    made = CudaBackend.empty(backend, *arrays)
-    for array in made:
+def poisoned_empty(backend: CudaBackend, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
+    made = CudaBackend.empty(backend, *arrays, zeros=zeros)
+    for array in made[zeros:]:
         if array.size:
             driver.fill(array.ptr, 0xFF, array.nbytes, backend.stream)
     return made
