@@ -70,6 +70,11 @@ def _what_coo(request: Any) -> str:
     return f"pattern of a {request.nrows} x {request.ncols} matrix from {request.nentries} coordinates"
 
 
+def _what_aggregates(request: Any) -> str:
+    o = request.graph
+    return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} edges"
+
+
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
@@ -155,6 +160,20 @@ def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
     kept = abi.export_plan(launches or [], answer.scale_and_add)
     answer.applies = launches is not None
     return [(answer.outcome, kept)]
+
+
+def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.aggregates import (
+        aggregate,
+    )  # not before a preconditioner asks: most programs have none
+
+    graph = _pattern(request.graph, backend, keep_columns=False)
+    order = _indices(request.order, graph.nrows, backend, keep=False)
+    found = aggregate(graph, order, request.distance, backend)
+    answer.naggregates, answer.aggregates, answer.rounds = found.count, address(found.numbers), found.rounds
+    words = f"{found.count} aggregates of {graph.nrows} rows at distance {request.distance}, in {found.rounds} rounds"
+    answer.summary = words.encode()
+    return [(answer.outcome, [found.numbers])]
 
 
 def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | None:
@@ -249,4 +268,5 @@ KINDS = {
         abi.ScaleAndAddRequestStruct, abi.ScaleAndAddAnswerStruct, _what_scale_and_add, _fill_scale_and_add
     ),
     Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
+    Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
 }

@@ -1,0 +1,1 @@
+"""Coarsening of a matrix for multigrid: aggregates of its rows, and prolongators from them."""
