@@ -12,6 +12,7 @@ import numpy as np
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
@@ -68,6 +69,11 @@ def _what_scale_and_add(request: Any) -> str:
 
 def _what_coo(request: Any) -> str:
     return f"pattern of a {request.nrows} x {request.ncols} matrix from {request.nentries} coordinates"
+
+
+def _what_tentative(request: Any) -> str:
+    sizes = f"{request.nvectors} columns for each of {request.naggregates} aggregates"
+    return f"tentative prolongator of {sizes} of {request.nnodes} nodes with {request.block} rows"
 
 
 def _what_aggregates(request: Any) -> str:
@@ -176,6 +182,32 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, [found.numbers])]
 
 
+def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.prolongator import tentative
+
+    near_null = None
+    if request.near_null:
+        size = request.nvectors * request.nnodes * request.block
+        near_null = backend.adopt(_view(request.near_null, size, backend.scalar), keep=True)
+    aggregates = _held_indices(request.aggregates, request.nnodes, backend)
+    made = tentative(aggregates, request.naggregates, request.block, near_null, request.nvectors, backend)
+    pattern = made.pattern
+    kept = [pattern.rowptr, pattern.colidx, made.coarse, *abi.export_plan(made.numeric, answer.numeric)]
+    answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
+    answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
+    answer.coarse_near_null = address(made.coarse)
+    words = f"{request.nvectors} columns for each of {request.naggregates} aggregates, {pattern.nnz} entries"
+    answer.summary = words.encode()
+    return [(answer.outcome, kept)]
+
+
+def _held_indices(pointer: int | None, size: int, backend: Backend) -> Any:
+    """Indices of an answer that is held, on the backend: they are where they are."""
+    if isinstance(backend, CudaBackend):
+        return DeviceArray(backend.memory, pointer or 0, size, backend.index)
+    return _view(pointer, size, backend.index)
+
+
 def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | None:
     """Only the arrays that a change needs come to the backend, and only those that its launches read stay there."""
     kind, target = ScaleAndAdd(request.scale_and_add), request.target
@@ -269,4 +301,5 @@ KINDS = {
     ),
     Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
+    Ask.TENTATIVE: Kind(abi.TentativeRequestStruct, abi.TentativeAnswerStruct, _what_tentative, _fill_tentative),
 }

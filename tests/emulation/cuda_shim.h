@@ -1,5 +1,6 @@
 // CUDA's words for a host C++ compiler: those that the kernels may use. Included before a .cu file (see instance.cpp).
 #pragma once
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -189,6 +190,8 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize
 }
 
 // Arithmetic
+
+using std::sqrt;
 
 template <class A, class B>
 constexpr std::common_type_t<A, B> min(A a, B b)

@@ -1,0 +1,160 @@
+"""Tentative prolongators: what a near-null space has in each aggregate, made orthonormal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import WARP, Launch, Slot, Struct, launch_1d
+from petsc_gpufmt.errors import IndexOverflowError, PatternError, UnsupportedError
+from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
+from petsc_gpufmt.patterns.transpose import transposed
+
+BLOCK_THREADS = 256
+NUMBERS_A_THREAD = 4  # of the prefix sum
+SHORT_TEAM = 8  # threads that factor an aggregate of one column; of more columns, a warp
+FOUND = ("nmembers", "outside")  # of `Control` in kernels/coarsening/prolongator.cu, without the ticket
+
+
+@dataclass(frozen=True)
+class Tentative:
+    """A tentative prolongator.
+
+    Attributes
+    ----------
+    pattern : CsrPattern
+    numeric : launches that write its values to RESULT
+    coarse : (nvectors * ncols,) array of scalars
+        The near-null space of the coarse problem, column by column: R of each aggregate.
+    """
+
+    pattern: CsrPattern
+    numeric: list[Launch]
+    coarse: Any
+
+
+def tentative(
+    aggregates: Any, naggregates: int, block: int, near_null: Any, nvectors: int, backend: Backend
+) -> Tentative:
+    """The prolongator whose columns are an orthonormal basis of the near-null space in each aggregate.
+
+    Its columns are Q, and the coarse near-null space R, of a QR factorization for each aggregate, with LAPACK's signs,
+    for rows in ascending order. An aggregate with fewer rows than vectors has columns of zeros. Waits for the device.
+
+    Parameters
+    ----------
+    aggregates : (nnodes,) array of the backend's index type, the aggregate of each node, -1: none
+    naggregates : how many there are
+    block : rows of a node
+    near_null : (nvectors * nnodes * block,) array of scalars, vector by vector; None: the constant vector, if `block`
+        and `nvectors` are 1
+    nvectors : columns of an aggregate
+
+    Raises UnsupportedError if sizes are below 1, or there are no vectors for blocks; PatternError if an aggregate is
+    not one of `naggregates`; IndexOverflowError if the index type does not count the entries.
+    """
+    index, nnodes = backend.index, aggregates.size
+    if block < 1 or nvectors < 1 or (near_null is None and block * nvectors > 1):
+        given = "no vectors" if near_null is None else "vectors"
+        raise UnsupportedError(
+            f"a prolongator of {nvectors} columns for nodes of {block} rows from {given}: sizes are at least 1, "
+            "and without vectors both are 1"
+        )
+    nrows, ncols = nnodes * block, naggregates * nvectors
+    (coarse,) = backend.empty((nvectors * ncols, backend.scalar))
+    begins, members = _members(aggregates, naggregates, block * nvectors, backend)
+    nodes = CsrPattern(nnodes, naggregates, begins, members)
+    nnz = members.size * block * nvectors
+    if block == nvectors == 1:
+        pattern = nodes
+    else:
+        rowptr, colidx = backend.empty((nrows + 1, index), (nnz, index))
+        expand = (*map(index.type, (nrows, block, nvectors)), begins, members, rowptr, colidx)
+        if nrows:
+            backend.run([_launch("prolongator_expand", nrows, (), expand, backend)])
+        else:
+            backend.clear(rowptr)
+        pattern = CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=nvectors)
+    if not naggregates:
+        return Tentative(pattern, [], coarse)
+    if near_null is None:
+        return Tentative(pattern, _constant(pattern, coarse, backend), coarse)
+    numeric = _orthogonalize(pattern, transposed(nodes, backend), near_null, nvectors, block, coarse, backend)
+    (values,) = backend.empty((nnz, backend.scalar))
+    backend.run(numeric, {Slot.RESULT: values})  # the coarse near-null space is known before values are asked for
+    return Tentative(pattern, numeric, coarse)
+
+
+def _members(aggregates: Any, naggregates: int, entries_of_node: int, backend: Backend) -> tuple[Any, Any]:
+    """Where the entry of each node begins, and the aggregates of those that have one. Waits for the device."""
+    nnodes, index = aggregates.size, backend.index
+    (begins,) = backend.empty((nnodes + 1, index))
+    if not nnodes:
+        backend.clear(begins)
+        return begins, backend.empty((0, index))[0]
+    (control,) = backend.empty((len(FOUND) + 1 + tiles(nnodes, NUMBERS_A_THREAD), COUNT))
+    backend.clear(control)
+    count = backend.function("coarsening/prolongator", "prolongator_count", (NUMBERS_A_THREAD,))
+    arguments = (np.int64(nnodes), index.type(naggregates), aggregates, begins, control)
+    backend.run([launch_1d(count, tiles(nnodes, NUMBERS_A_THREAD) * SCAN_THREADS, SCAN_THREADS, arguments)])
+    nmembers, outside = backend.first(control, len(FOUND))  # waits for the device
+    if outside:
+        raise PatternError(f"nodes belong to aggregates that are not among the {naggregates} that there are")
+    if nmembers * entries_of_node > backend.largest_index:
+        raise IndexOverflowError(
+            f"a prolongator has {nmembers * entries_of_node} entries, a PetscInt of {8 * index.itemsize} bits counts "
+            f"{backend.largest_index}: use more ranks, or a PETSc configured with --with-64-bit-indices"
+        )
+    (members,) = backend.empty((nmembers, index))
+    fill = (index.type(nnodes), aggregates, begins, members)
+    backend.run([_launch("prolongator_members", nnodes, (), fill, backend)])
+    return begins, members
+
+
+def _constant(pattern: CsrPattern, coarse: Any, backend: Backend) -> list[Launch]:
+    """Launches for the values from the constant vector, whose norms are found now."""
+    index, naggregates = backend.index, pattern.ncols
+    (sizes,) = backend.empty((naggregates, COUNT))
+    backend.clear(sizes)
+    nnz = index.type(pattern.nnz)
+    if not nnz:
+        return []
+    backend.run(
+        [
+            _launch("prolongator_sizes", pattern.nnz, (), (nnz, pattern.colidx, sizes), backend),
+            _launch("prolongator_norms", naggregates, (), (index.type(naggregates), sizes, coarse), backend),
+        ]
+    )
+    arguments = (nnz, pattern.colidx, coarse, Slot.RESULT)
+    return [_launch("prolongator_constant", pattern.nnz, (), arguments, backend)]
+
+
+def _orthogonalize(
+    pattern: CsrPattern, nodes: CsrPattern, near_null: Any, nvectors: int, block: int, coarse: Any, backend: Backend
+) -> list[Launch]:
+    """Launches for the values and the coarse near-null space from vectors; `nodes` has those of each aggregate."""
+    sizes = map(backend.index.type, (nodes.nrows, block, nvectors, pattern.nrows))
+    factored = Struct(*sizes, nodes.rowptr, nodes.colidx, pattern.rowptr, near_null)
+    team = SHORT_TEAM if nvectors == 1 else WARP
+    arguments = (factored, Slot.RESULT, coarse)
+    return [_launch("prolongator_orthogonalize", nodes.nrows * team, (team,), arguments, backend)]
+
+
+def _launch(kernel: str, nthreads: int, template: tuple[int, ...], arguments: tuple, backend: Backend) -> Launch:
+    function = backend.function("coarsening/prolongator", kernel, (BLOCK_THREADS, *template))
+    return launch_1d(function, nthreads, BLOCK_THREADS, arguments)
+
+
+@compiled_ahead("coarsening/prolongator")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All kernels of the file: those of scalar problems, and those of near-null spaces."""
+    scalar = [(f"prolongator_{what}", (BLOCK_THREADS,)) for what in ("members", "sizes", "norms", "constant")]
+    yield [("prolongator_count", (NUMBERS_A_THREAD,)), *scalar]
+    teams = [("prolongator_orthogonalize", (BLOCK_THREADS, team)) for team in (SHORT_TEAM, WARP)]
+    yield [("prolongator_expand", (BLOCK_THREADS,)), *teams]
