@@ -23,6 +23,9 @@ typedef Word<sizeof(index_t)>::type word_t;
 
 constexpr word_t ROOT = word_t(1) << (8 * sizeof(word_t) - 1);
 
+// Thread blocks of a multiprocessor at least, with which nothing spills
+constexpr int VISIT_BLOCKS = 5;
+
 struct Graph {
   alignas(8) index_t nrows;
   const index_t *__restrict__ rowptr, *__restrict__ colidx;
@@ -129,7 +132,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // nearest[row] = largest word of its neighbours, for the rows of a visit; those are kept whose neighbours are no roots, and not all decided.
 // Threads: a row each, TEAM of them share the reading, in turns.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS)
+__global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
   aggregates_nearest(const Graph graph, const Visit visit, const word_t *__restrict__ words, word_t *__restrict__ nearest)
 {
   visit_rows<BLOCK_THREADS>(graph, visit, [&](index_t row) {
@@ -143,7 +146,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // Decides on the undecided rows of a visit; those are kept on which it does not. The first visit is to all rows. Threads as of
 // aggregates_nearest.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS)
+__global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
   aggregates_decide(const Graph graph, const Visit visit, int distance, const word_t *__restrict__ nearest, word_t *words, Control *control)
 {
   if (blockIdx.x == 0 && threadIdx.x == 0 && (!visit.rows || *visit.count)) control->rounds++;
@@ -179,7 +182,7 @@ __global__ void __launch_bounds__(SCAN_THREADS)
 // aggregates[row] = that of the root among its neighbours that comes first; at distance 2, if there is none, that of the first among their
 // neighbours; -1 if there is none either. Threads as of aggregates_nearest.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS)
+__global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
   aggregates_assign(const Graph graph, int                       distance, const index_t *__restrict__ order, const word_t *__restrict__ words,
                     const word_t *__restrict__ nearest, index_t *aggregates)
 {

@@ -62,10 +62,12 @@ def aggregate(graph: CsrPattern, order: Any, distance: int, backend: Backend) ->
         raise UnsupportedError(f"roots at a distance of more than {distance}: there are aggregates for 1 and 2")
     if graph.ncols != nrows or order.size != nrows:
         raise PatternError(f"aggregates of a {nrows} x {graph.ncols} pattern in an order of {order.size} rows")
-    words, nearest, numbers = backend.empty((nrows, index), (nrows, index), (nrows, index))
+    (numbers,) = backend.empty((nrows, index))  # it stays, and so shares no memory with what goes
     if not nrows:
         return Aggregates(0, numbers, 0)
-    (control,) = backend.empty((len(FOUND) + 1 + tiles(nrows, NUMBERS_A_THREAD), COUNT))
+    words, nearest, control = backend.empty(
+        (nrows, index), (nrows, index), (len(FOUND) + 1 + tiles(nrows, NUMBERS_A_THREAD), COUNT)
+    )
     for array in (words, control):
         backend.clear(array)
     rounds = _Rounds(graph, distance, words, nearest, control, backend)

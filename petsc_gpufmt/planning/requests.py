@@ -78,7 +78,7 @@ def _what_tentative(request: Any) -> str:
 
 def _what_aggregates(request: Any) -> str:
     o = request.graph
-    return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} edges"
+    return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} entries"
 
 
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
