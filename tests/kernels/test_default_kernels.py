@@ -7,15 +7,19 @@ from itertools import product
 import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, shape, stencil, uniform
+from graphs import path, star
 from recording_backend import RecordingBackend
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.kernel_modules import declared, instance_name
 from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import find_format
+from petsc_gpufmt.coarsening.aggregates import aggregate
+from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
 from petsc_gpufmt.patterns import coo, scale_and_add
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.transpose import transposed
@@ -81,6 +85,19 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
     for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order
         coo.assemble((2, 1), rows, np.zeros(rows.size, dtype=index), backend).plan_sum(backend)
+    assert not_compiled_ahead(backend) == []
+
+
+@pytest.mark.parametrize("coarsened", [path(40), star(40)], ids=["short rows", "long rows"])
+def test_coarsening_asks_for_nothing_else(backend, coarsened):
+    rowptr, colidx, order = (a.astype(backend.index) for a in (*coarsened, np.arange(40)))
+    graph = CsrPattern(40, 40, rowptr, colidx).validated(backend)
+    for distance in (1, 2):
+        found = aggregate(graph, order, distance, backend)
+    for block, nvectors in ((1, 1), (2, 3)):
+        vectors = np.ones(nvectors * block * 40)
+        tentative(found.numbers, found.count, block, vectors, nvectors, backend)
+    tentative(found.numbers, found.count, 1, None, 1, backend)
     assert not_compiled_ahead(backend) == []
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, from_row_lengths, shape, stencil, uniform
 from emulation.backend import source_texts
+from graphs import path, star
 from option_sets import ALL_OPTION_SETS
 from recording_backend import RecordingBackend
 from sparse_products import sorted_rows
@@ -26,9 +27,12 @@ from petsc_gpufmt.backends.kernel_modules import default_modules, instance_name
 from petsc_gpufmt.backends.kernel_sources import device_flags, kernel_directory
 from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import FORMATS, find_format
+from petsc_gpufmt.coarsening.aggregates import aggregate
+from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import coo, scale_and_add
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.transpose import transposed
@@ -56,6 +60,8 @@ OTHER_TYPES = [(np.float64, np.int64), (np.float32, np.int32), (np.float32, np.i
 REGISTERS = 40
 # Kernel files whose loads in flight are worth more than their threads, or that run once a pattern
 REGISTERS_OF_FILES: dict[str, int] = {
+    "coarsening/aggregates": 48,
+    "coarsening/prolongator": 64,
     "formats/bsr": 64,
     "formats/bsr_layout": 48,
     "formats/bsr_interleaved": 64,
@@ -132,7 +138,7 @@ def instances_of_evchyb_in_memory(scalar: Any, index: Any, folder: Path) -> dict
 
 
 def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
-    """Those that products ask for, on a small device and on a large one, and the sums of parallel ones."""
+    """Those that products ask for, on a small device and on a large one, the sums of parallel ones, and coarsening."""
     backend = RecordingBackend(scalar, index, folder, MANY_THREADS)
     narrow = [matrix for matrix in all_matrices() if matrix.ncols < MANY_COLUMNS]
     for backend.resident_threads, matrices in ((FEW_THREADS, all_matrices()), (MANY_THREADS, narrow)):
@@ -150,6 +156,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     plan_scaling_and_adding(rows_of_two_sizes(), backend)
     one_row_of_repeats = (np.zeros(2 * PIECE, dtype=index),) * 2
     coo.assemble((1, 1), *one_row_of_repeats, backend)
+    coarsen(backend)
     return names_of_instances(backend)
 
 
@@ -174,6 +181,17 @@ def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
     patterns = [matrix.pattern(np, backend.index) for matrix in (A, B)]
     for options in PRODUCT_OPTIONS:
         plan_product(Product.AB, patterns, backend, options)
+
+
+def coarsen(backend: Backend) -> None:
+    """Aggregates of short and of long rows, and their prolongators of all kinds."""
+    for graph in (path(40), star(40)):
+        rowptr, colidx, order = (a.astype(backend.index) for a in (*graph, np.arange(40)))
+        found = aggregate(CsrPattern(40, 40, rowptr, colidx).validated(backend), order, 2, backend)
+        for block, nvectors in ((1, 1), (2, 3)):
+            near_null = np.ones(nvectors * block * 40, dtype=backend.scalar)
+            tentative(found.numbers, found.count, block, near_null, nvectors, backend)
+        tentative(found.numbers, found.count, 1, None, 1, backend)
 
 
 def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
