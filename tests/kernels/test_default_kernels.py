@@ -88,14 +88,15 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     assert not_compiled_ahead(backend) == []
 
 
-@pytest.mark.parametrize("coarsened", [path(40), star(40)], ids=["short rows", "long rows"])
+@pytest.mark.parametrize("coarsened", [path(40), star(400)], ids=["short rows", "long rows"])
 def test_coarsening_asks_for_nothing_else(backend, coarsened):
-    rowptr, colidx, order = (a.astype(backend.index) for a in (*coarsened, np.arange(40)))
-    graph = CsrPattern(40, 40, rowptr, colidx).validated(backend)
+    n = coarsened.nrows
+    rowptr, colidx, order = (a.astype(backend.index) for a in (*coarsened, np.arange(n)))
+    graph = CsrPattern(n, n, rowptr, colidx).validated(backend)
     for distance in (1, 2):
         found = aggregate(graph, order, distance, backend)
     for block, nvectors in ((1, 1), (2, 3)):
-        vectors = np.ones(nvectors * block * 40)
+        vectors = np.ones(nvectors * block * n)
         tentative(found.numbers, found.count, block, vectors, nvectors, backend)
     tentative(found.numbers, found.count, 1, None, 1, backend)
     assert not_compiled_ahead(backend) == []

@@ -185,11 +185,12 @@ def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
 
 def coarsen(backend: Backend) -> None:
     """Aggregates of short and of long rows, and their prolongators of all kinds."""
-    for graph in (path(40), star(40)):
-        rowptr, colidx, order = (a.astype(backend.index) for a in (*graph, np.arange(40)))
-        found = aggregate(CsrPattern(40, 40, rowptr, colidx).validated(backend), order, 2, backend)
+    for graph in (path(40), star(400)):
+        n = graph.nrows
+        rowptr, colidx, order = (a.astype(backend.index) for a in (*graph, np.arange(n)))
+        found = aggregate(CsrPattern(n, n, rowptr, colidx).validated(backend), order, 2, backend)
         for block, nvectors in ((1, 1), (2, 3)):
-            near_null = np.ones(nvectors * block * 40, dtype=backend.scalar)
+            near_null = np.ones(nvectors * block * n, dtype=backend.scalar)
             tentative(found.numbers, found.count, block, near_null, nvectors, backend)
         tentative(found.numbers, found.count, 1, None, 1, backend)
 
