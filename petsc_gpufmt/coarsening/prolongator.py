@@ -68,9 +68,11 @@ def tentative(
         )
     nrows, ncols = nnodes * block, naggregates * nvectors
     (coarse,) = backend.empty((nvectors * ncols, backend.scalar))
-    begins, members = _members(aggregates, naggregates, block * nvectors, backend)
+    begins, nmembers = count_members(aggregates, naggregates, backend)  # waits for the device
+    nnz = nmembers * block * nvectors
+    check_entries(nnz, backend)
+    members = _members(aggregates, begins, nmembers, backend)
     nodes = CsrPattern(nnodes, naggregates, begins, members)
-    nnz = members.size * block * nvectors
     if block == nvectors == 1:
         pattern = nodes
     else:
@@ -91,30 +93,43 @@ def tentative(
     return Tentative(pattern, numeric, coarse)
 
 
-def _members(aggregates: Any, naggregates: int, entries_of_node: int, backend: Backend) -> tuple[Any, Any]:
-    """Where the entry of each node begins, and the aggregates of those that have one. Waits for the device."""
-    nnodes, index = aggregates.size, backend.index
-    (begins,) = backend.empty((nnodes + 1, index))
+def count_members(aggregates: Any, naggregates: int, backend: Backend) -> tuple[Any, int]:
+    """How many nodes before each of (nnodes + 1,) belong to an aggregate, and how many do. Waits for the device.
+
+    Raises PatternError if an aggregate is not one of `naggregates`.
+    """
+    nnodes = aggregates.size
+    (begins,) = backend.empty((nnodes + 1, backend.index))
     if not nnodes:
         backend.clear(begins)
-        return begins, backend.empty((0, index))[0]
+        return begins, 0
     (control,) = backend.empty((len(FOUND) + 1 + tiles(nnodes, NUMBERS_A_THREAD), COUNT))
     backend.clear(control)
     count = backend.function("coarsening/prolongator", "prolongator_count", (NUMBERS_A_THREAD,))
-    arguments = (np.int64(nnodes), index.type(naggregates), aggregates, begins, control)
+    arguments = (np.int64(nnodes), backend.index.type(naggregates), aggregates, begins, control)
     backend.run([launch_1d(count, tiles(nnodes, NUMBERS_A_THREAD) * SCAN_THREADS, SCAN_THREADS, arguments)])
     nmembers, outside = backend.first(control, len(FOUND))  # waits for the device
     if outside:
         raise PatternError(f"nodes belong to aggregates that are not among the {naggregates} that there are")
-    if nmembers * entries_of_node > backend.largest_index:
+    return begins, nmembers
+
+
+def check_entries(nnz: int, backend: Backend) -> None:
+    """Raise IndexOverflowError if the index type does not count so many entries of a prolongator."""
+    if nnz > backend.largest_index:
         raise IndexOverflowError(
-            f"a prolongator has {nmembers * entries_of_node} entries, a PetscInt of {8 * index.itemsize} bits counts "
+            f"a prolongator has {nnz} entries, a PetscInt of {8 * backend.index.itemsize} bits counts "
             f"{backend.largest_index}: use more ranks, or a PETSc configured with --with-64-bit-indices"
         )
-    (members,) = backend.empty((nmembers, index))
-    fill = (index.type(nnodes), aggregates, begins, members)
-    backend.run([_launch("prolongator_members", nnodes, (), fill, backend)])
-    return begins, members
+
+
+def _members(aggregates: Any, begins: Any, nmembers: int, backend: Backend) -> Any:
+    """The aggregates of the nodes that belong to one."""
+    (members,) = backend.empty((nmembers, backend.index))
+    if nmembers:
+        fill = (backend.index.type(aggregates.size), aggregates, begins, members)
+        backend.run([_launch("prolongator_members", aggregates.size, (), fill, backend)])
+    return members
 
 
 def _constant(pattern: CsrPattern, coarse: Any, backend: Backend) -> list[Launch]:

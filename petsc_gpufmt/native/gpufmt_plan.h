@@ -60,6 +60,7 @@ enum {
   GPUFMT_ASK_AGGREGATES,
   GPUFMT_ASK_TENTATIVE,
   GPUFMT_ASK_COO,
+  GPUFMT_ASK_SMOOTHED,
   GPUFMT_NUM_ASKS
 };
 
@@ -219,6 +220,7 @@ typedef struct {
   const void   *coarse_near_null; /* on the backend: [nvectors][ncols] column by column, R of each aggregate */
   char          summary[256];
 } GpufmtTentativeAnswer;
+
 /* a matrix from coordinates: its pattern, and the sums of values that are given in their order */
 typedef struct {
   GpufmtPlace place;
@@ -234,6 +236,24 @@ typedef struct {
   const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], ascending in each row */
   char          summary[256];
 } GpufmtCooAnswer;
+
+/* one step of smoothing applied to the tentative prolongator P0 of aggregates: P0 + alpha D A P0, where D is a diagonal */
+typedef struct {
+  GpufmtPlace   place;
+  GpufmtOperand matrix; /* A, square; its diagonal is there, or P has more entries than A P0 */
+  int64_t       naggregates;
+  const void   *aggregates;      /* as in GpufmtTentativeRequest, held as long as the plan is replayed: [matrix.nrows / block] */
+  int32_t       block, nvectors; /* as there */
+} GpufmtSmoothedRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    numeric; /* RESULT = P0 + ALPHA diag(X) A P0; A_VALUES: those of A; B_VALUES: those of P0 */
+  int64_t       nrows, ncols, nnz;
+  const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], sorted in each row */
+  int32_t       applies;         /* 0: a row of A is too long for it, there is no plan; the general product takes any */
+  char          summary[256];
+} GpufmtSmoothedAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

@@ -26,6 +26,7 @@ class Ask(enum.IntEnum):
     AGGREGATES = 5
     TENTATIVE = 6
     COO = 7
+    SMOOTHED = 8
 
 
 class LaunchStruct(c.Structure):
@@ -267,6 +268,31 @@ class CooAnswerStruct(c.Structure):
         ("nnz", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("summary", c.c_char * 256),
+    ]
+
+
+class SmoothedRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("matrix", OperandStruct),
+        ("naggregates", c.c_int64),
+        ("aggregates", c.c_void_p),
+        ("block", c.c_int32),
+        ("nvectors", c.c_int32),
+    ]
+
+
+class SmoothedAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("numeric", PlanStruct),
+        ("nrows", c.c_int64),
+        ("ncols", c.c_int64),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+        ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]
 

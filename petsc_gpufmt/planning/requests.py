@@ -76,6 +76,12 @@ def _what_tentative(request: Any) -> str:
     return f"tentative prolongator of {sizes} of {request.nnodes} nodes with {request.block} rows"
 
 
+def _what_smoothed(request: Any) -> str:
+    o = request.matrix
+    matrix = f"a {o.nrows} x {o.ncols} matrix with {o.nnz} nonzeros"
+    return f"prolongator of {request.naggregates} aggregates, smoothed by {matrix}"
+
+
 def _what_aggregates(request: Any) -> str:
     o = request.graph
     return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} entries"
@@ -201,6 +207,24 @@ def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
+def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.smoothed import smoothed
+
+    block, nvectors = request.block, request.nvectors
+    matrix = _pattern(request.matrix, backend)
+    aggregates = _held_indices(request.aggregates, matrix.nrows // max(block, 1), backend)
+    made = smoothed(matrix, aggregates, request.naggregates, block, nvectors, backend)
+    answer.applies = made is not None
+    if made is None:
+        return [(answer.outcome, [])]
+    pattern = made.pattern
+    kept = [pattern.rowptr, pattern.colidx, *abi.export_plan(made.numeric, answer.numeric)]
+    answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
+    answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
+    answer.summary = f"smoothed without a general product, {pattern.nnz} entries".encode()
+    return [(answer.outcome, kept)]
+
+
 def _held_indices(pointer: int | None, size: int, backend: Backend) -> Any:
     """Indices of an answer that is held, on the backend: they are where they are."""
     if isinstance(backend, CudaBackend):
@@ -302,4 +326,5 @@ KINDS = {
     Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
     Ask.TENTATIVE: Kind(abi.TentativeRequestStruct, abi.TentativeAnswerStruct, _what_tentative, _fill_tentative),
+    Ask.SMOOTHED: Kind(abi.SmoothedRequestStruct, abi.SmoothedAnswerStruct, _what_smoothed, _fill_smoothed),
 }

@@ -13,7 +13,10 @@ from petsc_gpufmt.backends.kernel_modules import declared_by, declared_so_far, d
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.planning.requests import backend_at
 
-OTHERS = ("petsc_gpufmt.spgemm.chain", "petsc_gpufmt.coarsening.aggregates", "petsc_gpufmt.coarsening.prolongator")
+OTHERS = (
+    "petsc_gpufmt.spgemm.chain",
+    *(f"petsc_gpufmt.coarsening.{name}" for name in ("aggregates", "prolongator", "smoothed")),
+)
 """Imported when a plan first needs them, beside formats."""
 FIRST_STEMS = ("formats/", "patterns/csr")
 

@@ -46,6 +46,8 @@ STRUCTURES = {
     "GpufmtTentativeAnswer": abi.TentativeAnswerStruct,
     "GpufmtCooRequest": abi.CooRequestStruct,
     "GpufmtCooAnswer": abi.CooAnswerStruct,
+    "GpufmtSmoothedRequest": abi.SmoothedRequestStruct,
+    "GpufmtSmoothedAnswer": abi.SmoothedAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 

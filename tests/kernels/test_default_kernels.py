@@ -16,6 +16,7 @@ from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
+from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
 from petsc_gpufmt.patterns import coo, scale_and_add
@@ -99,6 +100,8 @@ def test_coarsening_asks_for_nothing_else(backend, coarsened):
         vectors = np.ones(nvectors * block * n)
         tentative(found.numbers, found.count, block, vectors, nvectors, backend)
     tentative(found.numbers, found.count, 1, None, 1, backend)
+    for nvectors in (1, 3, 20):
+        assert smoothed(graph, found.numbers, found.count, 1, nvectors, backend)
     assert not_compiled_ahead(backend) == []
 
 

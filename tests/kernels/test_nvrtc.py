@@ -29,6 +29,7 @@ from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
+from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import coo, scale_and_add
@@ -62,6 +63,7 @@ REGISTERS = 40
 REGISTERS_OF_FILES: dict[str, int] = {
     "coarsening/aggregates": 48,
     "coarsening/prolongator": 64,
+    "coarsening/smoothed": 64,
     "formats/bsr": 64,
     "formats/bsr_layout": 48,
     "formats/bsr_interleaved": 64,
@@ -193,6 +195,10 @@ def coarsen(backend: Backend) -> None:
             near_null = np.ones(nvectors * block * n, dtype=backend.scalar)
             tentative(found.numbers, found.count, block, near_null, nvectors, backend)
         tentative(found.numbers, found.count, 1, None, 1, backend)
+        for nvectors in (1, 6):
+            assert smoothed(CsrPattern(n, n, rowptr, colidx), found.numbers, found.count, 1, nvectors, backend)
+    some_rows = uniform(40, 40, 20, seed=68).pattern(np, backend.index)
+    assert smoothed(some_rows, np.arange(40, dtype=backend.index), 40, 1, 1, backend)
 
 
 def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
