@@ -180,11 +180,12 @@ __global__ void __launch_bounds__(SCAN_THREADS)
 }
 
 // aggregates[row] = that of the root among its neighbours that comes first; at distance 2, if there is none, that of the first among their
-// neighbours; -1 if there is none either. Threads as of aggregates_nearest.
+// neighbours; -1 if there is none either. turns[row] = 0 for a root, 1 for a row whose root is the first within the distance, else 2: in this
+// order agg has the rows of an aggregate; null: at distance 1 it has them in theirs. Threads as of aggregates_nearest.
 template <int BLOCK_THREADS, int TEAM>
 __global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
   aggregates_assign(const Graph graph, int                       distance, const index_t *__restrict__ order, const word_t *__restrict__ words,
-                    const word_t *__restrict__ nearest, index_t *aggregates)
+                    const word_t *__restrict__ nearest, index_t *aggregates, unsigned char *__restrict__ turns)
 {
   const offset_t step = (offset_t)gridDim.x * BLOCK_THREADS;
 
@@ -192,10 +193,10 @@ __global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
     const offset_t i       = first + threadIdx.x;
     const bool     decided = i >= graph.nrows || words[i] >= ROOT;
     const word_t   noted   = decided ? word_t(0) : nearest[i];
-    const bool     further = distance == 2 && !decided && noted < ROOT;
-    const word_t   largest = distance == 2 ? largest_of_neighbours<TEAM>(graph, further ? (index_t)i : index_t(-1), nearest) : word_t(0);
-    const word_t   root    = further ? largest : noted;
+    const word_t   largest = distance == 2 ? largest_of_neighbours<TEAM>(graph, decided ? index_t(-1) : (index_t)i, nearest) : word_t(0);
+    const word_t   root    = noted >= ROOT ? noted : largest;
 
     if (!decided) aggregates[i] = root >= ROOT ? aggregates[__ldg(order + (graph.nrows - (offset_t)(root - ROOT)))] : index_t(-1);
+    if (turns && i < graph.nrows) turns[i] = decided ? 0 : noted >= ROOT && largest != noted ? 2 : 1;
   }
 }

@@ -41,6 +41,17 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   if (node < nnodes && aggregates[node] >= 0) members[begins[node]] = aggregates[node];
 }
 
+// keys[begins[node]] = 3 aggregates[node] + turns[node], for the nodes that belong to one. A thread a node.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  prolongator_keys(index_t nnodes, const index_t *__restrict__ aggregates, const unsigned char *__restrict__ turns,
+                   const index_t *__restrict__ begins, index_t *__restrict__ keys)
+{
+  const offset_t node = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (node < nnodes && aggregates[node] >= 0) keys[begins[node]] = 3 * aggregates[node] + turns[node];
+}
+
 // The pattern with `block` rows in the place of each of one entry, and `nvectors` columns in the place of each. A thread a row.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
@@ -87,7 +98,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   if (k < nnz) values[k] = 1 / __ldg(coarse + load_once(colidx + k));
 }
 
-// The rows of an aggregate, in the order of their nodes, each with its entries in the prolongator
+// The rows of an aggregate, node after node, each with its entries in the prolongator
 struct Rows {
   const index_t *__restrict__ nodes, *__restrict__ rowptr; // nodes of the aggregate; row pointer of the prolongator
   index_t   block, count;
@@ -97,9 +108,9 @@ struct Rows {
   __device__ __forceinline__ scalar_t *operator[](index_t r) const { return values + __ldg(rowptr + number(r)); }
 };
 
-// What the kernel below reads: the nodes of aggregate a are nodes[begins[a]] to nodes[begins[a + 1] - 1].
+// What the kernel below reads: the nodes of aggregate a are nodes[begins[a]] to nodes[begins[a + 1] - 1], where begins has `turns` numbers for each.
 struct Factored {
-  alignas(8) index_t naggregates, block, nvectors, stride; // stride: rows of the near-null space
+  alignas(8) index_t naggregates, turns, block, nvectors, stride; // stride: rows of the near-null space
   const index_t *__restrict__ begins, *__restrict__ nodes, *__restrict__ rowptr;
   const scalar_t *__restrict__ near_null; // [nvectors][stride] column by column
 };
@@ -114,7 +125,8 @@ __global__ void __launch_bounds__((BLOCK_THREADS), (1024 / BLOCK_THREADS))
 {
   const offset_t aggregate = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
   const bool     exists    = aggregate < factored.naggregates;
-  const index_t  begin = exists ? __ldg(factored.begins + aggregate) : index_t(0), end = exists ? __ldg(factored.begins + aggregate + 1) : index_t(0);
+  const index_t  begin     = exists ? __ldg(factored.begins + aggregate * factored.turns) : index_t(0),
+                 end       = exists ? __ldg(factored.begins + (aggregate + 1) * factored.turns) : index_t(0);
   const index_t  lane = threadIdx.x % TEAM, n = factored.nvectors, ncols = factored.naggregates * n;
   const Rows     rows = {factored.nodes + begin, factored.rowptr, factored.block, (end - begin) * factored.block, values};
   scalar_t      *R    = coarse + aggregate * n;

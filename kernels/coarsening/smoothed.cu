@@ -3,7 +3,8 @@
 // all neighbours for each.
 #include "common/scan.cuh"
 
-constexpr int     ROW_BLOCKS   = 4; // thread blocks of a multiprocessor at least, with which nothing spills
+// thread blocks of a multiprocessor at least, with which nothing spills
+constexpr int     COUNT_BLOCKS = 5, ROW_BLOCKS = 4;
 constexpr index_t NO_AGGREGATE = index_t((~0ull >> 1) >> (64 - 8 * sizeof(index_t))); // after all others
 
 // The matrix A and the aggregates of its nodes
@@ -61,7 +62,7 @@ struct Control {
 
 // counts[row + 1] = how many aggregates a row and its neighbours belong to. TEAM threads a row.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__((BLOCK_THREADS), ROW_BLOCKS) smoothed_count(const Smoothing smoothing, index_t *__restrict__ counts)
+__global__ void __launch_bounds__((BLOCK_THREADS), COUNT_BLOCKS) smoothed_count(const Smoothing smoothing, index_t *__restrict__ counts)
 {
   const offset_t row   = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
   index_t        count = 0;

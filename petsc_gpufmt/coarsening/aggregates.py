@@ -23,6 +23,7 @@ ROUNDS = 4  # after so many it is asked whether rows are left; even, as lists of
 # Fields of `Control` in kernels/coarsening/aggregates.cu, without the ticket, which the tiles follow
 FOUND = ("rounds", "naggregates", "outside", "missing")
 DISTANCES = (1, 2)
+TURN = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,14 @@ class Aggregates:
     count : how many there are
     numbers : (nrows,) array of the backend's index type
         The aggregate of each row, in the order of their roots; -1: none.
+    turns : (nrows,) array of TURN, or None
+        agg has the rows of an aggregate in the order of these numbers, and of rows; None: of rows.
     rounds : after which all rows were decided on
     """
 
     count: int
     numbers: Any
+    turns: Any
     rounds: int
 
 
@@ -62,9 +66,11 @@ def aggregate(graph: CsrPattern, order: Any, distance: int, backend: Backend) ->
         raise UnsupportedError(f"roots at a distance of more than {distance}: there are aggregates for 1 and 2")
     if graph.ncols != nrows or order.size != nrows:
         raise PatternError(f"aggregates of a {nrows} x {graph.ncols} pattern in an order of {order.size} rows")
-    (numbers,) = backend.empty((nrows, index))  # it stays, and so shares no memory with what goes
+    # these stay, and so share no memory with what goes
+    numbers, *all_turns = backend.empty((nrows, index), *[(nrows, TURN)] * (distance == 2))
+    turns = all_turns[0] if all_turns else None
     if not nrows:
-        return Aggregates(0, numbers, 0)
+        return Aggregates(0, numbers, turns, 0)
     words, nearest, control = backend.empty(
         (nrows, index), (nrows, index), (len(FOUND) + 1 + tiles(nrows, NUMBERS_A_THREAD), COUNT)
     )
@@ -75,7 +81,7 @@ def aggregate(graph: CsrPattern, order: Any, distance: int, backend: Backend) ->
     undecided = nrows
     while undecided:
         undecided = rounds.run(undecided)  # waits for the device
-    assign = (rounds.graph, distance, order, words, nearest, numbers)
+    assign = (rounds.graph, distance, order, words, nearest, numbers, turns)
     number = backend.function("coarsening/aggregates", "aggregates_number", (NUMBERS_A_THREAD,))
     threads = tiles(nrows, NUMBERS_A_THREAD) * SCAN_THREADS
     backend.run(
@@ -88,7 +94,7 @@ def aggregate(graph: CsrPattern, order: Any, distance: int, backend: Backend) ->
     found = dict(zip(FOUND, backend.first(control, len(FOUND)), strict=True))  # waits for the device
     if found["outside"] or found["missing"]:
         raise PatternError(f"the order in which {nrows} rows are visited must have each of them once")
-    return Aggregates(found["naggregates"], numbers, found["rounds"])
+    return Aggregates(found["naggregates"], numbers, turns, found["rounds"])
 
 
 class _Rounds:

@@ -18,6 +18,7 @@ from petsc_gpufmt.patterns.transpose import transposed
 
 BLOCK_THREADS = 256
 NUMBERS_A_THREAD = 4  # of the prefix sum
+TURNS = 3  # in which nodes of an aggregate come
 SHORT_TEAM = 8  # threads that factor an aggregate of one column; of more columns, a warp
 FOUND = ("nmembers", "outside")  # of `Control` in kernels/coarsening/prolongator.cu, without the ticket
 
@@ -40,12 +41,13 @@ class Tentative:
 
 
 def tentative(
-    aggregates: Any, naggregates: int, block: int, near_null: Any, nvectors: int, backend: Backend
+    aggregates: Any, naggregates: int, block: int, near_null: Any, nvectors: int, backend: Backend, turns: Any = None
 ) -> Tentative:
     """The prolongator whose columns are an orthonormal basis of the near-null space in each aggregate.
 
     Its columns are Q, and the coarse near-null space R, of a QR factorization for each aggregate, with LAPACK's signs,
-    for rows in ascending order. An aggregate with fewer rows than vectors has columns of zeros. Waits for the device.
+    which depend on the order of its rows. An aggregate with fewer rows than vectors has columns of zeros. Waits for the
+    device.
 
     Parameters
     ----------
@@ -55,6 +57,8 @@ def tentative(
     near_null : (nvectors * nnodes * block,) array of scalars, vector by vector; None: the constant vector, if `block`
         and `nvectors` are 1
     nvectors : columns of an aggregate
+    turns : (nnodes,) array of 0, 1 and 2, or None
+        The nodes of an aggregate are in the order of these numbers, and in theirs; None: in theirs.
 
     Raises UnsupportedError if sizes are below 1, or there are no vectors for blocks; PatternError if an aggregate is
     not one of `naggregates`; IndexOverflowError if the index type does not count the entries.
@@ -87,7 +91,8 @@ def tentative(
         return Tentative(pattern, [], coarse)
     if near_null is None:
         return Tentative(pattern, _constant(pattern, coarse, backend), coarse)
-    numeric = _orthogonalize(pattern, transposed(nodes, backend), near_null, nvectors, block, coarse, backend)
+    by_aggregates = transposed(nodes if turns is None else _in_turns(aggregates, nodes, turns, backend), backend)
+    numeric = _orthogonalize(pattern, by_aggregates, naggregates, near_null, coarse, backend)
     (values,) = backend.empty((nnz, backend.scalar))
     backend.run(numeric, {Slot.RESULT: values})  # the coarse near-null space is known before values are asked for
     return Tentative(pattern, numeric, coarse)
@@ -150,15 +155,27 @@ def _constant(pattern: CsrPattern, coarse: Any, backend: Backend) -> list[Launch
     return [_launch("prolongator_constant", pattern.nnz, (), arguments, backend)]
 
 
+def _in_turns(aggregates: Any, nodes: CsrPattern, turns: Any, backend: Backend) -> CsrPattern:
+    """The pattern of `nodes` with TURNS columns for each aggregate, of which each node has that of its turn."""
+    (keys,) = backend.empty((nodes.nnz, backend.index))
+    if nodes.nnz:
+        arguments = (backend.index.type(nodes.nrows), aggregates, turns, nodes.rowptr, keys)
+        backend.run([_launch("prolongator_keys", nodes.nrows, (), arguments, backend)])
+    return CsrPattern(nodes.nrows, TURNS * nodes.ncols, nodes.rowptr, keys)
+
+
 def _orthogonalize(
-    pattern: CsrPattern, nodes: CsrPattern, near_null: Any, nvectors: int, block: int, coarse: Any, backend: Backend
+    pattern: CsrPattern, by_aggregates: CsrPattern, naggregates: int, near_null: Any, coarse: Any, backend: Backend
 ) -> list[Launch]:
-    """Launches for the values and the coarse near-null space from vectors; `nodes` has those of each aggregate."""
-    sizes = map(backend.index.type, (nodes.nrows, block, nvectors, pattern.nrows))
-    factored = Struct(*sizes, nodes.rowptr, nodes.colidx, pattern.rowptr, near_null)
-    team = SHORT_TEAM if nvectors == 1 else WARP
-    arguments = (factored, Slot.RESULT, coarse)
-    return [_launch("prolongator_orthogonalize", nodes.nrows * team, (team,), arguments, backend)]
+    """Launches for the values and the coarse near-null space from vectors.
+
+    `by_aggregates` has the nodes of each aggregate, in as many rows as these have turns.
+    """
+    sizes = (naggregates, by_aggregates.nrows // naggregates, pattern.row_block, pattern.col_block, pattern.nrows)
+    arrays = (by_aggregates.rowptr, by_aggregates.colidx, pattern.rowptr, near_null)
+    team = SHORT_TEAM if pattern.col_block == 1 else WARP
+    arguments = (Struct(*map(backend.index.type, sizes), *arrays), Slot.RESULT, coarse)
+    return [_launch("prolongator_orthogonalize", naggregates * team, (team,), arguments, backend)]
 
 
 def _launch(kernel: str, nthreads: int, template: tuple[int, ...], arguments: tuple, backend: Backend) -> Launch:
@@ -172,4 +189,4 @@ def default_kernels() -> Iterator[list[Instance]]:
     scalar = [(f"prolongator_{what}", (BLOCK_THREADS,)) for what in ("members", "sizes", "norms", "constant")]
     yield [("prolongator_count", (NUMBERS_A_THREAD,)), *scalar]
     teams = [("prolongator_orthogonalize", (BLOCK_THREADS, team)) for team in (SHORT_TEAM, WARP)]
-    yield [("prolongator_expand", (BLOCK_THREADS,)), *teams]
+    yield [("prolongator_expand", (BLOCK_THREADS,)), ("prolongator_keys", (BLOCK_THREADS,)), *teams]

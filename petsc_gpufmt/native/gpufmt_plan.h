@@ -198,6 +198,7 @@ typedef struct {
   GpufmtOutcome outcome;
   int64_t       naggregates;
   const void   *aggregates; /* on the backend: [nrows] the aggregate of each row, numbered as PETSc's agg does; -1: none */
+  const void   *turns;      /* on the backend, a byte a row: agg has the rows of an aggregate in the order of these, and of rows; NULL: of rows */
   int64_t       rounds;
   char          summary[256];
 } GpufmtAggregatesAnswer;
@@ -207,6 +208,7 @@ typedef struct {
   GpufmtPlace place;
   int64_t     nnodes, naggregates;
   const void *aggregates; /* of an answer that is held, on the same backend: [nnodes] */
+  const void *turns;      /* of the same answer */
   int32_t     block;      /* rows of a node */
   int32_t     nvectors;   /* columns of the near-null space, and of an aggregate */
   const void *near_null;  /* host: [nvectors][nnodes * block] column by column; NULL: the constant vector, block and nvectors are 1 */

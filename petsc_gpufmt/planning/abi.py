@@ -218,6 +218,7 @@ class AggregatesAnswerStruct(c.Structure):
         ("outcome", OutcomeStruct),
         ("naggregates", c.c_int64),
         ("aggregates", c.c_void_p),
+        ("turns", c.c_void_p),
         ("rounds", c.c_int64),
         ("summary", c.c_char * 256),
     ]
@@ -229,6 +230,7 @@ class TentativeRequestStruct(c.Structure):
         ("nnodes", c.c_int64),
         ("naggregates", c.c_int64),
         ("aggregates", c.c_void_p),
+        ("turns", c.c_void_p),
         ("block", c.c_int32),
         ("nvectors", c.c_int32),
         ("near_null", c.c_void_p),

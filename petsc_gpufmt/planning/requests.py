@@ -185,7 +185,8 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     answer.naggregates, answer.aggregates, answer.rounds = found.count, address(found.numbers), found.rounds
     words = f"{found.count} aggregates of {graph.nrows} rows at distance {request.distance}, in {found.rounds} rounds"
     answer.summary = words.encode()
-    return [(answer.outcome, [found.numbers])]
+    answer.turns = None if found.turns is None else address(found.turns)
+    return [(answer.outcome, [found.numbers, found.turns])]
 
 
 def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -195,8 +196,9 @@ def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     if request.near_null:
         size = request.nvectors * request.nnodes * request.block
         near_null = backend.adopt(_view(request.near_null, size, backend.scalar), keep=True)
-    aggregates = _held_indices(request.aggregates, request.nnodes, backend)
-    made = tentative(aggregates, request.naggregates, request.block, near_null, request.nvectors, backend)
+    aggregates = _held(request.aggregates, request.nnodes, backend.index, backend)
+    turns = _held(request.turns, request.nnodes, np.dtype(np.uint8), backend) if request.turns else None
+    made = tentative(aggregates, request.naggregates, request.block, near_null, request.nvectors, backend, turns)
     pattern = made.pattern
     kept = [pattern.rowptr, pattern.colidx, made.coarse, *abi.export_plan(made.numeric, answer.numeric)]
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
@@ -212,7 +214,7 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
 
     block, nvectors = request.block, request.nvectors
     matrix = _pattern(request.matrix, backend)
-    aggregates = _held_indices(request.aggregates, matrix.nrows // max(block, 1), backend)
+    aggregates = _held(request.aggregates, matrix.nrows // max(block, 1), backend.index, backend)
     made = smoothed(matrix, aggregates, request.naggregates, block, nvectors, backend)
     answer.applies = made is not None
     if made is None:
@@ -225,11 +227,11 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
-def _held_indices(pointer: int | None, size: int, backend: Backend) -> Any:
-    """Indices of an answer that is held, on the backend: they are where they are."""
+def _held(pointer: int | None, size: int, dtype: np.dtype, backend: Backend) -> Any:
+    """An array of an answer that is held, on the backend: they are where they are."""
     if isinstance(backend, CudaBackend):
-        return DeviceArray(backend.memory, pointer or 0, size, backend.index)
-    return _view(pointer, size, backend.index)
+        return DeviceArray(backend.memory, pointer or 0, size, dtype)
+    return _view(pointer, size, dtype)
 
 
 def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | None:

@@ -27,7 +27,8 @@ def aggregated(graph: Graph, order: np.ndarray, distance: int, backend) -> Aggre
     rowptr, colidx, order = (backend.adopt(a.astype(backend.index)) for a in (*graph, order))
     csr = CsrPattern(graph.nrows, graph.nrows, rowptr, colidx).validated(backend)
     found = aggregate(csr, order, distance, backend)
-    return Aggregates(found.count, backend.to_host(found.numbers), found.rounds)
+    turns = None if found.turns is None else backend.to_host(found.turns)
+    return Aggregates(found.count, backend.to_host(found.numbers), turns, found.rounds)
 
 
 @pytest.mark.parametrize("distance", [1, 2])
@@ -37,9 +38,13 @@ def test_aggregates_are_those_of_the_greedy_algorithm(request, place, name, dist
     backend = make_backend(request, place, resident_threads=FEW_THREADS)
     order = some_order(graph(name).nrows)
     found = aggregated(graph(name), order, distance, backend)
-    expected = greedy_aggregates(graph(name), order, distance)
+    expected, turns = greedy_aggregates(graph(name), order, distance)
     assert found.numbers.tolist() == expected.tolist() and found.numbers.dtype == backend.index
     assert found.count == max(expected, default=-1) + 1
+    if distance == 1:
+        assert found.turns is None
+    else:
+        assert np.array_equal(found.turns[expected >= 0], turns[expected >= 0])
 
 
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
@@ -48,7 +53,9 @@ def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar,
     for name in ("with lone rows", "geometric"):
         order = some_order(graph(name).nrows)
         found = aggregated(graph(name), order, 2, device)
-        assert found.numbers.tolist() == greedy_aggregates(graph(name), order, 2).tolist()
+        expected, turns = greedy_aggregates(graph(name), order, 2)
+        assert found.numbers.tolist() == expected.tolist()
+        assert np.array_equal(found.turns[expected >= 0], turns[expected >= 0])
 
 
 @pytest.mark.parametrize("distance", [1, 2])
@@ -65,7 +72,7 @@ def test_rounds_go_on_as_long_as_rows_wait_for_each_other(distance):
     chain = path(900)
     found = aggregated(chain, np.arange(900), distance, HostBackend(SCALAR, INDEX))
     assert found.rounds > 250
-    assert found.numbers.tolist() == greedy_aggregates(chain, np.arange(900), distance).tolist()
+    assert found.numbers.tolist() == greedy_aggregates(chain, np.arange(900), distance)[0].tolist()
 
 
 @pytest.mark.parametrize("distance", [1, 2])
@@ -122,10 +129,9 @@ class AnsweredAggregates(Answer):
         )
         super().__init__(abi.Ask.AGGREGATES, request, abi.AggregatesAnswerStruct(), fields)
 
-    @property
-    def numbers(self):
-        size = self.request.graph.nrows * INDEX.itemsize
-        return np.frombuffer((ctypes.c_char * size).from_address(self.answer.aggregates), INDEX)
+    def array(self, address, dtype):
+        size = self.request.graph.nrows * dtype.itemsize
+        return np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
 
 
 def test_an_answer_has_the_aggregates():
@@ -133,8 +139,10 @@ def test_an_answer_has_the_aggregates():
     with AnsweredAggregates(graph("geometric"), order, 2) as a:
         assert a.error == (0, "") and planner.owned_tokens() == before + 1
         a.rowptr[:], a.colidx[:], a.order[:] = -1, -1, -1
-        expected = greedy_aggregates(graph("geometric"), order, 2)
-        assert a.numbers.tolist() == expected.tolist() and a.answer.naggregates == expected.max() + 1
+        expected, turns = greedy_aggregates(graph("geometric"), order, 2)
+        assert a.array(a.answer.aggregates, INDEX).tolist() == expected.tolist()
+        assert a.array(a.answer.turns, aggregates.TURN).tolist() == turns.tolist()
+        assert a.answer.naggregates == expected.max() + 1
         words = f"{a.answer.naggregates} aggregates of 600 rows at distance 2, in {a.answer.rounds} rounds"
         assert a.answer.summary.decode() == words and a.answer.rounds > 1
     assert planner.owned_tokens() == before
@@ -149,7 +157,7 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
     calls = failing(monkeypatch, aggregates, "aggregate", MemoryError("first try"))
     with AnsweredAggregates(path(5), np.arange(5), 1) as a:
-        assert a.error == (0, "") and len(calls) == 2
+        assert a.error == (0, "") and len(calls) == 2 and not a.answer.turns
 
 
 def test_aggregates_keep_their_own_memory_alone(emulation_folder):

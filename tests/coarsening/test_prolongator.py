@@ -15,6 +15,7 @@ from petsc_gpufmt import errors
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.coarsening import prolongator
+from petsc_gpufmt.coarsening.aggregates import TURN
 from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.planning import abi, planner
 
@@ -35,13 +36,19 @@ def some_vectors(nnodes, block, nvectors):
     return vectors
 
 
-def factored(aggregates, naggregates, block, vectors):
+def some_turns(nnodes):
+    return np.random.default_rng(123).integers(0, 3, nnodes)
+
+
+def factored(aggregates, naggregates, block, vectors, turns):
     """Q and R of the rows of each aggregate, with LAPACK's signs, as PETSc's formProl0 puts them together."""
     nvectors = vectors.shape[0]
     P = np.zeros((aggregates.size * block, naggregates * nvectors))
     coarse = np.zeros((nvectors, naggregates * nvectors))
     for a in range(naggregates):
         nodes, columns = np.flatnonzero(aggregates == a), slice(a * nvectors, (a + 1) * nvectors)
+        if turns is not None:
+            nodes = nodes[np.argsort(turns[nodes], kind="stable")]
         rows = (nodes[:, None] * block + np.arange(block)).ravel()
         padded = np.zeros((max(rows.size, nvectors), nvectors))
         padded[: rows.size] = vectors[:, rows].T
@@ -53,13 +60,13 @@ def factored(aggregates, naggregates, block, vectors):
 class Made:
     """A tentative prolongator: its values dense, NaN where it has no entry, and what else it has on the host."""
 
-    def __init__(self, backend, aggregates, naggregates, block, vectors, nvectors=1):
+    def __init__(self, backend, aggregates, naggregates, block, vectors, nvectors=1, turns=None):
         near_null = None
         if vectors is not None:
             nvectors, near_null = vectors.shape[0], backend.adopt(vectors.astype(backend.scalar).ravel())
-        made = tentative(
-            backend.adopt(aggregates.astype(backend.index)), naggregates, block, near_null, nvectors, backend
-        )
+        aggregates = backend.adopt(aggregates.astype(backend.index))
+        turns = None if turns is None else backend.adopt(turns.astype(TURN))
+        made = tentative(aggregates, naggregates, block, near_null, nvectors, backend, turns)
         (values,) = backend.empty((made.pattern.nnz, backend.scalar))
         self.coarse = backend.to_host(made.coarse).reshape(nvectors, -1).copy()
         backend.run(made.numeric, {Slot.RESULT: values})
@@ -76,8 +83,8 @@ def dense(shape, rowptr, colidx, values):
     return entries
 
 
-def check(made, aggregates, naggregates, block, vectors, eps):
-    P, coarse = factored(aggregates, naggregates, block, vectors)
+def check(made, aggregates, naggregates, block, vectors, eps, turns=None):
+    P, coarse = factored(aggregates, naggregates, block, vectors, turns)
     nvectors = vectors.shape[0]
     assert made.shape == P.shape
     column = np.arange(made.shape[1]) // nvectors
@@ -93,6 +100,15 @@ def test_columns_are_those_of_lapack(request, place, block, nvectors):
     backend, aggregates = make_backend(request, place), some_aggregates()
     vectors = some_vectors(aggregates.size, block, nvectors)
     check(Made(backend, aggregates, 14, block, vectors), aggregates, 14, block, vectors, np.finfo(backend.scalar).eps)
+
+
+@pytest.mark.parametrize(("block", "nvectors"), [(1, 1), (3, 6)])
+@pytest.mark.parametrize("place", [*EVERY_PLACE, "device_like"])
+def test_signs_are_those_of_rows_in_turns(request, place, block, nvectors):
+    backend, aggregates = make_backend(request, place), some_aggregates()
+    vectors, turns = some_vectors(aggregates.size, block, nvectors), some_turns(aggregates.size)
+    made = Made(backend, aggregates, 14, block, vectors, turns=turns)
+    check(made, aggregates, 14, block, vectors, np.finfo(backend.scalar).eps, turns)
 
 
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
@@ -134,7 +150,6 @@ def test_nodes_without_aggregates_have_empty_rows(request, place, nnodes, nvecto
 @pytest.mark.parametrize("distance", [1, 2])
 @pytest.mark.parametrize("name", ["7-point", "geometric", "with lone rows"])
 def test_prolongators_are_those_of_petsc(options, name, distance, block):
-    """At distance 2 agg has the rows of an aggregate in the order in which they came, which signs depend on."""
     A, nodes = laplacian(graph(name), block), graph(name).nrows
     vectors = None
     if block > 1:
@@ -142,12 +157,11 @@ def test_prolongators_are_those_of_petsc(options, name, distance, block):
         vectors = rigid_body_modes(points)
         A.setNearNullSpace(petsc_null_space(vectors))
     P = of_agg(A, distance, options)
-    aggregates = greedy_aggregates(graph(name), agg_order(nodes), distance)
-    made = Made(HostBackend(SCALAR, INDEX), aggregates, aggregates.max() + 1, block, vectors)
+    aggregates, turns = greedy_aggregates(graph(name), agg_order(nodes), distance)
+    turns = turns if distance == 2 else None
+    made = Made(HostBackend(SCALAR, INDEX), aggregates, aggregates.max() + 1, block, vectors, turns=turns)
     rowptr, colidx, values = P.getValuesCSR()
     assert made.rowptr.tolist() == rowptr.tolist() and made.colidx.tolist() == colidx.tolist()
-    if distance == 2 and block > 1:
-        values, made.values = np.abs(values), np.abs(made.values)
     assert np.allclose(made.values, values, rtol=0, atol=1e-10)
 
 
@@ -197,12 +211,14 @@ def test_more_entries_than_an_index_counts_are_refused(monkeypatch):
 class AnsweredTentative(Answer):
     """A tentative prolongator."""
 
-    def __init__(self, aggregates, naggregates, block=1, vectors=None, backend="host", **fields):
-        self.aggregates = aggregates
+    def __init__(self, aggregates, naggregates, block=1, vectors=None, backend="host", turns=None, **fields):
+        self.aggregates, self.turns = aggregates, turns
         request = abi.TentativeRequestStruct(
             place=requested_place(backend), nnodes=aggregates.size, naggregates=naggregates, block=block, nvectors=1
         )
         request.aggregates = aggregates.ptr if hasattr(aggregates, "ptr") else aggregates.ctypes.data
+        if turns is not None:
+            request.turns = turns.ctypes.data
         if vectors is not None:
             self.vectors = vectors.astype(SCALAR)
             request.nvectors, request.near_null = vectors.shape[0], self.vectors.ctypes.data
@@ -212,7 +228,7 @@ class AnsweredTentative(Answer):
     def array(address, size, dtype):
         return np.frombuffer((ctypes.c_char * (size * dtype.itemsize)).from_address(address), dtype)
 
-    def check(self, aggregates, vectors):
+    def check(self, aggregates, vectors, turns):
         answer, request = self.answer, self.request
         values = np.full(answer.nnz, np.nan, SCALAR)
         coarse = self.array(answer.coarse_near_null, request.nvectors * answer.ncols, SCALAR)
@@ -221,20 +237,21 @@ class AnsweredTentative(Answer):
         self.shape = answer.nrows, answer.ncols
         rowptr = self.array(answer.rowptr, answer.nrows + 1, INDEX)
         self.dense = dense(self.shape, rowptr, self.array(answer.colidx, answer.nnz, INDEX), values)
-        check(self, aggregates, request.naggregates, request.block, vectors, np.finfo(SCALAR).eps)
+        check(self, aggregates, request.naggregates, request.block, vectors, np.finfo(SCALAR).eps, turns)
 
 
 @pytest.mark.parametrize(("block", "nvectors"), [(1, None), (3, 6)])
 def test_an_answer_has_the_pattern_and_the_plan_of_the_values(block, nvectors):
     aggregates, before = some_aggregates(), settled_tokens()
     vectors = some_vectors(aggregates.size, block, nvectors) if nvectors else None
-    with AnsweredTentative(aggregates.astype(INDEX), 14, block, vectors) as a:
+    turns = some_turns(aggregates.size).astype(TURN) if nvectors else None
+    with AnsweredTentative(aggregates.astype(INDEX), 14, block, vectors, turns=turns) as a:
         assert a.error == (0, "") and planner.owned_tokens() == before + 1
         words = f"{nvectors or 1} columns for each of 14 aggregates, {a.answer.nnz} entries"
         assert a.answer.summary.decode() == words
         if nvectors:
             a.vectors[:] = np.nan
-        a.check(aggregates, np.ones((1, aggregates.size)) if vectors is None else vectors)
+        a.check(aggregates, np.ones((1, aggregates.size)) if vectors is None else vectors, turns)
     assert planner.owned_tokens() == before
 
 

@@ -98,7 +98,7 @@ def test_coarsening_asks_for_nothing_else(backend, coarsened):
         found = aggregate(graph, order, distance, backend)
     for block, nvectors in ((1, 1), (2, 3)):
         vectors = np.ones(nvectors * block * n)
-        tentative(found.numbers, found.count, block, vectors, nvectors, backend)
+        tentative(found.numbers, found.count, block, vectors, nvectors, backend, found.turns)
     tentative(found.numbers, found.count, 1, None, 1, backend)
     for nvectors in (1, 3, 20):
         assert smoothed(graph, found.numbers, found.count, 1, nvectors, backend)

@@ -193,7 +193,7 @@ def coarsen(backend: Backend) -> None:
         found = aggregate(CsrPattern(n, n, rowptr, colidx).validated(backend), order, 2, backend)
         for block, nvectors in ((1, 1), (2, 3)):
             near_null = np.ones(nvectors * block * n, dtype=backend.scalar)
-            tentative(found.numbers, found.count, block, near_null, nvectors, backend)
+            tentative(found.numbers, found.count, block, near_null, nvectors, backend, found.turns)
         tentative(found.numbers, found.count, 1, None, 1, backend)
         for nvectors in (1, 6):
             assert smoothed(CsrPattern(n, n, rowptr, colidx), found.numbers, found.count, 1, nvectors, backend)

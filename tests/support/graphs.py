@@ -87,8 +87,11 @@ def some_order(nrows: int) -> np.ndarray:
     return np.random.default_rng(112).permutation(nrows)
 
 
-def greedy_aggregates(graph: Graph, order: np.ndarray, distance: int) -> np.ndarray:
-    """The aggregate of each row as agg finds them, one root after another; -1: none."""
+def greedy_aggregates(graph: Graph, order: np.ndarray, distance: int) -> tuple[np.ndarray, np.ndarray]:
+    """As agg finds them, one root after another: the aggregate of each row, -1: none; and the turn of each row.
+
+    A root comes first, then what it found, then what another root found that is further away.
+    """
     rows = graph.rows
     within = rows
     if distance == 2:
@@ -98,10 +101,11 @@ def greedy_aggregates(graph: Graph, order: np.ndarray, distance: int) -> np.ndar
         if root[i] < 0 and within[i].size > 1:
             free = within[i][root[within[i]] < 0]
             root[free] = root[i] = i
-    roots = np.flatnonzero(root == np.arange(graph.nrows))
+    roots, first = np.flatnonzero(root == np.arange(graph.nrows)), root.copy()
     if distance == 2:  # rows go to the root next to them
         for i in roots:
             root[rows[i][~np.isin(rows[i], roots)]] = i
     number = np.full(graph.nrows + 1, -1)
     number[roots] = np.arange(roots.size)
-    return number[root]
+    turns = np.where(root == np.arange(graph.nrows), 0, np.where(root == first, 1, 2))
+    return number[root], turns

@@ -131,20 +131,20 @@ HOST_KERNEL(aggregates_number)
   PARAM(Control *, 3)->naggregates = (uint64_t)count;
 }
 
-/* aggregates[row] = that of the first root among its neighbours, or else among theirs; -1: none */
+/* aggregates[row] = that of the first root among its neighbours, or else among theirs; -1: none; turns[row]: see the device's */
 HOST_KERNEL(aggregates_assign)
 {
-  const Graph    graph    = PARAM(const Graph, 0);
-  const int      distance = PARAM(int, 1);
-  const index_t *order    = PARAM(const index_t *, 2);
+  const Graph    graph = PARAM(const Graph, 0);
+  const index_t *order = PARAM(const index_t *, 2);
   const word_t  *words = PARAM(const word_t *, 3), *nearest = PARAM(const word_t *, 4);
   index_t       *aggregates = PARAM(index_t *, 5);
+  unsigned char *turns      = PARAM(unsigned char *, 6);
 
   for (index_t row = 0; row < graph.nrows; row++) {
-    word_t root = nearest[row];
+    const word_t noted = nearest[row], largest = turns ? largest_of_neighbours(&graph, row, nearest) : 0, root = noted >= ROOT ? noted : largest;
+    const int    decided = words[row] >= ROOT;
 
-    if (words[row] >= ROOT) continue;
-    if (distance == 2 && root < ROOT) root = largest_of_neighbours(&graph, row, nearest);
-    aggregates[row] = root >= ROOT ? aggregates[order[graph.nrows - (index_t)(root - ROOT)]] : -1;
+    if (!decided) aggregates[row] = root >= ROOT ? aggregates[order[graph.nrows - (index_t)(root - ROOT)]] : -1;
+    if (turns) turns[row] = decided ? 0 : noted >= ROOT && largest != noted ? 2 : 1;
   }
 }

@@ -32,6 +32,17 @@ HOST_KERNEL(prolongator_members)
     if (aggregates[node] >= 0) members[begins[node]] = aggregates[node];
 }
 
+/* keys[begins[node]] = 3 aggregates[node] + turns[node], for the nodes that belong to one */
+HOST_KERNEL(prolongator_keys)
+{
+  const index_t        nnodes = PARAM(index_t, 0), *aggregates = PARAM(const index_t *, 1), *begins = PARAM(const index_t *, 3);
+  const unsigned char *turns = PARAM(const unsigned char *, 2);
+  index_t             *keys  = PARAM(index_t *, 4);
+
+  for (index_t node = 0; node < nnodes; node++)
+    if (aggregates[node] >= 0) keys[begins[node]] = 3 * aggregates[node] + turns[node];
+}
+
 /* the pattern with `block` rows in the place of each, and `nvectors` columns */
 HOST_KERNEL(prolongator_expand)
 {
@@ -78,12 +89,12 @@ HOST_KERNEL(prolongator_constant)
 }
 
 typedef struct {
-  alignas(8) index_t naggregates, block, nvectors, stride;
+  alignas(8) index_t naggregates, turns, block, nvectors, stride;
   const index_t  *begins, *nodes, *rowptr;
   const scalar_t *near_null;
 } Factored;
 
-/* the rows of an aggregate, in the order of their nodes */
+/* the rows of an aggregate, node after node */
 typedef struct {
   const index_t *nodes, *rowptr;
   index_t        block, count;
@@ -153,9 +164,9 @@ HOST_KERNEL(prolongator_orthogonalize)
   const index_t  n        = factored.nvectors;
 
   for (index_t a = 0; a < factored.naggregates; a++) {
-    const index_t begin = factored.begins[a];
-    const Rows    rows  = {factored.nodes + begin, factored.rowptr, factored.block, (factored.begins[a + 1] - begin) * factored.block,
-                           PARAM(scalar_t *, 1)};
+    const index_t begin = factored.begins[a * factored.turns];
+    const Rows rows = {factored.nodes + begin, factored.rowptr, factored.block, (factored.begins[(a + 1) * factored.turns] - begin) * factored.block,
+                       PARAM(scalar_t *, 1)};
 
     for (index_t r = 0; r < rows.count; r++)
       for (index_t j = 0; j < n; j++) entries_of(&rows, r)[j] = factored.near_null[(offset_t)j * factored.stride + number_of(&rows, r)];
