@@ -15,6 +15,7 @@ from petsc_gpufmt.backends.backend import CudaBackend
 pytest.importorskip("scipy.sparse")
 
 import exact_memory  # noqa: E402
+import small_coarsening  # noqa: E402
 import small_products  # noqa: E402
 import small_spgemm  # noqa: E402
 import small_sums  # noqa: E402
@@ -24,6 +25,7 @@ import small_sums  # noqa: E402
 @pytest.mark.parametrize(
     ("program", "lines"),
     [
+        (small_coarsening, ["27 points, distance 2", "rows alone, distance 1"]),
         (small_products, ["uneven rows, some empty", "unsorted"]),
         (small_spgemm, ["long row of the product", "RARt"]),
         (small_sums, ["rows elsewhere", "2000 x 3000 scaled", "9000 coordinates"]),

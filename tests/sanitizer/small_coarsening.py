@@ -1,0 +1,98 @@
+"""Small graphs coarsened on the GPU, for compute-sanitizer: aggregates, and their prolongators.
+
+Exits with status 1 if a result is not that of the host. Each array has memory of its own, so that an access outside
+shows.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+import scipy.sparse
+from exact_memory import take_arrays_one_by_one
+
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.plan import Slot
+from petsc_gpufmt.bench.matrices import stencil_pattern
+from petsc_gpufmt.bench.places import SEED, available_places, device_reason
+from petsc_gpufmt.coarsening.aggregates import aggregate
+from petsc_gpufmt.coarsening.prolongator import tentative
+from petsc_gpufmt.coarsening.smoothed import smoothed
+from petsc_gpufmt.patterns.csr import CsrPattern
+
+SIZES = ((1, 1), (1, 3), (3, 6))  # rows of a node, vectors
+ALPHA = -0.7
+
+
+def small_graphs(backend, rng):
+    """Name -> (rowptr, colidx)"""
+    random = scipy.sparse.random(1500, 1500, 0.004, format="csr", random_state=rng)
+    random = (random + random.T + scipy.sparse.identity(1500)).tocsr()
+    nothing = np.arange(34, dtype=backend.index)
+    arrow = scipy.sparse.lil_matrix((700, 700))
+    arrow[0], arrow[:, 0] = 1, 1
+    arrow.setdiag(1)
+    arrow = arrow.tocsr()
+    return {
+        "one row": (np.array([0, 1]), np.array([0])),
+        "no rows": (np.array([0]), np.array([], dtype=int)),
+        "rows alone": (nothing, nothing[:-1]),
+        "7 points": stencil_pattern("7point", 11, backend.index),
+        "27 points": stencil_pattern("27point", 9, backend.index),
+        "random": (random.indptr, random.indices),
+        "a long row": (arrow.indptr, arrow.indices),
+    }
+
+
+def coarsened(graph, distance, backend, rng):
+    """What a backend makes of a graph: arrays on the host."""
+    index, n = backend.index, graph[0].size - 1
+    rowptr, colidx, order = (backend.adopt(a.astype(index)) for a in (*graph, rng.permutation(n)))
+    matrix = CsrPattern(n, n, rowptr, colidx).validated(backend)
+    found = aggregate(matrix, order, distance, backend)
+    made = [found.numbers, found.turns]
+    for block, nvectors in ((1, None), *SIZES):
+        vectors = None
+        if nvectors is not None:
+            vectors = backend.adopt(rng.standard_normal(nvectors * n * block).astype(backend.scalar))
+        start = tentative(found.numbers, found.count, block, vectors, nvectors or 1, backend, found.turns)
+        made += [start.coarse, *values_of(start, {}, backend)]
+        end = smoothed(matrix, found.numbers, found.count, 1, nvectors or 1, backend) if block == 1 else None
+        if end is not None:
+            slots = {Slot.A_VALUES: matrix.nnz, Slot.X: n, Slot.B_VALUES: start.pattern.nnz}
+            slots = {s: backend.adopt(rng.standard_normal(size).astype(backend.scalar)) for s, size in slots.items()}
+            made += values_of(end, {**slots, Slot.ALPHA: backend.scalar.type(ALPHA)}, backend)
+    return [backend.to_host(array) for array in made if array is not None]
+
+
+def values_of(made, slots, backend):
+    """The pattern of a prolongator, and its values."""
+    (values,) = backend.empty((made.pattern.nnz, backend.scalar))
+    backend.run(made.numeric, {**slots, Slot.RESULT: values})
+    return made.pattern.rowptr, made.pattern.colidx, values
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", action="store_true", help="run on the host instead")
+    arguments = parser.parse_args()
+    if not arguments.host and device_reason():
+        sys.exit(f"small_coarsening: {device_reason()}; --host runs on the host")
+    results = {}
+    with available_places(arguments.host) as places:
+        backend = places["host" if arguments.host else "cuda"].backend
+        if not arguments.host:
+            take_arrays_one_by_one(backend)
+        host = HostBackend(backend.scalar, backend.index)
+        for name, graph in small_graphs(backend, np.random.default_rng(SEED)).items():
+            for distance in (1, 2):
+                both = (coarsened(graph, distance, place, np.random.default_rng(SEED)) for place in (backend, host))
+                right = [np.allclose(a, b, rtol=0, atol=1e-10) for a, b in zip(*both, strict=True)]
+                results[f"{name}, distance {distance}"] = all(right)
+    for name, right in results.items():
+        print(f"{name:24} {'right' if right else 'WRONG'}")
+    return 0 if all(results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
