@@ -4,10 +4,12 @@ import ctypes
 
 import numpy as np
 import pytest
+from agg import agg_order, laplacian, of_agg
 from answers import Answer, failing, requested_place, settled_tokens
 from builders import CsrMatrix, from_entries, one_huge_row, stencil, uniform
 from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
+from graphs import graph, greedy_aggregates
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 from stored_matrix import assert_same_bits
 
@@ -139,6 +141,31 @@ def test_without_aggregates_there_are_no_entries(request, place, n):
     made = case.smoothed(backend)
     assert backend.to_host(made.pattern.rowptr).tolist() == [0] * (n + 1)
     assert made.pattern.ncols == made.pattern.nnz == 0 and made.numeric == []
+
+
+@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize("distance", [1, 2])
+def test_prolongators_are_those_of_petsc(options, distance, block):
+    """PETSc's factor is -1.4 over an estimate of an eigenvalue, and found from the values here."""
+    A, start, end = (
+        matrix.getValuesCSR()
+        for B in (laplacian(graph("geometric"), block),)
+        for matrix in (B, of_agg(B, distance, options), of_agg(B, distance, options, nsmooths=1))
+    )
+    backend, n = HostBackend(SCALAR, INDEX), graph("geometric").nrows
+    aggregates, _ = greedy_aggregates(graph("geometric"), agg_order(n), distance)
+    csr = CsrPattern(n * block, n * block, A[0].astype(INDEX), A[1].astype(INDEX)).validated(backend)
+    made = smoothed(csr, aggregates.astype(INDEX), aggregates.max() + 1, block, block, backend)
+    assert made.pattern.rowptr.tolist() == end[0].tolist() and made.pattern.colidx.tolist() == end[1].tolist()
+    rows = np.repeat(np.arange(csr.nrows), np.diff(A[0]))
+    slots = {Slot.A_VALUES: A[2], Slot.B_VALUES: start[2], Slot.X: 1 / A[2][rows == A[1]]}
+    of_factor = np.empty((2, made.pattern.nnz), SCALAR)
+    for alpha, values in zip((0, 1), of_factor, strict=True):
+        backend.run(made.numeric, {**slots, Slot.ALPHA: SCALAR.type(alpha), Slot.RESULT: values})
+    change = of_factor[1] - of_factor[0]
+    alpha = change @ (end[2] - of_factor[0]) / (change @ change)
+    assert -1.4 < alpha < -0.5
+    assert np.allclose(of_factor[0] + alpha * change, end[2], rtol=0, atol=1e-12)
 
 
 def square(matrix):

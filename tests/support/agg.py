@@ -32,9 +32,9 @@ def laplacian(graph: Graph, block: int = 1) -> PETSc.Mat:
     return A
 
 
-def of_agg(A: PETSc.Mat, distance: int, options: PETSc.Options) -> PETSc.Mat:
-    """The tentative prolongator of the finest level, from a square graph at distance 2."""
-    settings = {"agg_nsmooths": 0, "aggressive_coarsening": distance - 1, "coarse_eq_limit": 1, "type": "agg"}
+def of_agg(A: PETSc.Mat, distance: int, options: PETSc.Options, nsmooths: int = 0) -> PETSc.Mat:
+    """The prolongator of the finest level, from a square graph at distance 2; without smoothing it is the tentative."""
+    settings = {"agg_nsmooths": nsmooths, "aggressive_coarsening": distance - 1, "coarse_eq_limit": 1, "type": "agg"}
     for name, value in settings.items():
         options[f"aggregated_pc_gamg_{name}"] = value
     pc = PETSc.PC().create(A.getComm())
