@@ -2,8 +2,8 @@
 //
 // The roots are those that a greedy algorithm finds which visits the rows in a given order. It makes a row a root if no root is within the
 // distance, 1 or 2. Rounds find the same: a row becomes a root once it comes before all undecided rows within the distance, and is none
-// once a root is there. Rows at distance 2 are neighbours of neighbours: each row notes the largest word of its neighbours, and the largest
-// of what its neighbours have noted is that within distance 2.
+// once a root is there. A row is a neighbour of itself, and rows at distance 2 are neighbours of neighbours: each row notes the largest word of
+// its neighbours, and the largest of what its neighbours have noted is that within distance 2.
 //   words [nrows]      what is known of each row: 0, it is no root; else how many rows the order has from it on, with the bit ROOT if it is a
 //                      root. So the largest of some words is that of the root that comes first, or else of the undecided row that does.
 //   nearest [nrows]    the largest word of a row's neighbours
@@ -30,15 +30,8 @@ struct Graph {
   alignas(8) index_t nrows;
   const index_t *__restrict__ rowptr, *__restrict__ colidx;
 
-  __device__ __forceinline__ index_t length(index_t row) const { return __ldg(rowptr + row + 1) - __ldg(rowptr + row); }
-
-  // Whether no other row is within the distance. At distance 2, without an entry on the diagonal, one neighbour may have others.
-  __device__ __forceinline__ bool alone(index_t row, int distance) const
-  {
-    const index_t entries = length(row);
-
-    return entries < 2 && (entries == 0 || distance == 1 || length(__ldg(colidx + __ldg(rowptr + row))) < 2);
-  }
+  // Whether a row has no neighbour but itself
+  __device__ __forceinline__ bool alone(index_t row) const { return __ldg(rowptr + row + 1) - __ldg(rowptr + row) < 2; }
 };
 
 // The rows that a launch visits, and which of them it keeps for the next round
@@ -157,7 +150,7 @@ __global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
     const word_t word = words[row];
 
     if (word == 0) control->missing = 1; // all threads that write, write the same
-    if (largest >= ROOT || (!visit.rows && graph.alone(row, distance))) words[row] = 0;
+    if (largest >= ROOT || (!visit.rows && graph.alone(row))) words[row] = 0;
     else if (largest <= word) words[row] = word | ROOT;
     else return true;
     return false;

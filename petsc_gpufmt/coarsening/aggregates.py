@@ -47,10 +47,10 @@ class Aggregates:
 
 
 def aggregate(graph: CsrPattern, order: Any, distance: int, backend: Backend) -> Aggregates:
-    """Aggregates of a square pattern, which is taken as symmetric.
+    """Aggregates of a square pattern, which is taken as symmetric, with all entries of the diagonal.
 
     The roots are those of the greedy algorithm that visits the rows in the given order, and makes a root of each that
-    has no root within `distance`, and another row within it. Each other row goes to the first root among its
+    has no root within `distance`, and neighbours. Each other row goes to the first root among its
     neighbours; if it has none there, to the first within the distance. Waits for the device.
 
     Parameters

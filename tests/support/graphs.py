@@ -26,8 +26,8 @@ class Graph(NamedTuple):
         return np.split(self.colidx, self.rowptr[1:-1]) if self.nrows else []
 
 
-def of_edges(nrows: int, ends: np.ndarray, others: np.ndarray, diagonal: bool = True) -> Graph:
-    own = np.arange(nrows if diagonal else 0)
+def of_edges(nrows: int, ends: np.ndarray, others: np.ndarray) -> Graph:
+    own = np.arange(nrows)
     entries = np.unique(np.concatenate([ends * nrows + others, others * nrows + ends, own * nrows + own]))
     counts = np.bincount(entries // max(nrows, 1), minlength=nrows)
     return Graph(np.concatenate([[0], np.cumsum(counts)]), entries % max(nrows, 1))
@@ -56,8 +56,8 @@ def star(nrows: int) -> Graph:
     return of_edges(nrows, np.zeros(nrows - 1, dtype=np.int64), np.arange(1, nrows))
 
 
-def path(nrows: int, diagonal: bool = True) -> Graph:
-    return of_edges(nrows, np.arange(nrows - 1), np.arange(1, nrows), diagonal)
+def path(nrows: int) -> Graph:
+    return of_edges(nrows, np.arange(nrows - 1), np.arange(1, nrows))
 
 
 def nothing(nrows: int) -> Graph:
@@ -71,7 +71,6 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "with lone rows": lambda: with_lone_rows(grid("7point", 8), seed=111),
     "long rows": lambda: star(700),
     "path": lambda: path(300),
-    "no diagonal": lambda: path(90, diagonal=False),
     "lone rows": lambda: nothing(70),
     "one row": lambda: nothing(1),
     "no rows": lambda: nothing(0),

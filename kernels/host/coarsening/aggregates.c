@@ -25,17 +25,10 @@ typedef struct {
   uint64_t rounds, naggregates, outside, missing, ticket;
 } Control;
 
-static index_t length(const Graph *graph, index_t row)
+/* whether a row has no neighbour but itself */
+static int alone(const Graph *graph, index_t row)
 {
-  return graph->rowptr[row + 1] - graph->rowptr[row];
-}
-
-/* whether no other row is within the distance */
-static int alone(const Graph *graph, index_t row, int distance)
-{
-  const index_t entries = length(graph, row);
-
-  return entries < 2 && (entries == 0 || distance == 1 || length(graph, graph->colidx[graph->rowptr[row]]) < 2);
+  return graph->rowptr[row + 1] - graph->rowptr[row] < 2;
 }
 
 static word_t largest_of_neighbours(const Graph *graph, index_t row, const word_t *words)
@@ -113,7 +106,7 @@ HOST_KERNEL(aggregates_decide)
     const word_t  largest = distance == 2 ? largest_of_neighbours(&graph, row, nearest) : nearest[row];
 
     if (word == 0) control->missing = 1;
-    if (largest >= ROOT || (!visit.rows && alone(&graph, row, distance))) words[row] = 0;
+    if (largest >= ROOT || (!visit.rows && alone(&graph, row))) words[row] = 0;
     else if (largest <= word) words[row] = word | ROOT;
     else keep(&visit, row);
   }
