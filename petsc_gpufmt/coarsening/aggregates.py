@@ -71,11 +71,9 @@ def aggregate(graph: CsrPattern, order: Any, distance: int, backend: Backend) ->
     turns = all_turns[0] if all_turns else None
     if not nrows:
         return Aggregates(0, numbers, turns, 0)
-    words, nearest, control = backend.empty(
-        (nrows, index), (nrows, index), (len(FOUND) + 1 + tiles(nrows, NUMBERS_A_THREAD), COUNT)
+    words, control, nearest = backend.empty(
+        (nrows, index), (len(FOUND) + 1 + tiles(nrows, NUMBERS_A_THREAD), COUNT), (nrows, index), zeros=2
     )
-    for array in (words, control):
-        backend.clear(array)
     rounds = _Rounds(graph, distance, words, nearest, control, backend)
     backend.run([_launch("aggregates_order", nrows, (), (index.type(nrows), order, words, control), backend)])
     undecided = nrows
@@ -113,8 +111,7 @@ class _Rounds:
         self.words, self.nearest, self.control = words, nearest, control
         self.done = 0
         lists = 4 if distance == 2 else 2
-        self.counts, *places = backend.empty((2 * ROUNDS, COUNT), *[(nrows, index)] * lists)
-        backend.clear(self.counts)
+        self.counts, *places = backend.empty((2 * ROUNDS, COUNT), *[(nrows, index)] * lists, zeros=1)
         # rows on which it is not decided; those that have such neighbours, and no root among them
         self.undecided, self.active = places[:2], places[2:]
 

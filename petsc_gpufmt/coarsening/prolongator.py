@@ -80,12 +80,10 @@ def tentative(
     if block == nvectors == 1:
         pattern = nodes
     else:
-        rowptr, colidx = backend.empty((nrows + 1, index), (nnz, index))
+        rowptr, colidx = backend.empty((nrows + 1, index), (nnz, index), zeros=int(not nrows))
         expand = (*map(index.type, (nrows, block, nvectors)), begins, members, rowptr, colidx)
         if nrows:
             backend.run([_launch("prolongator_expand", nrows, (), expand, backend)])
-        else:
-            backend.clear(rowptr)
         pattern = CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=nvectors)
     if not naggregates:
         return Tentative(pattern, [], coarse)
@@ -104,12 +102,10 @@ def count_members(aggregates: Any, naggregates: int, backend: Backend) -> tuple[
     Raises PatternError if an aggregate is not one of `naggregates`.
     """
     nnodes = aggregates.size
-    (begins,) = backend.empty((nnodes + 1, backend.index))
     if not nnodes:
-        backend.clear(begins)
-        return begins, 0
-    (control,) = backend.empty((len(FOUND) + 1 + tiles(nnodes, NUMBERS_A_THREAD), COUNT))
-    backend.clear(control)
+        return backend.empty((1, backend.index), zeros=1)[0], 0
+    (begins,) = backend.empty((nnodes + 1, backend.index))
+    (control,) = backend.empty((len(FOUND) + 1 + tiles(nnodes, NUMBERS_A_THREAD), COUNT), zeros=1)
     count = backend.function("coarsening/prolongator", "prolongator_count", (NUMBERS_A_THREAD,))
     arguments = (np.int64(nnodes), backend.index.type(naggregates), aggregates, begins, control)
     backend.run([launch_1d(count, tiles(nnodes, NUMBERS_A_THREAD) * SCAN_THREADS, SCAN_THREADS, arguments)])
@@ -140,8 +136,7 @@ def _members(aggregates: Any, begins: Any, nmembers: int, backend: Backend) -> A
 def _constant(pattern: CsrPattern, coarse: Any, backend: Backend) -> list[Launch]:
     """Launches for the values from the constant vector, whose norms are found now."""
     index, naggregates = backend.index, pattern.ncols
-    (sizes,) = backend.empty((naggregates, COUNT))
-    backend.clear(sizes)
+    (sizes,) = backend.empty((naggregates, COUNT), zeros=1)
     nnz = index.type(pattern.nnz)
     if not nnz:
         return []

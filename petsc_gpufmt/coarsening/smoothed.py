@@ -65,14 +65,12 @@ def smoothed(
     if (matrix.longest or 0) > LONGEST_ROW:
         return None
     begins, nmembers = count_members(aggregates, naggregates, backend)  # waits for the device
-    (rowptr,) = backend.empty((nrows + 1, index))
+    (rowptr,) = backend.empty((nrows + 1, index), zeros=int(not nmembers))
     if not nmembers:
-        backend.clear(rowptr)
         return Smoothed(CsrPattern(nrows, naggregates * nvectors, rowptr, *backend.empty((0, index))), [])
     arrays = (matrix.rowptr, matrix.colidx, aggregates, None if nmembers == aggregates.size else begins)
     smoothing = Struct(*map(index.type, (nrows, block, nvectors)), *arrays)
-    (control,) = backend.empty((2 + tiles(nrows, NUMBERS_A_THREAD), COUNT))
-    backend.clear(control)
+    (control,) = backend.empty((2 + tiles(nrows, NUMBERS_A_THREAD), COUNT), zeros=1)
     team = _team(matrix.nnz / nrows)
     sums = backend.function("coarsening/smoothed", "smoothed_row_pointer", (NUMBERS_A_THREAD,))
     arguments = (np.int64(nrows), index.type(nvectors), rowptr, control)

@@ -179,7 +179,7 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
         aggregate,
     )  # not before a preconditioner asks: most programs have none
 
-    graph = _pattern(request.graph, backend, keep_columns=False)
+    graph = _pattern(request.graph, backend, keep_columns=False).validated(backend)
     order = _indices(request.order, graph.nrows, backend, keep=False)
     found = aggregate(graph, order, request.distance, backend)
     answer.naggregates, answer.aggregates, answer.rounds = found.count, address(found.numbers), found.rounds
@@ -213,7 +213,7 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.smoothed import smoothed
 
     block, nvectors = request.block, request.nvectors
-    matrix = _pattern(request.matrix, backend)
+    matrix = _pattern(request.matrix, backend).validated(backend)
     aggregates = _held(request.aggregates, matrix.nrows // max(block, 1), backend.index, backend)
     made = smoothed(matrix, aggregates, request.naggregates, block, nvectors, backend)
     answer.applies = made is not None

@@ -154,6 +154,11 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
         assert a.error[1].startswith("aggregates at distance 1 of a 5 x 5 graph with 13 entries on host: the order")
 
 
+def test_a_graph_that_is_no_pattern_is_refused():
+    with AnsweredAggregates(Graph(np.array([0, 1, 2]), np.array([0, 7])), np.arange(2), 1) as a:
+        assert a.error[0] == errors.PatternError.petsc_code and "column indices lie in [0, 7]" in a.error[1]
+
+
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
     calls = failing(monkeypatch, aggregates, "aggregate", MemoryError("first try"))
     with AnsweredAggregates(path(5), np.arange(5), 1) as a:
@@ -165,8 +170,8 @@ def test_aggregates_keep_their_own_memory_alone(emulation_folder):
         device = CudaBackend(SCALAR, INDEX, device=0)
         csr = CsrPattern(900, 900, *(device.adopt(a.astype(INDEX)) for a in path(900))).validated(device)
         order = device.adopt(some_order(900).astype(INDEX))
-        device.empty((1, device.scalar))  # what no array uses is given back first
+        device.memory.trim()  # what no array uses is given back
         before = driver.used
         found = aggregate(csr, order, 2, device)
-        device.empty((1, device.scalar))
+        device.memory.trim()
         assert found.numbers.size == 900 and driver.used - before < 2 * 900 * INDEX.itemsize

@@ -262,6 +262,13 @@ def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
         assert a.error[1].startswith(what) and "280 x 280 matrix is to smooth 1 columns" in a.error[1]
 
 
+def test_a_matrix_that_is_no_pattern_is_refused():
+    case = Case(uniform(8, 8, 3, seed=136))
+    case.matrix = CsrMatrix(8, 8, case.matrix.rowptr, case.matrix.colidx + 1, case.matrix.values)
+    with AnsweredSmoothed(case) as a:
+        assert a.error[0] == errors.PatternError.petsc_code and ", 8], the matrix has 8 columns" in a.error[1]
+
+
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
     calls = failing(monkeypatch, smoothing, "smoothed", MemoryError("first try"))
     with AnsweredSmoothed(CASES["stencil"]()) as a:
