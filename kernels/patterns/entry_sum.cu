@@ -1,4 +1,5 @@
-// Sums of entries of up to three arrays, as the products of parallel matrices need them (petsc_gpufmt/patterns/entry_sum.py).
+// Sums of entries of up to three arrays, as the products of parallel matrices and values at coordinates need them
+// (petsc_gpufmt/patterns/entry_sum.py).
 #include "common/common.cuh"
 
 struct Sources {
@@ -27,12 +28,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS) entry_sum_check(offset_t nsums,
 }
 
 // target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources, in this order; with SINGLE each target has the
-// one entry index[t], and `begins` is not read. A thread does BATCH targets, BLOCK_THREADS apart. Bytes a target of k entries:
-// k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless SINGLE.
+// one entry index[t], and `begins` is not read. Then + added[t] unless that is null; it may be the target itself. A thread does BATCH targets,
+// BLOCK_THREADS apart. Bytes a target of k entries: k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless
+// SINGLE, + sizeof(scalar_t) if there is an array to add.
 template <int BLOCK_THREADS, int SINGLE>
 __global__ void __launch_bounds__(BLOCK_THREADS)
   entry_sum(index_t ntargets, const index_t *__restrict__ begins, const index_t *__restrict__ index, index_t second, index_t third,
-            const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, scalar_t *__restrict__ target)
+            const scalar_t *__restrict__ a, const scalar_t *__restrict__ b, const scalar_t *__restrict__ c, const scalar_t *added, scalar_t *target)
 {
   constexpr int  BATCH   = 4;
   const Sources  sources = {second, third, a, b, c};
@@ -55,8 +57,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   for (int k = 0; k < BATCH; k++) sum[k] = entry[k] >= 0 ? sources[entry[k]] : scalar_t(0);
 #pragma unroll
   for (int k = 0; k < BATCH; k++) {
+    const offset_t t = first + k * BLOCK_THREADS;
+
     if (!SINGLE)
       for (offset_t e = (offset_t)begin[k] + 1; e < end[k]; e++) sum[k] += sources[load_once(index + e)];
-    if (first + k * BLOCK_THREADS < ntargets) target[first + k * BLOCK_THREADS] = sum[k];
+    if (t < ntargets) target[t] = added ? sum[k] + added[t] : sum[k];
   }
 }

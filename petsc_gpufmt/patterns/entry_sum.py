@@ -1,4 +1,7 @@
-"""Sums of entries of arrays: how the products of parallel matrices merge rows and add up what several products make."""
+"""Sums of entries of arrays: how the products of parallel matrices merge rows and add up what several products make.
+
+And how values that are given in the order of coordinates become those of a matrix.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ TARGETS_PER_THREAD = 4  # BATCH in kernels/patterns/entry_sum.cu
 def plan_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
     """Launches for RESULT[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e], in this order.
 
-    The entries are those of A_VALUES, then those of B_VALUES, then those of C_VALUES, counted through.
+    The entries are those of A_VALUES, then those of B_VALUES, then those of C_VALUES, counted through. If slot Y is
+    not null, Y[t] is added last; it may be RESULT.
 
     Parameters
     ----------
@@ -43,7 +47,7 @@ def known_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backen
     integer = backend.index.type
     arguments = (
         *(integer(ntargets), begins, index, integer(sizes[0]), integer(sizes[0] + sizes[1])),
-        *(Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES, Slot.RESULT),
+        *(Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES, Slot.Y, Slot.RESULT),
     )
     return [launch_1d(function, ceil_div(ntargets, TARGETS_PER_THREAD), BLOCK_THREADS, arguments)]
 

@@ -46,13 +46,17 @@ def split(values, sizes):
     return dict(zip(SOURCES, np.split(values, np.cumsum(sizes)[:-1]), strict=True))
 
 
-def run(backend, begins, index, values, sizes):
-    """The sums as the plan makes them."""
+def run(backend, begins, index, values, sizes, start=None):
+    """The sums as the plan makes them, added to what is there if `start` is given."""
     xp = backend.xp
     result = xp.full(index.size if begins is None else begins.size - 1, np.nan, dtype=backend.scalar)
+    if start is not None:
+        result = xp.asarray(start.copy())
+    added = None if start is None else result
     on_backend = (None if begins is None else xp.asarray(begins, dtype=backend.index), xp.asarray(index, backend.index))
     arrays = {slot: xp.asarray(part, dtype=backend.scalar) for slot, part in split(values, sizes).items()}
-    backend.run(entry_sum.plan_entry_sum(*on_backend, sizes, backend), {**arrays, Slot.RESULT: result})
+    slots = {**arrays, Slot.Y: added, Slot.RESULT: result}
+    backend.run(entry_sum.plan_entry_sum(*on_backend, sizes, backend), slots)
     return backend.to_host(result)
 
 
@@ -68,6 +72,15 @@ def test_one_entry_each(backend, sizes):
     begins, index, values = sums(np.ones(1500, dtype=int), sizes)
     assert run(backend, None, index, values, sizes).tobytes() == values[index].tobytes()
     assert run(backend, begins, index, values, sizes).tobytes() == values[index].tobytes()
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_sums_are_added_last_to_what_is_there(backend, single):
+    counts = np.ones(1500, dtype=int) if single else np.arange(1500) % 5
+    begins, index, values = sums(counts, SIZES)
+    start = np.random.default_rng(81).uniform(-1, 1, counts.size).astype(SCALAR)
+    result = run(backend, None if single else begins, index, values, SIZES, start)
+    assert result.tobytes() == (expected(begins, index, values) + start).tobytes()
 
 
 def test_one_long_sum_and_a_negative_zero(backend):
@@ -134,7 +147,7 @@ def test_the_plan_of_an_answer_sums_and_keeps_what_it_reads(single):
         assert a.error == (0, "") and planner.owned_tokens() == before + 1
         begins[:], index[:] = -1, -1  # the library frees them
         result = np.full(exact.size, np.nan, dtype=SCALAR)
-        a.launch(a.answer.sum, {**split(values, SIZES), Slot.RESULT: result})
+        a.launch(a.answer.sum, {**split(values, SIZES), Slot.Y: None, Slot.RESULT: result})
         assert result.tobytes() == exact.tobytes()
     assert planner.owned_tokens() == before
 

@@ -248,7 +248,7 @@ def test_an_answer_has_patterns_and_the_plans_of_their_values(case):
             assert a.array(part.rowptr, shape[0] + 1).tolist() == rowptr.tolist()
             assert numbers[a.array(part.colidx, part.nnz)].tolist() == places.tolist()
             total = np.full(places.size, np.nan, dtype=SCALAR)
-            a.launch(part.sum, {**slots, Slot.RESULT: total})
+            a.launch(part.sum, {**slots, Slot.Y: None, Slot.RESULT: total})
             terms = np.concatenate(values)[index]
             exact = np.array(
                 [sum(terms[b:e][1:], start=terms[b]) for b, e in zip(begins[:-1], begins[1:], strict=True)], SCALAR

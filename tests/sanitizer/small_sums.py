@@ -78,9 +78,10 @@ def sum_is_right(shape, inner, summands, backend):
     sizes = tuple(summands[i][0].nnz if i < len(summands) else 0 for i in range(3))
     for part, columns in zip(parts, (np.arange(*inner), occur), strict=True):
         result = backend.xp.full(part.colidx.size, np.nan, dtype=backend.scalar)
-        for plan in (plan_entry_sum, known_entry_sum):
-            backend.run(plan(part.begins, part.index, sizes, backend), {**values, Slot.RESULT: result})
-        expected = total[:, columns].tocsr()
+        for plan, added in ((plan_entry_sum, None), (known_entry_sum, None), (known_entry_sum, result)):
+            slots = {**values, Slot.Y: added, Slot.RESULT: result}
+            backend.run(plan(part.begins, part.index, sizes, backend), slots)
+        expected = (2 * total[:, columns]).tocsr()
         expected.sort_indices()
         arrays = (backend.to_host(a) for a in (part.rowptr, part.colidx, result))
         pairs = zip(arrays, (expected.indptr, expected.indices, expected.data), strict=True)

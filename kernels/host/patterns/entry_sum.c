@@ -25,12 +25,13 @@ HOST_KERNEL(entry_sum_check)
   PARAM(offset_t *, 5)[1] = outside;
 }
 
-/* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t] */
+/* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t]; + added[t] unless that is null */
 HOST_KERNEL(entry_sum)
 {
   const index_t ntargets = PARAM(index_t, 0), *begins = PARAM(const index_t *, 1), *index = PARAM(const index_t *, 2);
-  const Sources sources = {PARAM(index_t, 3), PARAM(index_t, 4), PARAM(const scalar_t *, 5), PARAM(const scalar_t *, 6), PARAM(const scalar_t *, 7)};
-  scalar_t     *target  = PARAM(scalar_t *, 8);
+  const Sources sources  = {PARAM(index_t, 3), PARAM(index_t, 4), PARAM(const scalar_t *, 5), PARAM(const scalar_t *, 6), PARAM(const scalar_t *, 7)};
+  const scalar_t *added  = PARAM(const scalar_t *, 8); /* may be the target */
+  scalar_t       *target = PARAM(scalar_t *, 9);
 
   for (offset_t t = 0; t < ntargets; t++) {
     scalar_t sum = 0;
@@ -38,6 +39,6 @@ HOST_KERNEL(entry_sum)
     if (!begins) sum = entry_of(&sources, index[t]);
     else
       for (offset_t e = begins[t]; e < begins[t + 1]; e++) sum = e > begins[t] ? sum + entry_of(&sources, index[e]) : entry_of(&sources, index[e]);
-    target[t] = sum;
+    target[t] = added ? sum + added[t] : sum;
   }
 }

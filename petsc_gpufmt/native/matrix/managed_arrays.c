@@ -1,11 +1,105 @@
-/* Sequential matrices with managed arrays: what may free or replace these, or give them to another matrix, finds ordinary ones. */
+/* Sequential matrices with managed arrays: how they get them, and what may free or replace these, or give them to another matrix, finds
+   ordinary ones. */
 #include "matrix/matrix.h"
 
-/* A gets arrays of PETSc's own, in the midst of MatSetValues() too, and takes new nonzeros from then on */
+/* ---- options ---- */
+
+static PetscBool OnNewNonzeros(MatOption option)
+{
+  return (PetscBool)(option == MAT_NEW_NONZERO_LOCATIONS || option == MAT_NEW_NONZERO_LOCATION_ERR || option == MAT_NEW_NONZERO_ALLOCATION_ERR);
+}
+
+/* whether it says what becomes of new nonzeros, of which the last word counts */
+PetscBool GpufmtOptionsOnNewNonzeros(const GpufmtOptionsSet *set)
+{
+  for (int k = 0; k < set->count; k++)
+    if (OnNewNonzeros(set->options[k])) return PETSC_TRUE;
+  return PETSC_FALSE;
+}
+
+/* remembers what PETSc keeps beside the arrays and shows nobody */
+void GpufmtOptionsRemember(GpufmtOptionsSet *set, MatOption option, PetscBool flag)
+{
+  int kept = 0;
+
+  if (!OnNewNonzeros(option) && option != MAT_ROW_ORIENTED && option != MAT_KEEP_NONZERO_PATTERN && option != MAT_UNUSED_NONZERO_LOCATION_ERR &&
+      option != MAT_IGNORE_ZERO_ENTRIES)
+    return;
+  for (int k = 0; k < set->count; k++) {
+    if (OnNewNonzeros(option) ? OnNewNonzeros(set->options[k]) : set->options[k] == option) continue; /* the new one takes its place */
+    set->options[kept] = set->options[k];
+    set->flags[kept++] = set->flags[k];
+  }
+  set->options[kept] = option;
+  set->flags[kept]   = flag;
+  set->count         = kept + 1;
+}
+
+/* sets them anew; without any on new nonzeros these are taken, as by the products of type aij */
+static PetscErrorCode OptionsRepeat(Mat A, const GpufmtOptionsSet *set)
+{
+  PetscFunctionBegin;
+  if (!GpufmtOptionsOnNewNonzeros(set)) PetscCall((*gpufmt_seq_parent->setoption)(A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
+  for (int k = 0; k < set->count; k++) PetscCall((*gpufmt_seq_parent->setoption)(A, set->options[k], set->flags[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- arrays ---- */
+
+/* A plain SEQAIJ matrix with the arrays. Inodes, found by reading the columns on the host, are switched off, which before the assembly in
+   there can only be done by an option. */
+static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
+{
+  PetscOptions   without_inodes;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsCreate(&without_inodes));
+  PetscCall(PetscOptionsSetValue(without_inodes, "-mat_no_inode", "true"));
+  PetscCall(PetscOptionsPush(without_inodes));
+  ierr = MatCreateSeqAIJWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, T);
+  PetscCall(PetscOptionsPop());
+  PetscCall(PetscOptionsDestroy(&without_inodes));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* another matrix of the size and the type of A, assembled, with these arrays */
+PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *m, Mat *T)
+{
+  PetscFunctionBegin;
+  PetscCall(CreateWithArrays(A, m, T));
+  PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(*T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, T));
+  GpufmtArraysOf(*T)->managed = GpufmtManagedReference(m);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A, assembled and with arrays of PETSc's own, gets these in their place, which have its columns. All that does not belong to the arrays stays, and
+   what PETSc keeps beside them is set again. */
+PetscErrorCode GpufmtManagedEnter(Mat A, GpufmtManaged *m)
+{
+  void *data;
+  Mat   T;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedMatrix(A, m, &T));
+  data                       = A->data;
+  A->data                    = T->data;
+  T->data                    = data;
+  A->ops[0]                  = T->ops[0]; /* those of A may be for inodes */
+  GpufmtArraysOf(A)->managed = GpufmtManagedReference(m);
+  PetscCall(GpufmtManagedRelease(&GpufmtArraysOf(T)->managed));
+  PetscCall(MatDestroy(&T));
+  PetscCall(OptionsRepeat(A, &GpufmtSeqData(A)->options));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A gets arrays of PETSc's own, in the midst of MatSetValues() too; a result takes new nonzeros from then on */
 PetscErrorCode GpufmtManagedLeave(Mat A)
 {
   const PetscBool        assembled = A->assembled, was_assembled = A->was_assembled;
   const PetscObjectState nonzeros = A->nonzerostate;
+  GpufmtOptionsSet       options;
   GpufmtManaged         *m;
   PetscInt              *lengths;
   PetscScalar           *values;
@@ -14,6 +108,7 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   PetscCall(GpufmtManagedOf(A, &m));
   if (!m) PetscFunctionReturn(PETSC_SUCCESS);
   GpufmtArraysOf(A)->managed = NULL; /* the preallocation sets options, which ask again */
+  options                    = GpufmtSeqData(A)->options;
   PetscCall(PetscMalloc1(m->nrows, &lengths));
   for (PetscInt i = 0; i < m->nrows; i++) lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
   PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));
@@ -26,7 +121,8 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   A->nonzerostate     = nonzeros;
   A->info.nz_unneeded = 0;
   PetscCall(GpufmtManagedRelease(&m));
-  PetscCall(MatSetOption(A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij */
+  GpufmtSeqData(A)->options = options;
+  PetscCall(OptionsRepeat(A, &options));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -68,9 +164,8 @@ static PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat A, PetscInt n, const P
 static PetscErrorCode MatSetOption_SeqAIJGpufmt(Mat A, MatOption option, PetscBool flag)
 {
   PetscFunctionBegin;
-  if (option == MAT_NEW_NONZERO_LOCATIONS || option == MAT_NEW_NONZERO_LOCATION_ERR || option == MAT_NEW_NONZERO_ALLOCATION_ERR ||
-      option == MAT_SORTED_FULL)
-    PetscCall(GpufmtManagedLeave(A));
+  if (OnNewNonzeros(option) || option == MAT_SORTED_FULL) PetscCall(GpufmtManagedLeave(A));
+  GpufmtOptionsRemember(&GpufmtSeqData(A)->options, option, flag);
   PetscCall((*gpufmt_seq_parent->setoption)(A, option, flag));
   if (option == MAT_SORTED_FULL && !flag) A->ops->setvalues = MatSetValues_SeqAIJGpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -83,7 +178,8 @@ static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
   PetscCall((*gpufmt_seq_parent->duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
-  if (managed) PetscCall(MatSetOption(*B, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as GpufmtManagedLeave() */
+  GpufmtSeqData(*B)->options = GpufmtSeqData(A)->options;
+  if (managed) PetscCall(OptionsRepeat(*B, &GpufmtSeqData(*B)->options)); /* as GpufmtManagedLeave() */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -27,6 +27,45 @@ typedef struct {
   PetscObjectState added_pattern_state; /* likewise */
 } GpufmtScaleAndAdd;
 
+/* sums of the values at coordinates */
+typedef struct {
+  GpufmtLease   lease; /* of the plan */
+  int           backend;
+  GpufmtPlan    plan;
+  PetscObjectId id;      /* of the coordinates that it was made for */
+  PetscBool     entered; /* for these the matrix has had managed arrays */
+  PetscInt      ntargets, nterms;
+} GpufmtCooSum;
+
+/* What is added up: target t is the sum of the given values at places[begins[t]], ..., and then, if it is the next of `received_targets`, of
+   received values. `begins` NULL: of the one at places[t]. */
+typedef struct {
+  PetscCount        ntargets, nterms, nreceived_targets;
+  const PetscCount *begins, *places;
+  const PetscCount *received_targets, *received_begins, *received_places;
+  PetscCount        sizes[2]; /* values that are given, and that are received */
+} GpufmtCooTerms;
+
+/* values at coordinates */
+typedef struct {
+  const PetscScalar *given;
+  PetscCount         count;
+  PetscBool          on_device; /* is where they are given */
+  int                backend;   /* where they are added up */
+  PetscBool          ours;      /* else PETSc's function adds them up, on the host */
+  const PetscScalar *array;     /* where they are added up */
+  void              *staged;    /* a copy of theirs there, or NULL */
+  size_t             capacity;  /* of it, in bytes */
+} GpufmtCooValues;
+
+/* options of a sequential matrix that PETSc keeps with its arrays, in the order in which they were set */
+enum { GPUFMT_NUM_OPTIONS_SET = 5 }; /* all that say what becomes of new nonzeros are one */
+typedef struct {
+  int       count;
+  MatOption options[GPUFMT_NUM_OPTIONS_SET];
+  PetscBool flags[GPUFMT_NUM_OPTIONS_SET];
+} GpufmtOptionsSet;
+
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
 typedef struct {
   GpufmtArrays        arrays; /* first */
@@ -37,6 +76,8 @@ typedef struct {
   void               *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t              scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtScaleAndAdd   scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
+  GpufmtCooSum        coo;            /* its values; of a parallel matrix: those that go to other ranks */
+  GpufmtOptionsSet    options;        /* of a parallel matrix: those that its blocks are to get */
   PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
   PetscBool           managed_blocks; /* of a parallel matrix: since it was assembled, a block may have managed arrays */
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
@@ -102,8 +143,27 @@ GPUFMT_HIDDEN PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat, PetscScalar, Mat, MatStru
 GPUFMT_HIDDEN PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
 
 /* managed_arrays.c */
+GPUFMT_HIDDEN PetscBool      GpufmtOptionsOnNewNonzeros(const GpufmtOptionsSet *);
+GPUFMT_HIDDEN void           GpufmtOptionsRemember(GpufmtOptionsSet *, MatOption, PetscBool);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedEnter(Mat, GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
+
+/* coo.c, mpi_coo.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooToHost(PetscCount, PetscInt rows[], PetscInt columns[], PetscInt *copies[2]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooFind(Mat, void *coordinates, PetscObjectId *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooCheck(Mat, PetscCount nnz);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooPlace(Mat, const PetscScalar[], PetscCount, GpufmtCooValues *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooPlan(Mat, const GpufmtCooTerms *, PetscObjectId, int backend, GpufmtCooSum *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooStage(GpufmtCooValues *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooReserve(Mat, InsertMode, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooEnter(Mat, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooRun(Mat, const PetscScalar *given, const void *received, InsertMode);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooRelease(GpufmtCooValues *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtSeqCooCount(Mat, PetscCount *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtSeqCooSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooSet(Mat, PetscBool ours);
 
 /* interpolation.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtInterpolationSetUp(void);

@@ -108,6 +108,15 @@ static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const P
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* the blocks get them by this, and so do those that a preallocation makes later */
+static PetscErrorCode MatSetOption_MPIAIJGpufmt(Mat A, MatOption option, PetscBool flag)
+{
+  PetscFunctionBegin;
+  GpufmtOptionsRemember(&((Mat_Gpufmt *)A->spptr)->options, option, flag);
+  PetscCall((*gpufmt_mpi_parent->setoption)(A, option, flag));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Where all rows and columns are asked for, the parent's writes new values into the matrices of an earlier call without raising their states. */
 static PetscErrorCode MatCreateSubMatrices_MPIAIJGpufmt(Mat A, PetscInt n, const IS rows[], const IS columns[], MatReuse reuse, Mat *matrices[])
 {
@@ -140,6 +149,7 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_mpiaij_C", format->mpi_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJGpufmt_MPIAIJ : NULL));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
+  PetscCall(GpufmtParallelCooSet(B, on));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -185,6 +195,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->destroy               = MatDestroy_MPIAIJGpufmt;
   B->ops->setfromoptions        = MatSetFromOptions_Gpufmt;
   B->ops->view                  = MatView_MPIAIJGpufmt;
+  B->ops->setoption             = MatSetOption_MPIAIJGpufmt;
   B->ops->shift                 = MatShift_MPIAIJGpufmt;
   B->ops->zerorows              = MatZeroRows_MPIAIJGpufmt;
   B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
@@ -223,6 +234,7 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   B->ops->destroy               = gpufmt_mpi_parent->destroy;
   B->ops->setfromoptions        = gpufmt_mpi_parent->setfromoptions;
   B->ops->view                  = gpufmt_mpi_parent->view;
+  B->ops->setoption             = gpufmt_mpi_parent->setoption;
   B->ops->shift                 = gpufmt_mpi_parent->shift;
   B->ops->zerorows              = gpufmt_mpi_parent->zerorows;
   B->ops->zerorowscolumns       = gpufmt_mpi_parent->zerorowscolumns;

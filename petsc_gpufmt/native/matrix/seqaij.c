@@ -76,6 +76,7 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_seqaij_C", format->seq_type));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
+  PetscCall(GpufmtSeqCooSet(B, on));
   if (on && !parent_kron) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatSeqAIJKron_C", &parent_kron));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatSeqAIJKron_C", on ? MatSeqAIJKron_SeqAIJGpufmt : parent_kron));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -117,21 +117,41 @@ PetscErrorCode GpufmtDeviceValuesWrite(GpufmtDeviceValues *v, Mat A, PetscCount 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The launch into GpufmtDeviceValuesWrite()'s array has been made: these are the values of A now, and are downloaded unless they are managed.
-   The state is raised last: who looks at it must not take old values for new ones. */
-PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
+/* the launch that wrote them is over, or its result is with the host */
+static PetscErrorCode Settle(const GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
 {
   PetscScalar *values;
 
   PetscFunctionBegin;
-  if (v->managed) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
-  else {
-    PetscCall(MatSeqAIJGetArrayWrite(A, &values));
-    PetscCall(GpufmtDeviceDownload(values, v->array, (size_t)count * sizeof(PetscScalar), stream));
-    PetscCall(MatSeqAIJRestoreArrayWrite(A, &values));
+  if (v->managed) {
+    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
+    PetscFunctionReturn(PETSC_SUCCESS);
   }
+  PetscCall(MatSeqAIJGetArrayWrite(A, &values));
+  PetscCall(GpufmtDeviceDownload(values, v->array, (size_t)count * sizeof(PetscScalar), stream));
+  PetscCall(MatSeqAIJRestoreArrayWrite(A, &values));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The launch into GpufmtDeviceValuesWrite()'s array has been made: these are the values of A now, and are downloaded unless they are managed.
+   The state is raised last: who looks at it must not take old values for new ones. */
+PetscErrorCode GpufmtDeviceValuesComputed(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
+{
+  PetscFunctionBegin;
+  PetscCall(Settle(v, A, count, stream));
   PetscCall(MatAssemblyBegin(A, MAT_FINAL_ASSEMBLY));
   PetscCall(MatAssemblyEnd(A, MAT_FINAL_ASSEMBLY));
+  v->version = GpufmtVersionOf(A);
+  v->valid = v->computed = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The same where PETSc goes on to assemble A, which raises its state once more. */
+PetscErrorCode GpufmtDeviceValuesInserted(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
+{
+  PetscFunctionBegin;
+  PetscCall(Settle(v, A, count, stream));
+  PetscCall(PetscObjectStateIncrease((PetscObject)A));
   v->version = GpufmtVersionOf(A);
   v->valid = v->computed = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);

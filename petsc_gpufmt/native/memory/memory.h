@@ -41,7 +41,7 @@ typedef struct {
   size_t        capacity; /* bytes */
   PetscBool     managed;  /* the array is that of the matrix itself */
   PetscBool     valid;    /* they are those of `version` */
-  PetscBool     computed; /* by a numeric phase, and not looked at since */
+  PetscBool     computed; /* by a numeric phase, or inserted, and not looked at since */
   GpufmtVersion version;
 } GpufmtDeviceValues;
 
@@ -102,6 +102,7 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesBegin(int n, const Mat[], co
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesEnd(void);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesWrite(GpufmtDeviceValues *, Mat, PetscCount, void **array);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesInserted(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesDestroy(GpufmtDeviceValues *);
 GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *own);

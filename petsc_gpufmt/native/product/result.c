@@ -12,24 +12,6 @@ PetscErrorCode GpufmtManagedWanted(Mat A, int backend, PetscBool *wanted)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A plain SEQAIJ matrix with the arrays. Inodes, found by reading the columns on the host, are switched off, which before the assembly in
-   there can only be done by an option. */
-static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
-{
-  PetscOptions   without_inodes;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscOptionsCreate(&without_inodes));
-  PetscCall(PetscOptionsSetValue(without_inodes, "-mat_no_inode", "true"));
-  PetscCall(PetscOptionsPush(without_inodes));
-  ierr = MatCreateSeqAIJWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, T);
-  PetscCall(PetscOptionsPop());
-  PetscCall(PetscOptionsDestroy(&without_inodes));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* A, of a type of ours and with its sizes set, becomes an assembled matrix with these arrays. All that belongs to its old entries goes. */
 PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
 {
@@ -42,17 +24,15 @@ PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
   Mat                    T;
 
   PetscFunctionBegin;
-  PetscCall(CreateWithArrays(A, m, &T));
-  PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, &T));
+  PetscCall(GpufmtManagedMatrix(A, m, &T));
 #if PetscDefined(HAVE_DEVICE)
   PetscCall(MatBindToCPU(T, A->boundtocpu));
 #endif
-  gpufmt                 = (Mat_Gpufmt *)T->spptr;
-  gpufmt->arrays.managed = GpufmtManagedReference(m);
-  gpufmt->offdiag        = old->offdiag;
-  gpufmt->parent_prefix  = old->parent_prefix;
-  old->parent_prefix     = NULL;
-  ops                    = T->ops[0]; /* those of A may be for inodes */
+  gpufmt                = (Mat_Gpufmt *)T->spptr;
+  gpufmt->offdiag       = old->offdiag;
+  gpufmt->parent_prefix = old->parent_prefix;
+  old->parent_prefix    = NULL;
+  ops                   = T->ops[0]; /* those of A may be for inodes */
   PetscCall(MatHeaderMerge(A, &T));
   A->ops[0]                 = ops;
   A->nullsp                 = spaces[0];

@@ -115,6 +115,17 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether an array of a caller lies on the device, or in managed memory; PetscGetMemType() knows that only once PETSc has begun with the device */
+PetscBool GpufmtDeviceHas(const void *array)
+{
+  int      attribute = CUDA_POINTER_MEMORY_TYPE;
+  unsigned type      = 0; /* stays so for an address that CUDA does not know, which is no error for this function */
+  void    *answer    = &type;
+
+  return (PetscBool)(array && GpufmtDeviceUsable() && !gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)array) &&
+                     type == CUDA_MEMORY_DEVICE);
+}
+
 /* PETSc's device, which matrices of ours will need, and its context. If there is one GPU alone, the context may be NULL: PETSc has not made it
    yet, which takes a tenth of a second, and another thread can. If there are several, PETSc chooses, now. Device -1: there is no context. */
 PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
@@ -270,6 +281,11 @@ PetscErrorCode GpufmtNoDevice(void)
 PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 {
   return GpufmtNoDevice();
+}
+
+PetscBool GpufmtDeviceHas(const void *array)
+{
+  return PETSC_FALSE;
 }
 
 PetscErrorCode GpufmtDeviceKnown(int *device, void **context)

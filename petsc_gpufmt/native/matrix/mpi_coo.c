@@ -1,0 +1,241 @@
+/* Values given in the order of coordinates to a parallel matrix: those of rows of other ranks are sent there by the exchange that PETSc's
+   MatSetPreallocationCOO() has made, and each block adds up its own values and those that arrive, by a plan of coo.c. */
+#include "matrix/matrix.h"
+#include <petscsf.h>
+
+/* what PETSc's MatSetPreallocationCOO() for mpiaij leaves with the matrix: no public header has it; of both blocks */
+typedef struct {
+  PetscCount   count;
+  PetscSF      exchange;
+  PetscCount   nnz[2], nreceived_nnz[2];          /* nonzeros, and how many of them other ranks have values for */
+  PetscCount   diag_nterms[2], offdiag_nterms[2]; /* own values, received ones */
+  PetscCount  *own[2][2];                         /* begins, places */
+  PetscCount  *received[2][3];                    /* nonzeros, begins, places */
+  PetscCount  *sent;                              /* places of what other ranks get */
+  PetscScalar *sent_values, *received_values;
+  PetscInt     nsent, nreceived;
+} MPICoordinates;
+
+static PetscErrorCode (*parent_preallocation)(Mat, PetscCount, PetscInt[], PetscInt[]) = NULL;
+static PetscErrorCode (*parent_values)(Mat, const PetscScalar[], InsertMode)           = NULL;
+
+/* The blocks are new, with options of the old ones, which are known if these were of ours. Else new nonzeros are taken where there were blocks
+   before: all ranks must say the same. */
+static PetscErrorCode BlocksTakeOptions(Mat A, const GpufmtOptionsSet *given, PetscBool there)
+{
+  GpufmtOptionsSet options = *given;
+  Mat              blocks[2];
+
+  PetscFunctionBegin;
+  if (!there && !GpufmtOptionsOnNewNonzeros(&options)) GpufmtOptionsRemember(&options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE);
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++)
+    if (GpufmtSeqData(blocks[k])) GpufmtSeqData(blocks[k])->options = options;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode MatSetPreallocationCOO_MPIAIJGpufmt(Mat A, PetscCount count, PetscInt rows[], PetscInt columns[])
+{
+  GpufmtOptionsSet options = ((Mat_Gpufmt *)A->spptr)->options;
+  PetscInt        *copies[2];
+  PetscErrorCode   ierr;
+  PetscBool        there;
+  Mat              diag;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
+  there = (PetscBool)(diag != NULL);
+  if (there && GpufmtSeqData(diag) && GpufmtSeqData(diag)->options.count) options = GpufmtSeqData(diag)->options;
+  ierr = GpufmtCooToHost(count, rows, columns, copies);
+  if (!ierr) ierr = (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns);
+  for (int k = 0; k < 2; k++) PetscCall(PetscFree(copies[k]));
+  PetscCall(ierr);
+  PetscCall(BlocksTakeOptions(A, &options, there));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* where values come from and go to on this rank */
+typedef struct {
+  const MPICoordinates *coordinates;
+  PetscObjectId         id;
+  Mat                   blocks[2];
+  GpufmtCooValues       values;
+  GpufmtManaged        *managed[2]; /* arrays that the blocks are to get */
+  void                 *sent, *received;
+} Parts;
+
+static PetscErrorCode Find(Mat A, const PetscScalar given[], Parts *p)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtCooFind(A, (void *)&p->coordinates, &p->id));
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &p->blocks[0], &p->blocks[1], NULL));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtCooCheck(p->blocks[k], p->coordinates->nnz[k]));
+  PetscCall(GpufmtCooPlace(A, given, p->coordinates->count, &p->values));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Plan(Mat A, const Parts *p)
+{
+  const MPICoordinates *c         = p->coordinates;
+  const PetscCount     *nterms[2] = {c->diag_nterms, c->offdiag_nterms};
+  const GpufmtCooTerms  sent      = {
+    .ntargets = c->nsent, .nterms = c->nsent, .places = c->sent, .sizes = {c->count, 0}
+  };
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtCooPlan(A, &sent, p->id, p->values.backend, &((Mat_Gpufmt *)A->spptr)->coo));
+  for (int k = 0; k < 2; k++) {
+    const GpufmtCooTerms terms = {
+      .ntargets          = c->nnz[k],
+      .nterms            = nterms[k][0] + nterms[k][1],
+      .begins            = c->own[k][0],
+      .places            = c->own[k][1],
+      .nreceived_targets = c->nreceived_nnz[k],
+      .received_targets  = c->received[k][0],
+      .received_begins   = c->received[k][1],
+      .received_places   = c->received[k][2],
+      .sizes             = {c->count, c->nreceived}
+    };
+
+    PetscCall(GpufmtCooPlan(p->blocks[k], &terms, p->id, p->values.backend, &GpufmtSeqData(p->blocks[k])->coo));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* room for what is sent and what arrives, and the former in it */
+static PetscErrorCode Pack(Mat A, Parts *p)
+{
+  Mat_Gpufmt           *gpufmt                  = (Mat_Gpufmt *)A->spptr;
+  const MPICoordinates *c                       = p->coordinates;
+  void                 *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+
+  PetscFunctionBegin;
+  if (p->values.backend == GPUFMT_BACKEND_CUDA) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(
+      GpufmtDeviceReserve((size_t)c->nsent * sizeof(PetscScalar), &gpufmt->scratch[GPUFMT_SLOT_RESULT], &gpufmt->scratch_bytes[GPUFMT_SLOT_RESULT]));
+    PetscCall(GpufmtDeviceReserve((size_t)c->nreceived * sizeof(PetscScalar), &gpufmt->scratch[GPUFMT_SLOT_B_VALUES],
+                                  &gpufmt->scratch_bytes[GPUFMT_SLOT_B_VALUES]));
+    p->sent     = gpufmt->scratch[GPUFMT_SLOT_RESULT];
+    p->received = gpufmt->scratch[GPUFMT_SLOT_B_VALUES];
+  } else {
+    p->sent     = c->sent_values;
+    p->received = c->received_values;
+  }
+  slots[GPUFMT_SLOT_A_VALUES] = (void *)p->values.array;
+  slots[GPUFMT_SLOT_RESULT]   = p->sent;
+  PetscCall(GpufmtReplay(&gpufmt->coo.plan, p->values.backend, slots, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* all that may fail on one rank alone */
+static PetscErrorCode Prepare(Mat A, const PetscScalar given[], InsertMode mode, Parts *p)
+{
+  PetscFunctionBegin;
+  PetscCall(Find(A, given, p));
+  if (!p->values.ours) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(Plan(A, p));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtCooReserve(p->blocks[k], mode, &p->managed[k]));
+  PetscCall(GpufmtCooStage(&p->values));
+  PetscCall(Pack(A, p));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Run(Parts *p, InsertMode mode)
+{
+  const PetscMemType place    = p->values.backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
+  PetscSF            exchange = p->coordinates->exchange;
+
+  PetscFunctionBegin;
+  PetscCall(PetscSFReduceWithMemTypeBegin(exchange, MPIU_SCALAR, place, p->sent, place, p->received, MPI_REPLACE));
+  PetscCall(PetscSFReduceEnd(exchange, MPIU_SCALAR, p->sent, p->received, MPI_REPLACE));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtCooEnter(p->blocks[k], &p->managed[k]));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtCooRun(p->blocks[k], p->values.array, p->received, mode));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what fails on one rank fails on all; collective */
+static PetscErrorCode Agree(Mat A, PetscErrorCode own)
+{
+  int worst = (int)own;
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
+  PetscCall(own);
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "MatSetValuesCOO() failed on another rank, which says why");
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Values change on all ranks or on none. Which function a rank takes is its own affair: both exchange in the same way. */
+static PetscErrorCode MatSetValuesCOO_MPIAIJGpufmt(Mat A, const PetscScalar given[], InsertMode mode)
+{
+  Parts          parts = {0};
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = Prepare(A, given, mode, &parts);
+  ierr = Agree(A, ierr);
+  if (!ierr) ierr = parts.values.ours ? Run(&parts, mode) : (*parent_values)(A, given, mode);
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtManagedRelease(&parts.managed[k]));
+  PetscCall(GpufmtCooRelease(&parts.values));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* gives a matrix these functions, or the parent's */
+PetscErrorCode GpufmtParallelCooSet(Mat A, PetscBool ours)
+{
+  PetscObject object = (PetscObject)A;
+
+  PetscFunctionBegin;
+  if (ours && !parent_values) {
+    PetscCall(PetscObjectQueryFunction(object, "MatSetPreallocationCOO_C", &parent_preallocation));
+    PetscCall(PetscObjectQueryFunction(object, "MatSetValuesCOO_C", &parent_values));
+  }
+  PetscCall(PetscObjectComposeFunction(object, "MatSetPreallocationCOO_C", ours ? MatSetPreallocationCOO_MPIAIJGpufmt : parent_preallocation));
+  PetscCall(PetscObjectComposeFunction(object, "MatSetValuesCOO_C", ours ? MatSetValuesCOO_MPIAIJGpufmt : parent_values));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- for petsc_gpufmt/assembly.py ---- */
+
+static PetscErrorCode Check(Mat A, int64_t count, PetscBool on_device, void *stream)
+{
+  const GpufmtFormat *format = GpufmtFormatFind(((PetscObject)A)->type_name);
+  PetscCount          expected;
+  void               *current;
+
+  PetscFunctionBegin;
+  PetscCheck(format, PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "set_values_coo() is for matrices of this package, and this one is of type %s: use its own method setValuesCOO()",
+             ((PetscObject)A)->type_name);
+  if (GpufmtSeqData(A)) PetscCall(GpufmtSeqCooCount(A, &expected));
+  else {
+    const MPICoordinates *coordinates;
+    PetscObjectId         id;
+
+    PetscCall(GpufmtCooFind(A, (void *)&coordinates, &id));
+    expected = coordinates->count;
+  }
+  PetscCheck(count == (int64_t)expected, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
+             "set_values_coo(): %" PetscInt64_FMT " values for %" PetscCount_FMT " coordinates", (PetscInt64)count, expected);
+  if (!on_device) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCheck(GpufmtDeviceUsable(), PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "set_values_coo(): the values are on a device, and PETSc has none here: it was configured without CUDA, or finds no GPU, or was told "
+             "-device_enable none");
+  PetscCall(GpufmtDeviceGet(NULL, &current));
+  if (stream && stream != current) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the values may still be computed there */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MatSetValuesCOO() with `count` values, which may still be computed on a stream of the device, NULL: of the host, or they are there. Collective. */
+PETSC_EXTERN PetscErrorCode GpufmtSetValuesCOO(Mat A, const void *given, int64_t count, int add, int on_device, void *stream)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = Check(A, count, (PetscBool)on_device, stream);
+  PetscCall(Agree(A, ierr));
+  PetscCall(MatSetValuesCOO(A, (const PetscScalar *)given, add ? ADD_VALUES : INSERT_VALUES));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
