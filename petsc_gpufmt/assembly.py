@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.errors import GpufmtError
 
 INSERT_VALUES, ADD_VALUES = 1, 2  # petsc4py.PETSc.InsertMode
+MESSAGE_LENGTH = 1024  # GPUFMT_MESSAGE_LENGTH in native/runtime/runtime.h
 
 
 def set_values_coo(matrix: Any, values: Any, addv: bool | int | None = None) -> None:
@@ -26,18 +28,17 @@ def set_values_coo(matrix: Any, values: Any, addv: bool | int | None = None) -> 
         Whether they are added to the values that the matrix has. Those of repeated coordinates are added up either way.
 
     Raises TypeError for values of another type, ValueError for an array that is not contiguous or not one-dimensional
-    or another `addv`, and petsc4py.PETSc.Error for all that PETSc and the library find, on all ranks.
+    or another `addv`, and GpufmtError, on all ranks, for what does not suit the matrix or fails.
     """
-    from petsc4py import PETSc  # the package can be imported before PETSc is initialised
-
     add = _adds(addv)
     pointer, count, stream = _on_device(values) if hasattr(values, "__cuda_array_interface__") else _on_host(values)
+    message = ctypes.create_string_buffer(MESSAGE_LENGTH)
     code = native_library.load().GpufmtSetValuesCOO(
         *(ctypes.c_void_p(matrix.handle), ctypes.c_void_p(pointer), ctypes.c_int64(count)),
-        *(ctypes.c_int(add), ctypes.c_int(stream is not None), ctypes.c_void_p(stream)),
+        *(ctypes.c_int(add), ctypes.c_int(stream is not None), ctypes.c_void_p(stream), message),
     )
     if code:
-        raise PETSc.Error(code)
+        raise GpufmtError(f"PETSc error {code}: {message.value.decode(errors='replace')}")
 
 
 def _adds(addv: bool | int | None) -> bool:

@@ -228,14 +228,38 @@ static PetscErrorCode Check(Mat A, int64_t count, PetscBool on_device, void *str
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* MatSetValuesCOO() with `count` values, which may still be computed on a stream of the device, NULL: of the host, or they are there. Collective. */
-PETSC_EXTERN PetscErrorCode GpufmtSetValuesCOO(Mat A, const void *given, int64_t count, int add, int on_device, void *stream)
+/* petsc4py's handler would keep the message to itself */
+static PetscErrorCode KeepMessage(MPI_Comm comm, int line, const char function[], const char file[], PetscErrorCode code, PetscErrorType type,
+                                  const char message[], void *kept)
+{
+  const char *text = message;
+
+  if (type != PETSC_ERROR_INITIAL) return code;
+  if (!text) (void)PetscErrorMessage(code, &text, NULL);
+  if (text) (void)PetscStrncpy((char *)kept, text, GPUFMT_MESSAGE_LENGTH);
+  return code;
+}
+
+static PetscErrorCode SetValues(Mat A, const PetscScalar given[], int64_t count, InsertMode mode, PetscBool on_device, void *stream)
 {
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  ierr = Check(A, count, (PetscBool)on_device, stream);
+  ierr = Check(A, count, on_device, stream);
   PetscCall(Agree(A, ierr));
-  PetscCall(MatSetValuesCOO(A, (const PetscScalar *)given, add ? ADD_VALUES : INSERT_VALUES));
+  PetscCall(MatSetValuesCOO(A, given, mode));
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MatSetValuesCOO() with `count` values, of the host or of the device, where they may still be computed on a stream, which is not NULL then.
+   Collective. */
+PETSC_EXTERN PetscErrorCode GpufmtSetValuesCOO(Mat A, const void *given, int64_t count, int add, int on_device, void *stream, GpufmtMessage message)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscPushErrorHandler(KeepMessage, message));
+  ierr = SetValues(A, (const PetscScalar *)given, count, add ? ADD_VALUES : INSERT_VALUES, (PetscBool)on_device, stream);
+  PetscCall(PetscPopErrorHandler());
+  PetscFunctionReturn(ierr);
 }

@@ -1,0 +1,210 @@
+"""Values at coordinates of a parallel matrix, given by any rank: those of type aij, wherever they are added up.
+
+Where there is no device, ordinary memory takes the place of managed one, and then PETSc adds up.
+"""
+
+import gc
+
+import numpy as np
+from dense import COMM, TYPE
+from petsc4py import PETSc
+
+from petsc_gpufmt import set_values_coo
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.errors import GpufmtError
+
+N, M, COUNT = 40, 33, 500
+ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
+LIBRARY = native_library.load()
+Option = PETSc.Mat.Option
+
+
+def to_the_device(values):
+    import cupy
+
+    return cupy.asarray(values)
+
+
+def as_they_are(values):
+    return values
+
+
+def count():
+    """Of the entries on this rank; none on the last of several."""
+    return 0 if 0 < COMM.rank == COMM.size - 1 else COUNT + COMM.rank
+
+
+def coordinates(seed, low=-2):
+    """Some repeated, some negative, rows of all ranks."""
+    rng = np.random.default_rng((seed, COMM.rank))
+    return [rng.integers(low, n, count()).astype(PETSc.IntType) for n in (N, M)]
+
+
+def values_of(seed):
+    return np.random.default_rng((seed, COMM.rank)).uniform(-1, 1, count()).astype(PETSc.ScalarType)
+
+
+def matrices(places, prepare=None):
+    made = []
+    for mat_type in (TYPE, "aij"):
+        A = PETSc.Mat().create(COMM)
+        A.setSizes((N, M))
+        A.setType(mat_type)
+        if prepare:
+            prepare(A)
+        A.setPreallocationCOO(*(p.copy() for p in places))
+        made.append(A)
+    return made
+
+
+def set_both(pair, to_place, addv, seed):
+    values = values_of(seed)
+    set_values_coo(pair[0], to_place(values), addv)
+    pair[1].setValuesCOO(values, addv)
+
+
+def check(pair, what):
+    A, B = pair
+    ours, theirs = A.getValuesCSR(), B.getValuesCSR()
+    for a, b in zip(ours[:2], theirs[:2], strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=what)
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-12, atol=1e-12, err_msg=what)
+    (x, z), (y, w) = A.createVecs(), A.createVecs()[::-1]
+    for v in (x, y):
+        v.setArray(np.cos(np.arange(*v.getOwnershipRange())))
+    expected = [v.duplicate() for v in (z, w)]
+    A.mult(x, z)
+    A.multTranspose(y, w)
+    B.mult(x, expected[0])
+    B.multTranspose(y, expected[1])
+    for v, e in zip((z, w), expected, strict=True):
+        np.testing.assert_allclose(v.getArray(), e.getArray(), rtol=1e-11, atol=1e-11, err_msg=what)
+
+
+def check_managed_arrays(expected):
+    pair = matrices(coordinates(1))
+    set_values_coo(pair[0], values_of(1))
+    assert (LIBRARY.GpufmtManagedCount() > 0) == expected
+
+
+def check_modes(to_place):
+    pair = matrices(coordinates(1))
+    for seed, addv in enumerate((None, True, ADD, False, INSERT, True)):
+        set_both(pair, to_place, addv, seed)
+        check(pair, f"mode {addv} after {seed} others")
+    for seed in (3, 4):
+        for A in pair:
+            A.setPreallocationCOO(*coordinates(seed))
+        for addv in (None, True):
+            set_both(pair, to_place, addv, seed)
+            check(pair, f"new coordinates, mode {addv}")
+
+
+def check_added_at_first(to_place):
+    pair = matrices(coordinates(5))
+    for addv in (True, True, None):
+        set_both(pair, to_place, addv, 6)
+        check(pair, f"added at first, mode {addv}")
+
+
+def check_copies_and_conversions(to_place):
+    pair = matrices(coordinates(7))
+    set_both(pair, to_place, None, 8)
+    copies = [A.duplicate(copy=True) for A in pair]
+    for seed, addv in enumerate((True, None)):
+        set_both(copies, to_place, addv, seed)
+        check(copies, f"copy, mode {addv}")
+    check(pair, "the original of a copy")
+    pair[0].convert("aij")
+    for A in pair:
+        A.setValuesCOO(values_of(9), True)
+    check(pair, "as aij")
+    pair[0].convert(TYPE)
+    set_both(pair, to_place, True, 10)
+    check(pair, "back from aij")
+
+
+def check_own_rows_alone(to_place):
+    """No entry of another rank, which the matrix may be told."""
+
+    def tell(A):
+        A.setOption(Option.NO_OFF_PROC_ENTRIES, True)
+
+    first, last = PETSc.Vec().createMPI(N, comm=COMM).getOwnershipRange()
+    rows, columns = coordinates(11, low=0)
+    rows = (first + rows % (last - first)).astype(PETSc.IntType)
+    pair = matrices([rows, columns], tell)
+    for addv in (None, True):
+        set_both(pair, to_place, addv, 12)
+        check(pair, f"own rows, mode {addv}")
+
+
+def check_changes_afterwards(to_place):
+    """On the host, by one rank or by all; then values at the same coordinates again."""
+
+    def take_new_nonzeros(A):
+        A.setUp()
+        A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+
+    rows, columns = coordinates(13, low=0)
+    rows[:5], columns[:5] = 0, np.arange(5)[: rows[:5].size]
+    pair = matrices([rows, columns], take_new_nonzeros)
+    for addv in (None, True, None):
+        set_both(pair, to_place, addv, 14)
+        for A in pair:
+            if COMM.rank == COMM.size // 2:
+                A.setValues([0], range(3), np.ones(3), addv=True)
+            A.assemble()
+            A.scale(2.0)
+        check(pair, f"changed, mode {addv}")
+    for A in pair:
+        if COMM.size == 1:
+            A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)  # of type seqaij coordinates leave none
+        if COMM.rank == 0:
+            A.setValues([N - 1], range(M), np.ones(M), addv=True)
+        A.assemble()
+    check(pair, "new nonzeros")
+    check_error(pair[0], to_place(values_of(15)), "the pattern has changed|failed on another rank")
+
+
+def check_error(A, values, text):
+    """On all ranks."""
+    try:
+        set_values_coo(A, values)
+    except GpufmtError as e:
+        assert any(part in str(e) for part in text.split("|")), e
+    else:
+        raise AssertionError(f"no error on rank {COMM.rank}: {text}")
+
+
+def check_wrong_calls(to_place):
+    """By one rank alone: an error on all, and the values stay."""
+    pair = matrices(coordinates(16))
+    set_both(pair, to_place, None, 17)
+    wrong = np.ones(count() + (COMM.rank == COMM.size // 2))
+    check_error(pair[0], to_place(wrong), "coordinates|failed on another rank")
+    check(pair, "after an error")
+    set_both(pair, to_place, True, 18)
+    check(pair, "after an error, added")
+
+
+CHECKS = (
+    *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
+    *(check_changes_afterwards, check_wrong_calls),
+)
+
+
+def main():
+    on_a_device = not LIBRARY.GpufmtManagedSimulate(1)
+    runs = [as_they_are, to_the_device] if on_a_device else [as_they_are, as_they_are]
+    for k, to_place in enumerate(runs):
+        LIBRARY.GpufmtManagedSimulate(1 - k)  # changes nothing where there is a device
+        check_managed_arrays(k == 0 or on_a_device)
+        for run in CHECKS:
+            run(to_place)
+            PETSc.garbage_cleanup(COMM)
+            gc.collect()
+            assert LIBRARY.GpufmtManagedCount() == 0, run.__name__
+
+
+main()
