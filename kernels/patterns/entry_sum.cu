@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) entry_sum_check(offset_t nsums,
 }
 
 // target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources, in this order; with SINGLE each target has the
-// one entry index[t], and `begins` is not read. Then + added[t] unless that is null; it may be the target itself. A thread does BATCH targets,
+// one entry index[t], or t if `index` is null, and `begins` is not read. Then + added[t] unless that is null; it may be the target itself. A thread does BATCH targets,
 // BLOCK_THREADS apart. Bytes a target of k entries: k (sizeof(index_t) + sizeof(scalar_t)) + sizeof(scalar_t), + sizeof(index_t) unless
 // SINGLE, + sizeof(scalar_t) if there is an array to add.
 template <int BLOCK_THREADS, int SINGLE>
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     end[k]   = SINGLE ? index_t(t) + 1 : __ldg(begins + t + 1);
   }
 #pragma unroll
-  for (int k = 0; k < BATCH; k++) entry[k] = begin[k] < end[k] ? load_once(index + begin[k]) : index_t(-1);
+  for (int k = 0; k < BATCH; k++) entry[k] = begin[k] >= end[k] ? index_t(-1) : SINGLE && !index ? begin[k] : load_once(index + begin[k]);
 #pragma unroll
   for (int k = 0; k < BATCH; k++) sum[k] = entry[k] >= 0 ? sources[entry[k]] : scalar_t(0);
 #pragma unroll

@@ -232,10 +232,12 @@ typedef struct {
 } GpufmtCooRequest;
 
 typedef struct {
-  GpufmtOutcome outcome;
+  GpufmtOutcome outcome;         /* its token owns the pattern */
+  int64_t       token;           /* owner of what `sum`, `begins` and `index` point to; 0: none */
   GpufmtPlan    sum;             /* A_VALUES, one for each given entry, into RESULT; entries of one place are added in the order given */
-  int64_t       nnz;             /* of the matrix */
+  int64_t       nnz, nterms;     /* of the matrix, and how many given entries make these */
   const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], ascending in each row */
+  const void   *begins, *index;  /* likewise, as in a request for sums; `index` NULL: entry t is the given entry t */
   char          summary[256];
 } GpufmtCooAnswer;
 

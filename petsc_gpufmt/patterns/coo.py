@@ -10,9 +10,9 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
 from petsc_gpufmt.errors import IndexOverflowError, PatternError
-from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import known_entry_sum
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 from petsc_gpufmt.patterns.segments import (
@@ -52,12 +52,9 @@ class Assembly:
     def plan_sum(self, backend: Backend) -> list[Launch]:
         """Launches for RESULT, (nnz,) values of the pattern, from A_VALUES, (nentries,) values in the given order.
 
-        Values of one place are added in the given order.
+        Values of one place are added in the given order, and last those of slot Y unless it is null.
         """
-        nnz = self.pattern.nnz
-        if self.index is not None:
-            return known_entry_sum(self.begins, self.index, (self.nentries, 0, 0), backend)
-        return [gather_values(backend, nnz, None, Slot.A_VALUES, Slot.RESULT)] if nnz else []
+        return known_entry_sum(self.begins, self.index, (self.nentries, 0, 0), backend)
 
     def summary(self) -> str:
         """In words: how many entries there are, were given, left out and repeated."""
@@ -157,9 +154,8 @@ def _without_repeats(
     repeats, disordered = backend.first(control, 2)  # waits for the device
     nnz = nterms - repeats
     in_order = not (disordered or repeats or nterms < nentries)
-    colidx, begins, order = backend.empty(
-        (nnz, index), (nnz + 1 if repeats else 0, index), (0 if in_order else nterms, index)
-    )
+    (colidx,) = backend.empty((nnz, index))  # may go before the others
+    begins, order = backend.empty((nnz + 1 if repeats else 0, index), (0 if in_order else nterms, index))
     assembly = Assembly(
         CsrPattern(*shape, rowptr, colidx), begins if repeats else None, None if in_order else order, nentries, nterms
     )

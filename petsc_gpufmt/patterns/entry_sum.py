@@ -39,8 +39,12 @@ def plan_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend
 
 
 def known_entry_sum(begins: Any, index: Any, sizes: tuple[int, int, int], backend: Backend) -> list[Launch]:
-    """`plan_entry_sum` of arrays that were made here: they are not looked at."""
-    ntargets = int(index.size if begins is None else begins.size - 1)
+    """`plan_entry_sum` of arrays that were made here: they are not looked at.
+
+    `index` None, where `begins` is None too: each entry by itself, in their order.
+    """
+    terms = sum(sizes) if index is None else index.size
+    ntargets = int(terms if begins is None else begins.size - 1)
     if not ntargets:
         return []
     function = backend.function("patterns/entry_sum", "entry_sum", (BLOCK_THREADS, int(begins is None)))

@@ -266,10 +266,14 @@ class CooRequestStruct(c.Structure):
 class CooAnswerStruct(c.Structure):
     _fields_ = [
         ("outcome", OutcomeStruct),
+        ("token", c.c_int64),
         ("sum", PlanStruct),
         ("nnz", c.c_int64),
+        ("nterms", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("begins", c.c_void_p),
+        ("index", c.c_void_p),
         ("summary", c.c_char * 256),
     ]
 

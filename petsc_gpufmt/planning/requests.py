@@ -261,11 +261,16 @@ def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
     rows, cols = (given(pointer, size, index) for pointer in (request.rows, request.cols))
     assembly = coo.assemble((request.nrows, request.ncols), rows, cols, backend)
     pattern = assembly.pattern
-    kept = [pattern.rowptr, pattern.colidx, *abi.export_plan(assembly.plan_sum(backend), answer.sum)]
-    answer.nnz = pattern.nnz
+    sums = abi.export_plan(assembly.plan_sum(backend), answer.sum)
+    answer.nnz, answer.nterms = pattern.nnz, assembly.nterms
     answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
+    if assembly.begins is not None:
+        answer.begins = address(assembly.begins)
+    if assembly.index is not None:
+        answer.index = address(assembly.index)
     answer.summary = assembly.summary().encode()[:255]
-    return [(answer.outcome, kept)]
+    sums += [assembly.begins, assembly.index]
+    return [(answer.outcome, [pattern.rowptr, pattern.colidx]), (answer, sums)]
 
 
 def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:

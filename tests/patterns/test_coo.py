@@ -22,7 +22,7 @@ PLACES = [
     pytest.param(("cuda", np.int32), marks=pytest.mark.gpu, id="cuda"),
     pytest.param(("cuda", np.int64), marks=pytest.mark.gpu, id="cuda int64"),
 ]
-NO_VALUES = {Slot.B_VALUES: None, Slot.C_VALUES: None}
+NO_VALUES = {Slot.B_VALUES: None, Slot.C_VALUES: None, Slot.Y: None}
 NENTRIES, STREAM = 5000, 0x51
 
 
@@ -236,6 +236,15 @@ class AnsweredCoo(Answer):
         )
         super().__init__(abi.Ask.COO, request, abi.CooAnswerStruct(), fields)
 
+    def __exit__(self, *_):
+        self.release_pattern()
+        if self.answer.token:
+            planner._planner.release(self.answer.token)
+
+    def release_pattern(self):
+        if self.token:
+            planner._planner.release(self.token)
+
     @staticmethod
     def array(address, size):
         return np.frombuffer((ctypes.c_char * (size * INDEX.itemsize)).from_address(address), dtype=INDEX)
@@ -246,20 +255,35 @@ class AnsweredCoo(Answer):
         assert self.array(self.answer.rowptr, rowptr.size).tolist() == rowptr.tolist()
         assert self.array(self.answer.colidx, colidx.size).tolist() == colidx.tolist()
 
+    def check_terms(self, begins, index):
+        """Those of a copy need no numbers, and those of one each no beginnings."""
+        nnz, nterms = self.answer.nnz, self.answer.nterms
+        assert nterms == index.size
+        assert self.answer.index or index.tolist() == list(range(nterms))
+        assert self.answer.begins or nterms == nnz
+        if self.answer.index:
+            assert self.array(self.answer.index, nterms).tolist() == index.tolist()
+        if self.answer.begins:
+            assert self.array(self.answer.begins, nnz + 1).tolist() == begins.tolist()
+
 
 @pytest.mark.parametrize("name", ["many repeats", "grid", "equal columns in rows side by side", "last place"])
 def test_an_answer_has_the_pattern_and_the_plan_of_its_values(name):
     before = settled_tokens()
     with AnsweredCoo(*CASES[name]) as a:
-        assert a.error == (0, "") and planner.owned_tokens() == before + 1
+        assert a.error == (0, "") and planner.owned_tokens() == before + 2
         assert a.answer.summary.decode().startswith(f"{a.answer.nnz} entries of {a.rows.size} given")
         a.check_pattern()
         _, _, *terms = by_numpy((a.nrows, 0), a.rows, a.cols)
+        a.check_terms(*terms)
         a.rows[:], a.cols[:] = -1, -1  # the application frees them
+        a.release_pattern()
         values = np.random.default_rng(95).uniform(-1, 1, a.rows.size).astype(SCALAR)
         result = np.full(a.answer.nnz, np.nan, dtype=SCALAR)
         a.launch(a.answer.sum, {**NO_VALUES, Slot.A_VALUES: values, Slot.RESULT: result})
         assert result.tobytes() == sums(*terms, values).tobytes()
+        a.launch(a.answer.sum, {**NO_VALUES, Slot.A_VALUES: values, Slot.Y: result, Slot.RESULT: result})
+        assert result.tobytes() == (2 * sums(*terms, values)).tobytes()
     assert planner.owned_tokens() == before
 
 

@@ -91,10 +91,21 @@ def test_one_long_sum_and_a_negative_zero(backend):
     assert np.signbit(result[1])
 
 
+@pytest.mark.parametrize("added", [True, False])
+def test_every_entry_by_itself(backend, added):
+    values, start = (np.random.default_rng(82 + k).uniform(-1, 1, 1500).astype(backend.scalar) for k in (0, 1))
+    result = backend.xp.asarray(start.copy())
+    slots = {Slot.A_VALUES: backend.xp.asarray(values), Slot.B_VALUES: None, Slot.C_VALUES: None}
+    plan = entry_sum.known_entry_sum(None, None, (values.size, 0, 0), backend)
+    backend.run(plan, {**slots, Slot.Y: result if added else None, Slot.RESULT: result})
+    assert backend.to_host(result).tobytes() == (values + start if added else values).tobytes()
+
+
 def test_nothing_to_sum_takes_no_launch():
     backend, none = HostBackend(SCALAR, INDEX), np.zeros(0, dtype=INDEX)
     assert entry_sum.plan_entry_sum(None, none, (0, 0, 0), backend) == []
     assert entry_sum.plan_entry_sum(np.zeros(1, dtype=INDEX), none, (5, 0, 0), backend) == []
+    assert entry_sum.known_entry_sum(None, None, (0, 0, 0), backend) == []
 
 
 @pytest.mark.parametrize(

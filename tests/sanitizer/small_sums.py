@@ -121,7 +121,7 @@ def assembly_is_right(shape, nentries, backend, rng):
     values = rng.integers(1, 9, nentries).astype(backend.scalar)
     made = coo.assemble(shape, rows, cols, backend)
     result = backend.xp.full(made.pattern.nnz, np.nan, dtype=backend.scalar)
-    slots = {**dict.fromkeys(SLOTS), Slot.A_VALUES: backend.xp.asarray(values), Slot.RESULT: result}
+    slots = {**dict.fromkeys((*SLOTS, Slot.Y)), Slot.A_VALUES: backend.xp.asarray(values), Slot.RESULT: result}
     backend.run(made.plan_sum(backend), slots)
     kept = (rows >= 0) & (cols >= 0)
     expected = scipy.sparse.coo_matrix((values[kept], (rows[kept], cols[kept])), shape).tocsr()

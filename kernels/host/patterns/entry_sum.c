@@ -25,7 +25,7 @@ HOST_KERNEL(entry_sum_check)
   PARAM(offset_t *, 5)[1] = outside;
 }
 
-/* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t]; + added[t] unless that is null */
+/* target[t] = sum over e in [begins[t], begins[t + 1]) of entry index[e] of the sources; begins null: of the one entry index[t], or t if `index` is null; + added[t] unless that is null */
 HOST_KERNEL(entry_sum)
 {
   const index_t ntargets = PARAM(index_t, 0), *begins = PARAM(const index_t *, 1), *index = PARAM(const index_t *, 2);
@@ -36,7 +36,7 @@ HOST_KERNEL(entry_sum)
   for (offset_t t = 0; t < ntargets; t++) {
     scalar_t sum = 0;
 
-    if (!begins) sum = entry_of(&sources, index[t]);
+    if (!begins) sum = entry_of(&sources, index ? index[t] : (index_t)t);
     else
       for (offset_t e = begins[t]; e < begins[t + 1]; e++) sum = e > begins[t] ? sum + entry_of(&sources, index[e]) : entry_of(&sources, index[e]);
     target[t] = added ? sum + added[t] : sum;

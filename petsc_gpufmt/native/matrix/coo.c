@@ -1,15 +1,7 @@
-/* Values given in the order of coordinates. MatSetPreallocationCOO() is PETSc's, which sorts the coordinates and notes where the values of each
-   nonzero will lie among those given. Of that a plan of sums is made, which MatSetValuesCOO() replays on the device: values from there stay there,
-   those of the host are uploaded once, and the sums lie in managed arrays under the data of aij. Where there is no device, PETSc's function adds
-   them up, in the same order. */
+/* Values given in the order of coordinates. MatSetPreallocationCOO() notes where the values of each nonzero will lie among those given. Of that a plan
+   of sums is made, which MatSetValuesCOO() replays on the device: values from there stay there, those of the host are uploaded once, and the sums
+   lie in managed arrays under the data of aij. Where there is no device, PETSc's function adds them up, in the same order. */
 #include "matrix/matrix.h"
-
-/* what PETSc's MatSetPreallocationCOO() for seqaij leaves with the matrix: no public header has it */
-typedef struct {
-  PetscInt    nnz;
-  PetscCount  count, nterms;
-  PetscCount *begins, *places;
-} SeqCoordinates;
 
 static PetscErrorCode (*parent_preallocation)(Mat, PetscCount, PetscInt[], PetscInt[]) = NULL;
 static PetscErrorCode (*parent_values)(Mat, const PetscScalar[], InsertMode)           = NULL;
@@ -227,29 +219,62 @@ static PetscErrorCode MatSetPreallocationCOO_SeqAIJGpufmt(Mat A, PetscCount coun
 {
   PetscInt      *copies[2];
   PetscErrorCode ierr;
+  PetscBool      done;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtCooAssemble(A, count, rows, columns, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
   ierr = GpufmtCooToHost(count, rows, columns, copies);
   if (!ierr) ierr = (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns);
   for (int k = 0; k < 2; k++) PetscCall(PetscFree(copies[k]));
   PetscCall(ierr);
+  GpufmtSeqData(A)->coo.sorted = PETSC_FALSE;
   GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Prepare(Mat A, const SeqCoordinates *coordinates, PetscObjectId id, InsertMode mode, GpufmtCooValues *values,
-                              GpufmtManaged **managed)
+/* The coordinates as PETSc describes them; NULL: the planner has sorted them, and its plan is there, for values that are added up at a place. */
+static PetscErrorCode Find(Mat A, const GpufmtCooValues *values, const GpufmtSeqCoordinates **coordinates, PetscObjectId *id)
 {
-  const GpufmtCooTerms terms = {
-    .ntargets = coordinates->nnz,
-    .nterms   = coordinates->nterms,
-    .begins   = coordinates->begins,
-    .places   = coordinates->places,
-    .sizes    = {coordinates->count, 0}
-  };
+  GpufmtCooSum *sum = &GpufmtSeqData(A)->coo;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCooPlan(A, &terms, id, values->backend, &GpufmtSeqData(A)->coo));
+  *coordinates = NULL;
+  if (sum->sorted && (!values || (GpufmtLeaseHolds(&sum->lease) && values->ours && values->backend == sum->backend)))
+    PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtCooNote(A));
+  sum->sorted = PETSC_FALSE;
+  PetscCall(GpufmtCooFind(A, (void *)coordinates, id));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* how many values MatSetValuesCOO() takes */
+PetscErrorCode GpufmtSeqCooCount(Mat A, PetscCount *count)
+{
+  const GpufmtSeqCoordinates *coordinates;
+  PetscObjectId               id;
+
+  PetscFunctionBegin;
+  PetscCall(Find(A, NULL, &coordinates, &id));
+  *count = coordinates ? coordinates->count : GpufmtSeqData(A)->coo.count;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Prepare(Mat A, const GpufmtSeqCoordinates *coordinates, PetscObjectId id, InsertMode mode, GpufmtCooValues *values,
+                              GpufmtManaged **managed)
+{
+  PetscFunctionBegin;
+  if (coordinates) {
+    const GpufmtCooTerms terms = {
+      .ntargets = coordinates->nnz,
+      .nterms   = coordinates->nterms,
+      .begins   = coordinates->begins,
+      .places   = coordinates->places,
+      .sizes    = {coordinates->count, 0}
+    };
+
+    PetscCall(GpufmtCooPlan(A, &terms, id, values->backend, &GpufmtSeqData(A)->coo));
+  }
   PetscCall(GpufmtCooReserve(A, mode, managed));
   PetscCall(GpufmtCooStage(values));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -257,16 +282,18 @@ static PetscErrorCode Prepare(Mat A, const SeqCoordinates *coordinates, PetscObj
 
 static PetscErrorCode MatSetValuesCOO_SeqAIJGpufmt(Mat A, const PetscScalar given[], InsertMode mode)
 {
-  const SeqCoordinates *coordinates;
-  GpufmtCooValues       values;
-  GpufmtManaged        *managed = NULL;
-  PetscObjectId         id;
-  PetscErrorCode        ierr;
+  const GpufmtSeqCoordinates *coordinates;
+  GpufmtCooValues             values;
+  GpufmtManaged              *managed = NULL;
+  PetscObjectId               id      = 0;
+  PetscCount                  count;
+  PetscErrorCode              ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCooFind(A, (void *)&coordinates, &id));
-  PetscCall(GpufmtCooCheck(A, coordinates->nnz));
-  PetscCall(GpufmtCooPlace(A, given, coordinates->count, &values));
+  PetscCall(GpufmtSeqCooCount(A, &count));
+  PetscCall(GpufmtCooPlace(A, given, count, &values));
+  PetscCall(Find(A, &values, &coordinates, &id));
+  PetscCall(GpufmtCooCheck(A, coordinates ? coordinates->nnz : GpufmtSeqData(A)->coo.ntargets));
   if (!values.ours) {
     PetscCall((*parent_values)(A, given, mode));
     PetscFunctionReturn(PETSC_SUCCESS);
@@ -277,18 +304,6 @@ static PetscErrorCode MatSetValuesCOO_SeqAIJGpufmt(Mat A, const PetscScalar give
   PetscCall(GpufmtManagedRelease(&managed));
   PetscCall(GpufmtCooRelease(&values));
   PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* how many values MatSetValuesCOO() takes */
-PetscErrorCode GpufmtSeqCooCount(Mat A, PetscCount *count)
-{
-  const SeqCoordinates *coordinates;
-  PetscObjectId         id;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtCooFind(A, (void *)&coordinates, &id));
-  *count = coordinates->count;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -74,8 +74,7 @@ PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *m, Mat *T)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A, assembled and with arrays of PETSc's own, gets these in their place, which have its columns. All that does not belong to the arrays stays, and
-   what PETSc keeps beside them is set again. */
+/* A gets these arrays in place of its own. All that does not belong to arrays stays, and what PETSc keeps beside them is set again. */
 PetscErrorCode GpufmtManagedEnter(Mat A, GpufmtManaged *m)
 {
   void *data;
@@ -83,12 +82,13 @@ PetscErrorCode GpufmtManagedEnter(Mat A, GpufmtManaged *m)
 
   PetscFunctionBegin;
   PetscCall(GpufmtManagedMatrix(A, m, &T));
-  data                       = A->data;
-  A->data                    = T->data;
-  T->data                    = data;
-  A->ops[0]                  = T->ops[0]; /* those of A may be for inodes */
-  GpufmtArraysOf(A)->managed = GpufmtManagedReference(m);
-  PetscCall(GpufmtManagedRelease(&GpufmtArraysOf(T)->managed));
+  data      = A->data;
+  A->data   = T->data;
+  T->data   = data;
+  A->ops[0] = T->ops[0];                                        /* those of A may be for inodes */
+  PetscCall(GpufmtManagedRelease(&GpufmtArraysOf(A)->managed)); /* which those of T replace */
+  GpufmtArraysOf(A)->managed = GpufmtArraysOf(T)->managed;
+  GpufmtArraysOf(T)->managed = NULL;
   PetscCall(MatDestroy(&T));
   PetscCall(OptionsRepeat(A, &GpufmtSeqData(A)->options));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -176,6 +176,7 @@ static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option
   GpufmtManaged *managed;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtCooNote(A)); /* MatDuplicate() gives it to B */
   PetscCall(GpufmtManagedOf(A, &managed));
   PetscCall((*gpufmt_seq_parent->duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
   GpufmtSeqData(*B)->options = GpufmtSeqData(A)->options;

@@ -3,6 +3,13 @@
 #include <petsc/private/vecimpl.h>
 #include "memory/memory.h"
 
+/* what a destroy function of PETSc takes: the address of the pointer to its data */
+#if PETSC_VERSION_LT(3, 25, 0)
+typedef void **GpufmtContextAddress;
+#else
+typedef void *GpufmtContextAddress;
+#endif
+
 typedef struct {
   const char *name, *seq_type, *mpi_type, *root_type;
 } GpufmtFormat;
@@ -35,7 +42,17 @@ typedef struct {
   PetscObjectId id;      /* of the coordinates that it was made for */
   PetscBool     entered; /* for these the matrix has had managed arrays */
   PetscInt      ntargets, nterms;
+  PetscBool     sorted;         /* the planner sorted the coordinates; what follows is known then */
+  PetscCount    count;          /* of them */
+  const void   *begins, *index; /* on the backend, as in GpufmtCooAnswer */
 } GpufmtCooSum;
+
+/* what PETSc's MatSetPreallocationCOO() for seqaij leaves with the matrix: no public header has it */
+typedef struct {
+  PetscInt    nnz;
+  PetscCount  count, nterms;
+  PetscCount *begins, *places; /* [nnz + 1], [nterms]: of the given values that make a nonzero */
+} GpufmtSeqCoordinates;
 
 /* What is added up: target t is the sum of the given values at places[begins[t]], ..., and then, if it is the next of `received_targets`, of
    received values. `begins` NULL: of the one at places[t]. */
@@ -149,6 +166,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedEnter(Mat, GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
+
+/* coo_pattern.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], PetscBool *done);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooNote(Mat);
 
 /* coo.c, mpi_coo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooToHost(PetscCount, PetscInt rows[], PetscInt columns[], PetscInt *copies[2]);

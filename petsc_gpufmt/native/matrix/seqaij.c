@@ -176,6 +176,7 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
   B = *newmat;
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtCooNote(B));
   PetscCall(GpufmtManagedLeave(B));
   format = ((Mat_Gpufmt *)B->spptr)->format;
   PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&B->spptr));

@@ -129,7 +129,15 @@ PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *m, const PetscInt colidx[]
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* synchronize! the host may read the columns, and `colidx` may go */
+/* The values become zeros. Likewise. */
+PetscErrorCode GpufmtManagedZeroValues(GpufmtManaged *m)
+{
+  PetscFunctionBegin;
+  if (m->nnz) PetscCall(GpufmtManagedClear(m->values, (size_t)m->nnz * sizeof(PetscScalar)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* synchronize! the host may read the columns and the values, and `colidx` may go */
 PetscErrorCode GpufmtManagedSettle(PetscBool on_device)
 {
   void *stream;

@@ -123,6 +123,20 @@ static PetscErrorCode Free(void *array)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* fills an array with zeros, in the order of launches */
+PetscErrorCode GpufmtManagedClear(void *array, size_t bytes)
+{
+  void *stream;
+
+  PetscFunctionBegin;
+  if (simulate) PetscCall(PetscMemzero(array, bytes));
+  else {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    CallDriver("cuMemsetD8Async", gpufmt_driver.MemsetD8Async((DevicePointer)array, 0, bytes, stream));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes)
 {
   void *stream;
@@ -162,6 +176,11 @@ static PetscErrorCode Allocate(size_t bytes, void **array)
 static PetscErrorCode Free(void *array)
 {
   return PetscFree(array);
+}
+
+PetscErrorCode GpufmtManagedClear(void *array, size_t bytes)
+{
+  return PetscMemzero(array, bytes);
 }
 
 PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes)

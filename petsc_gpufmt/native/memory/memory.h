@@ -59,6 +59,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturn(GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForgetKept(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetch(void *array, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedClear(void *array, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes);
 
 /* managed.c */
@@ -69,6 +70,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedContains(const void *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *, const PetscInt colidx[], PetscBool on_device);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedZeroValues(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSettle(PetscBool on_device);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);

@@ -40,13 +40,6 @@ typedef enum {
   GPUFMT_ALGORITHM_PARENT_DEFAULT /* whatever they name */
 } GpufmtProductAlgorithm;
 
-/* what a destroy function of PETSc takes: the address of the pointer to its data */
-#if PETSC_VERSION_LT(3, 25, 0)
-typedef void **GpufmtContextAddress;
-#else
-typedef void *GpufmtContextAddress;
-#endif
-
 /* options.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductAlgorithmGet(Mat, GpufmtProductAlgorithm *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);

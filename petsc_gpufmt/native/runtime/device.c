@@ -40,6 +40,7 @@ static PetscBool DriverLoad(void)
   LOAD(MemGetInfo, "cuMemGetInfo_v2");
   LOAD(MemAllocHost, "cuMemAllocHost_v2");
   LOAD(MemFreeHost, "cuMemFreeHost");
+  LOAD(MemsetD8Async, "cuMemsetD8Async");
   LOAD(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   LOAD(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
   LOAD(StreamSynchronize, "cuStreamSynchronize");

@@ -39,6 +39,7 @@ typedef struct {
   CudaResult (*MemGetInfo)(size_t *, size_t *);
   CudaResult (*MemAllocHost)(void **, size_t);
   CudaResult (*MemFreeHost)(void *);
+  CudaResult (*MemsetD8Async)(DevicePointer, unsigned char, size_t, void *);
   CudaResult (*MemcpyHtoDAsync)(DevicePointer, const void *, size_t, void *);
   CudaResult (*MemcpyDtoHAsync)(void *, DevicePointer, size_t, void *);
   CudaResult (*StreamSynchronize)(void *);

@@ -17,7 +17,7 @@ from petsc_products import stencil_csr, symbolic_phases
 from petsc_gpufmt import set_values_coo
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.choice.registry import FORMATS
-from petsc_gpufmt.errors import GpufmtError
+from petsc_gpufmt.errors import GpufmtError, PatternError
 from petsc_gpufmt.planning import planner
 
 N, M, COUNT = 40, 50, 900
@@ -377,6 +377,20 @@ def test_what_does_not_fit_the_matrix_is_one_clear_error(place):
     nonzeros_taken(A)
     insert_a_block(A)
     refused(STATE, "the pattern has changed since MatSetPreallocationCOO", A, given(np.ones(COUNT), place))
+
+
+def test_coordinates_outside_are_an_error_after_which_the_matrix_takes_others(place):
+    rows, columns = random_coordinates()
+    rows[17] = N
+    A = matrix("aijpjds", random_coordinates(seed=8))
+    with pytest.raises(PETSc.Error) as failure:
+        A.setPreallocationCOO(rows.copy(), columns.copy())
+    assert failure.value.ierr == (63 if place == "host" else PatternError.petsc_code)
+    rows[17] = N - 1
+    B = matrix("aij", [rows, columns])
+    A.setPreallocationCOO(rows.copy(), columns.copy())
+    set_both([A, B], place)
+    assert_same(A, B)
 
 
 def test_values_of_a_device_need_one(place):

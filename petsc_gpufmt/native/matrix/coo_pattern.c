@@ -1,0 +1,138 @@
+/* The pattern of a sequential matrix from coordinates, sorted by the planner on the device: PETSc sorts them on the host, with one core. */
+#include "matrix/matrix.h"
+
+static const char note[] = "__PETSc_MatCOOStruct_Host"; /* the name of what PETSc leaves with a matrix */
+
+/* where the planner sorts; `wanted` is false where PETSc is to do it */
+static PetscErrorCode Place(Mat A, PetscCount count, int *backend, PetscBool *wanted)
+{
+  PetscBool bound = PETSC_FALSE, diagonal_first;
+
+  PetscFunctionBegin;
+#if PetscDefined(HAVE_DEVICE)
+  bound = A->boundtocpu;
+#endif
+  *backend = GpufmtDeviceUsable() && !bound ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  PetscCall(PetscStrcmp(((PetscObject)A)->name, "_internal_COO_mat_for_hypre", &diagonal_first)); /* in each row, on which hypre relies */
+  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* managed arrays with the pattern of an answer, and zeros */
+static PetscErrorCode CreateArrays(Mat A, const GpufmtCooAnswer *answer, int backend, GpufmtManaged **managed)
+{
+  const PetscBool on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA);
+  PetscErrorCode  ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedCreate(A->rmap->n, (PetscCount)answer->nnz, (const PetscInt *)answer->rowptr, on_device, managed));
+  ierr = GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device);
+  if (!ierr) ierr = GpufmtManagedZeroValues(*managed);
+  if (!ierr) ierr = GpufmtManagedSettle(on_device); /* the planner's columns go */
+  if (ierr) PetscCall(GpufmtManagedRelease(managed));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A takes the arrays, and is not assembled yet, if it was not, as after PETSc's function */
+static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend)
+{
+  GpufmtManaged *managed;
+  PetscErrorCode ierr = PETSC_SUCCESS;
+
+  PetscFunctionBegin;
+  PetscCall(CreateArrays(A, answer, backend, &managed));
+  if (A->hash_active) ierr = MatSeqAIJSetPreallocation(A, 0, NULL); /* it collects first values no more */
+  if (!ierr) {
+    GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
+    ierr = GpufmtManagedEnter(A, managed);
+  }
+  PetscCall(GpufmtManagedRelease(&managed));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MatSetPreallocationCOO() with coordinates of the device or of the host; `done` is false where PETSc is to do it */
+PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[], const PetscInt columns[], PetscBool *done)
+{
+  GpufmtCooSum    *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
+  GpufmtCooRequest request = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nentries = count, .rows = rows, .cols = columns};
+  GpufmtCooAnswer  answer  = {0};
+  GpufmtLease      pattern = {0};
+  PetscErrorCode   ierr;
+  int              backend;
+
+  PetscFunctionBegin;
+  PetscCall(Place(A, count, &backend, done));
+  *done = (PetscBool)(*done && GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
+  if (!*done) PetscFunctionReturn(PETSC_SUCCESS);
+  request.on_device = GpufmtDeviceHas(rows);
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COO, backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &pattern));
+  ierr = Enter(A, &answer, backend);
+  PetscCall(GpufmtLeaseDrop(&pattern));
+  PetscCall(GpufmtLeaseDrop(&sum->lease));
+  *sum = (GpufmtCooSum){.backend = backend, .plan = answer.sum, .begins = answer.begins, .index = answer.index};
+  GpufmtLeaseTake(&sum->lease, answer.token);
+  PetscCall(ierr);
+  sum->ntargets = (PetscInt)answer.nnz; /* at most `count` */
+  sum->nterms   = (PetscInt)answer.nterms;
+  sum->count    = count;
+  sum->sorted = sum->entered = PETSC_TRUE;
+  PetscCall(PetscObjectCompose((PetscObject)A, note, NULL)); /* of earlier coordinates */
+  PetscCall(PetscInfo(A, "%s\n", answer.summary));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* `count` numbers of a backend as PETSc's counts; `from` NULL: 0, 1, 2, ... */
+static PetscErrorCode ToCounts(const void *from, PetscInt count, int backend, PetscCount **out)
+{
+  PetscInt      *copy = NULL;
+  PetscErrorCode ierr = PETSC_SUCCESS;
+  void          *stream;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(count, out));
+  if (from && backend == GPUFMT_BACKEND_CUDA) {
+    PetscCall(PetscMalloc1(count, &copy));
+    ierr = GpufmtDeviceGet(NULL, &stream);
+    if (!ierr) ierr = GpufmtDeviceDownload(copy, from, (size_t)count * sizeof(PetscInt), stream);
+    from = copy;
+  }
+  for (PetscInt k = 0; k < count && !ierr; k++) (*out)[k] = from ? ((const PetscInt *)from)[k] : k;
+  PetscCall(PetscFree(copy));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode CoordinatesDestroy(GpufmtContextAddress data)
+{
+  GpufmtSeqCoordinates *coordinates = *(GpufmtSeqCoordinates **)data;
+
+  PetscFunctionBegin;
+  PetscCall(PetscFree(coordinates->begins));
+  PetscCall(PetscFree(coordinates->places));
+  PetscCall(PetscFree(coordinates));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Leaves with A what PETSc's MatSetPreallocationCOO() would have left: its functions want it, and copies of A get it. */
+PetscErrorCode GpufmtCooNote(Mat A)
+{
+  const GpufmtCooSum   *sum = &((Mat_Gpufmt *)A->spptr)->coo;
+  GpufmtSeqCoordinates *coordinates;
+  PetscObject           there;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectQuery((PetscObject)A, note, &there));
+  if (!sum->sorted || there) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCheck(GpufmtLeaseHolds(&sum->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "The coordinates of MatSetPreallocationCOO() are gone, because Python, which sorted them, has ended: call it again");
+  PetscCall(PetscNew(&coordinates));
+  coordinates->nnz    = sum->ntargets;
+  coordinates->count  = sum->count;
+  coordinates->nterms = sum->nterms;
+  PetscCall(PetscObjectContainerCompose((PetscObject)A, note, coordinates, CoordinatesDestroy));
+  PetscCall(ToCounts(sum->begins, sum->ntargets + 1, sum->backend, &coordinates->begins));
+  PetscCall(ToCounts(sum->index, sum->nterms, sum->backend, &coordinates->places));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
