@@ -1,9 +1,9 @@
-"""Values of matrices from arrays that petsc4py does not take: those of a device."""
+"""Matrices from coordinates in arrays that petsc4py does not take: those of a device."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,39 @@ INSERT_VALUES, ADD_VALUES = 1, 2  # petsc4py.PETSc.InsertMode
 MESSAGE_LENGTH = 1024  # GPUFMT_MESSAGE_LENGTH in native/runtime/runtime.h
 
 
+def set_preallocation_coo(matrix: Any, rows: Any, columns: Any) -> None:
+    """As ``matrix.setPreallocationCOO((rows, columns))``, also with coordinates on the device. Collective.
+
+    Parameters
+    ----------
+    matrix : petsc4py.PETSc.Mat of a type of this package
+    rows, columns : (n,) arrays of PETSc.IntType
+        Global numbers, of NumPy or of a device (anything with ``__cuda_array_interface__``), both alike. They stay as
+        they are. An entry with a negative row or column is left out, repeated ones are one entry of the matrix.
+
+    Raises TypeError for indices of another type, ValueError for arrays that are not contiguous, not one-dimensional or
+    not alike, and GpufmtError for what does not suit the matrix or fails.
+    """
+    _, index = native_library.petsc_types()
+    given = [_array(a, index, "indices") for a in (rows, columns)]
+    if given[0].size != given[1].size or given[0].on_device != given[1].on_device:
+        raise ValueError("rows and columns must be as many, and both on the host or both on the device")
+    if not given[0].on_device:
+        given = [_array(np.array(a), index, "indices") for a in (rows, columns)]  # PETSc changes them
+    _call(
+        native_library.load().GpufmtSetPreallocationCOO,
+        *(matrix, *(ctypes.c_void_p(a.pointer) for a in given), ctypes.c_int64(given[0].size)),
+        *(ctypes.c_int(given[0].on_device), *(ctypes.c_void_p(a.stream) for a in given)),
+    )
+
+
 def set_values_coo(matrix: Any, values: Any, addv: bool | int | None = None) -> None:
     """As ``matrix.setValuesCOO(values, addv)``, also with values on the device. Collective.
 
     Parameters
     ----------
     matrix : petsc4py.PETSc.Mat
-        Of a type of this package, after ``setPreallocationCOO``.
+        Of a type of this package, after ``setPreallocationCOO`` or `set_preallocation_coo`.
     values : (n,) array of PETSc.ScalarType
         For the n coordinates that this rank gave, in their order: a NumPy array, or one of a device, such as CuPy's
         (anything with ``__cuda_array_interface__``). It may be changed after the call.
@@ -31,14 +57,48 @@ def set_values_coo(matrix: Any, values: Any, addv: bool | int | None = None) -> 
     or another `addv`, and GpufmtError, on all ranks, for what does not suit the matrix or fails.
     """
     add = _adds(addv)
-    pointer, count, stream = _on_device(values) if hasattr(values, "__cuda_array_interface__") else _on_host(values)
-    message = ctypes.create_string_buffer(MESSAGE_LENGTH)
-    code = native_library.load().GpufmtSetValuesCOO(
-        *(ctypes.c_void_p(matrix.handle), ctypes.c_void_p(pointer), ctypes.c_int64(count)),
-        *(ctypes.c_int(add), ctypes.c_int(stream is not None), ctypes.c_void_p(stream), message),
+    scalar, _ = native_library.petsc_types()
+    given = _array(values, scalar, "values")
+    _call(
+        native_library.load().GpufmtSetValuesCOO,
+        *(matrix, ctypes.c_void_p(given.pointer), ctypes.c_int64(given.size)),
+        *(ctypes.c_int(add), ctypes.c_int(given.on_device), ctypes.c_void_p(given.stream)),
     )
+
+
+def _call(function: Any, matrix: Any, *arguments: Any) -> None:
+    message = ctypes.create_string_buffer(MESSAGE_LENGTH)
+    code = function(ctypes.c_void_p(matrix.handle), *arguments, message)
     if code:
         raise GpufmtError(f"PETSc error {code}: {message.value.decode(errors='replace')}")
+
+
+class _Given(NamedTuple):
+    """An array of the caller, which is kept; `stream`: on which it may still be computed, 0: none."""
+
+    array: Any
+    pointer: int
+    size: int
+    on_device: bool
+    stream: int
+
+
+def _array(array: Any, dtype: np.dtype, what: str) -> _Given:
+    on_device = hasattr(array, "__cuda_array_interface__")
+    if not on_device:
+        array = np.asarray(array)
+        shape, given, contiguous = array.shape, array.dtype, array.flags.c_contiguous
+    else:
+        interface = array.__cuda_array_interface__
+        shape, given, strides = interface["shape"], np.dtype(interface["typestr"]), interface.get("strides")
+        contiguous = strides is None or strides == (given.itemsize,) or 0 in shape
+    if given != dtype:
+        raise TypeError(f"{what} are of type {given}, and PETSc's are {dtype}")
+    if len(shape) != 1 or not contiguous:
+        raise ValueError(f"{what} of shape {shape} must be one contiguous row of numbers")
+    if not on_device:
+        return _Given(array, array.ctypes.data, array.size, False, 0)
+    return _Given(array, interface["data"][0], shape[0], True, interface.get("stream") or 0)
 
 
 def _adds(addv: bool | int | None) -> bool:
@@ -47,25 +107,3 @@ def _adds(addv: bool | int | None) -> bool:
     if addv not in (INSERT_VALUES, ADD_VALUES):
         raise ValueError(f"addv is {addv!r}, and it must be a truth value, INSERT_VALUES or ADD_VALUES")
     return addv == ADD_VALUES
-
-
-def _check(shape: tuple[int, ...], dtype: np.dtype, contiguous: bool) -> None:
-    scalar, _ = native_library.petsc_types()
-    if dtype != scalar:
-        raise TypeError(f"values are of type {dtype}, and PETSc's scalars are {scalar}")
-    if len(shape) != 1 or not contiguous:
-        raise ValueError(f"values of shape {shape} must be one contiguous row of numbers")
-
-
-def _on_host(values: Any) -> tuple[int, int, None]:
-    array = np.asarray(values)
-    _check(array.shape, array.dtype, array.flags.c_contiguous)
-    return array.ctypes.data, array.size, None
-
-
-def _on_device(values: Any) -> tuple[int, int, int]:
-    """Address, number, and the stream on which they may still be computed, 0: none."""
-    interface = values.__cuda_array_interface__
-    shape, dtype, strides = interface["shape"], np.dtype(interface["typestr"]), interface.get("strides")
-    _check(shape, dtype, strides is None or strides == (dtype.itemsize,) or 0 in shape)
-    return interface["data"][0], shape[0], interface.get("stream") or 0

@@ -103,6 +103,7 @@ PetscErrorCode GpufmtCooPlan(Mat A, const GpufmtCooTerms *terms, PetscObjectId i
   PetscFunctionBegin;
   if (PetscLikely(GpufmtLeaseHolds(&sum->lease) && sum->id == id && sum->backend == backend)) PetscFunctionReturn(PETSC_SUCCESS);
   if (sum->id != id) sum->entered = PETSC_FALSE;
+  PetscCall(GpufmtCooDrop(sum));
   sum->id      = id;
   sum->backend = backend;
   PetscCall(PetscIntCast(terms->sizes[0] + terms->sizes[1], &sum->nterms)); /* numbers of entries are indices */

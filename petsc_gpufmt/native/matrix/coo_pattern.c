@@ -34,7 +34,7 @@ static PetscErrorCode CreateArrays(Mat A, const GpufmtCooAnswer *answer, int bac
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A takes the arrays, and is not assembled yet, if it was not, as after PETSc's function */
+/* A takes the arrays, and is not assembled then, as after PETSc's function */
 static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend)
 {
   GpufmtManaged *managed;
@@ -47,6 +47,8 @@ static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend)
     GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
     ierr = GpufmtManagedEnter(A, managed);
   }
+  A->assembled = A->was_assembled = PETSC_FALSE;
+  A->nonzerostate++;
   PetscCall(GpufmtManagedRelease(&managed));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -70,7 +72,7 @@ PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[],
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COO, backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &pattern));
   ierr = Enter(A, &answer, backend);
   PetscCall(GpufmtLeaseDrop(&pattern));
-  PetscCall(GpufmtLeaseDrop(&sum->lease));
+  PetscCall(GpufmtCooDrop(sum));
   *sum = (GpufmtCooSum){.backend = backend, .plan = answer.sum, .begins = answer.begins, .index = answer.index};
   GpufmtLeaseTake(&sum->lease, answer.token);
   PetscCall(ierr);
@@ -80,6 +82,37 @@ PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[],
   sum->sorted = sum->entered = PETSC_TRUE;
   PetscCall(PetscObjectCompose((PetscObject)A, note, NULL)); /* of earlier coordinates */
   PetscCall(PetscInfo(A, "%s\n", answer.summary));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The sums go, unless another matrix has them too. */
+PetscErrorCode GpufmtCooDrop(GpufmtCooSum *sum)
+{
+  PetscFunctionBegin;
+  if (sum->sharers && --*sum->sharers) {
+    sum->lease   = (GpufmtLease){0};
+    sum->sharers = NULL;
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(PetscFree(sum->sharers));
+  PetscCall(GpufmtLeaseDrop(&sum->lease));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A copy of a matrix takes values at the same coordinates. */
+PetscErrorCode GpufmtCooShare(Mat from, Mat to)
+{
+  GpufmtCooSum *sum = &((Mat_Gpufmt *)from->spptr)->coo, *copy = &((Mat_Gpufmt *)to->spptr)->coo;
+
+  PetscFunctionBegin;
+  if (!sum->sorted || !GpufmtLeaseHolds(&sum->lease)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!sum->sharers) {
+    PetscCall(PetscMalloc1(1, &sum->sharers));
+    *sum->sharers = 1;
+  }
+  ++*sum->sharers;
+  *copy         = *sum;
+  copy->entered = PETSC_FALSE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -115,7 +148,7 @@ static PetscErrorCode CoordinatesDestroy(GpufmtContextAddress data)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Leaves with A what PETSc's MatSetPreallocationCOO() would have left: its functions want it, and copies of A get it. */
+/* Leaves with A what PETSc's MatSetPreallocationCOO() would have left, for PETSc's functions. */
 PetscErrorCode GpufmtCooNote(Mat A)
 {
   const GpufmtCooSum   *sum = &((Mat_Gpufmt *)A->spptr)->coo;

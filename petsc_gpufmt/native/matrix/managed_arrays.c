@@ -176,10 +176,10 @@ static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option
   GpufmtManaged *managed;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCooNote(A)); /* MatDuplicate() gives it to B */
   PetscCall(GpufmtManagedOf(A, &managed));
   PetscCall((*gpufmt_seq_parent->duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
   GpufmtSeqData(*B)->options = GpufmtSeqData(A)->options;
+  PetscCall(GpufmtCooShare(A, *B));
   if (managed) PetscCall(OptionsRepeat(*B, &GpufmtSeqData(*B)->options)); /* as GpufmtManagedLeave() */
   PetscFunctionReturn(PETSC_SUCCESS);
 }

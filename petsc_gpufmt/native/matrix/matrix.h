@@ -36,7 +36,8 @@ typedef struct {
 
 /* sums of the values at coordinates */
 typedef struct {
-  GpufmtLease   lease; /* of the plan */
+  GpufmtLease   lease;   /* of the plan */
+  int          *sharers; /* how many matrices have the same lease; NULL: this one */
   int           backend;
   GpufmtPlan    plan;
   PetscObjectId id;      /* of the coordinates that it was made for */
@@ -170,6 +171,8 @@ GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 /* coo_pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooNote(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooDrop(GpufmtCooSum *);
 
 /* coo.c, mpi_coo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooToHost(PetscCount, PetscInt rows[], PetscInt columns[], PetscInt *copies[2]);
@@ -184,6 +187,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCooRun(Mat, const PetscScalar *given, const v
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooRelease(GpufmtCooValues *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSeqCooCount(Mat, PetscCount *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSeqCooSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooCount(Mat, PetscCount *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooAgree(Mat, PetscErrorCode);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooSet(Mat, PetscBool ours);
 
 /* interpolation.c */

@@ -155,14 +155,14 @@ static PetscErrorCode Run(Parts *p, InsertMode mode)
 }
 
 /* what fails on one rank fails on all; collective */
-static PetscErrorCode Agree(Mat A, PetscErrorCode own)
+PetscErrorCode GpufmtCooAgree(Mat A, PetscErrorCode own)
 {
   int worst = (int)own;
 
   PetscFunctionBegin;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
   PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "MatSetValuesCOO() failed on another rank, which says why");
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Assembly from coordinates failed on another rank, which says why");
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -174,11 +174,23 @@ static PetscErrorCode MatSetValuesCOO_MPIAIJGpufmt(Mat A, const PetscScalar give
 
   PetscFunctionBegin;
   ierr = Prepare(A, given, mode, &parts);
-  ierr = Agree(A, ierr);
+  ierr = GpufmtCooAgree(A, ierr);
   if (!ierr) ierr = parts.values.ours ? Run(&parts, mode) : (*parent_values)(A, given, mode);
   for (int k = 0; k < 2; k++) PetscCall(GpufmtManagedRelease(&parts.managed[k]));
   PetscCall(GpufmtCooRelease(&parts.values));
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* how many values MatSetValuesCOO() takes on this rank */
+PetscErrorCode GpufmtParallelCooCount(Mat A, PetscCount *count)
+{
+  const MPICoordinates *coordinates;
+  PetscObjectId         id;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtCooFind(A, (void *)&coordinates, &id));
+  *count = coordinates->count;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -195,71 +207,4 @@ PetscErrorCode GpufmtParallelCooSet(Mat A, PetscBool ours)
   PetscCall(PetscObjectComposeFunction(object, "MatSetPreallocationCOO_C", ours ? MatSetPreallocationCOO_MPIAIJGpufmt : parent_preallocation));
   PetscCall(PetscObjectComposeFunction(object, "MatSetValuesCOO_C", ours ? MatSetValuesCOO_MPIAIJGpufmt : parent_values));
   PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* ---- for petsc_gpufmt/assembly.py ---- */
-
-static PetscErrorCode Check(Mat A, int64_t count, PetscBool on_device, void *stream)
-{
-  const GpufmtFormat *format = GpufmtFormatFind(((PetscObject)A)->type_name);
-  PetscCount          expected;
-  void               *current;
-
-  PetscFunctionBegin;
-  PetscCheck(format, PETSC_COMM_SELF, PETSC_ERR_SUP,
-             "set_values_coo() is for matrices of this package, and this one is of type %s: use its own method setValuesCOO()",
-             ((PetscObject)A)->type_name);
-  if (GpufmtSeqData(A)) PetscCall(GpufmtSeqCooCount(A, &expected));
-  else {
-    const MPICoordinates *coordinates;
-    PetscObjectId         id;
-
-    PetscCall(GpufmtCooFind(A, (void *)&coordinates, &id));
-    expected = coordinates->count;
-  }
-  PetscCheck(count == (int64_t)expected, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
-             "set_values_coo(): %" PetscInt64_FMT " values for %" PetscCount_FMT " coordinates", (PetscInt64)count, expected);
-  if (!on_device) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCheck(GpufmtDeviceUsable(), PETSC_COMM_SELF, PETSC_ERR_SUP,
-             "set_values_coo(): the values are on a device, and PETSc has none here: it was configured without CUDA, or finds no GPU, or was told "
-             "-device_enable none");
-  PetscCall(GpufmtDeviceGet(NULL, &current));
-  if (stream && stream != current) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the values may still be computed there */
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* petsc4py's handler would keep the message to itself */
-static PetscErrorCode KeepMessage(MPI_Comm comm, int line, const char function[], const char file[], PetscErrorCode code, PetscErrorType type,
-                                  const char message[], void *kept)
-{
-  const char *text = message;
-
-  if (type != PETSC_ERROR_INITIAL) return code;
-  if (!text) (void)PetscErrorMessage(code, &text, NULL);
-  if (text) (void)PetscStrncpy((char *)kept, text, GPUFMT_MESSAGE_LENGTH);
-  return code;
-}
-
-static PetscErrorCode SetValues(Mat A, const PetscScalar given[], int64_t count, InsertMode mode, PetscBool on_device, void *stream)
-{
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  ierr = Check(A, count, on_device, stream);
-  PetscCall(Agree(A, ierr));
-  PetscCall(MatSetValuesCOO(A, given, mode));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* MatSetValuesCOO() with `count` values, of the host or of the device, where they may still be computed on a stream, which is not NULL then.
-   Collective. */
-PETSC_EXTERN PetscErrorCode GpufmtSetValuesCOO(Mat A, const void *given, int64_t count, int add, int on_device, void *stream, GpufmtMessage message)
-{
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscPushErrorHandler(KeepMessage, message));
-  ierr = SetValues(A, (const PetscScalar *)given, count, add ? ADD_VALUES : INSERT_VALUES, (PetscBool)on_device, stream);
-  PetscCall(PetscPopErrorHandler());
-  PetscFunctionReturn(ierr);
 }

@@ -46,7 +46,7 @@ PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
   if (!gpufmt) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(StoresDrop(gpufmt));
   for (int kind = 0; kind < GPUFMT_NUM_SCALE_AND_ADD; kind++) PetscCall(GpufmtLeaseDrop(&gpufmt->scale_and_add[kind].lease));
-  PetscCall(GpufmtLeaseDrop(&gpufmt->coo.lease));
+  PetscCall(GpufmtCooDrop(&gpufmt->coo));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
   PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->arrays.values));
   PetscCall(GpufmtManagedRelease(&gpufmt->arrays.managed));

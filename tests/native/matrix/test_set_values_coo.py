@@ -14,7 +14,7 @@ from answers import settled_tokens
 from petsc4py import PETSc
 from petsc_products import stencil_csr, symbolic_phases
 
-from petsc_gpufmt import set_values_coo
+from petsc_gpufmt import set_preallocation_coo, set_values_coo
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.errors import GpufmtError, PatternError
@@ -140,20 +140,13 @@ def test_one_entry_many_times(place):
     assert A.getValuesCSR()[2].tolist() == [3000.0]
 
 
-def test_coordinates_on_the_device(place):
-    if place != "device values":
-        pytest.skip("needs a device")
-    import cupy
-
+def test_coordinates_from_python_stay_as_they_are(place):
     rows, columns = random_coordinates()
     A, B = matrices = pair([rows, columns])
-    pointers = [cupy.asarray(c) for c in (rows, columns)]
-    assert (
-        LIBRARY.MatSetPreallocationCOO(
-            ctypes.c_void_p(A.handle), ctypes.c_ssize_t(COUNT), *(ctypes.c_void_p(p.data.ptr) for p in pointers)
-        )
-        == 0
-    )
+    kept = rows.copy(), columns.copy()
+    arrays = [given(c, place) for c in (rows, columns)]
+    set_preallocation_coo(A, *arrays)
+    assert all(np.array_equal(a.get() if place == "device values" else a, k) for a, k in zip(arrays, kept, strict=True))
     set_both(matrices, place)
     assert_same(A, B)
 
@@ -352,6 +345,20 @@ WRONG_CALLS = [
 ]
 
 
+WRONG_COORDINATES = [
+    ([np.zeros(3), np.zeros(3)], TypeError, "indices are of type float64"),
+    ([np.zeros((3, 1), dtype=PETSc.IntType)] * 2, ValueError, "must be one contiguous row"),
+    ([np.zeros(n, dtype=PETSc.IntType) for n in (3, 4)], ValueError, "must be as many"),
+    ([np.zeros(3, PETSc.IntType), OnADevice(np.zeros(3, PETSc.IntType))], ValueError, "both on the host or both"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "error", "text"), WRONG_COORDINATES)
+def test_wrong_coordinates_are_refused(arrays, error, text):
+    with pytest.raises(error, match=text):
+        set_preallocation_coo(pair()[0], *arrays)
+
+
 @pytest.mark.parametrize(("values", "addv", "error", "text"), WRONG_CALLS)
 def test_wrong_arrays_are_refused(values, addv, error, text):
     with pytest.raises(error, match=text):
@@ -367,7 +374,7 @@ def test_what_does_not_fit_the_matrix_is_one_clear_error(place):
     A, B = matrices = pair()
     set_both(matrices, place)
     refused(SIZE, f"899 values for {COUNT} coordinates", A, given(np.ones(COUNT - 1), place))
-    refused(UNSUPPORTED, "this one is of type seqaij: use its own method", B, given(np.ones(COUNT), place))
+    refused(UNSUPPORTED, "the matrix is of type seqaij: use the matrix's own method", B, given(np.ones(COUNT), place))
     fresh = PETSc.Mat().createAIJ((4, 4), nnz=1, comm=PETSc.COMM_SELF)
     fresh.assemble()
     fresh.convert("pjds")
@@ -401,6 +408,10 @@ def test_values_of_a_device_need_one(place):
         set_values_coo(A, np.ones(COUNT))
     else:
         refused(UNSUPPORTED, "PETSc has none here", A, OnADevice(np.ones(COUNT)))
+        with pytest.raises(GpufmtError, match="PETSc has none here"):
+            set_preallocation_coo(A, *[OnADevice(c) for c in random_coordinates()])
+    with pytest.raises(GpufmtError, match="the matrix is of type seqaij"):
+        set_preallocation_coo(matrix("aij", random_coordinates()), *random_coordinates())
 
 
 @pytest.mark.gpu
