@@ -119,3 +119,31 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     if (place == end || __ldg(target_colidx + place) != column || (e > __ldg(rowptr + row) && __ldg(colidx + e - 1) >= own)) *missing = 1;
   }
 }
+
+// places[i] = the place of the diagonal entry of row i, whose columns ascend. *missing becomes 1 if a row has none. A thread a row.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  locate_diagonal(index_t nrows, const index_t *__restrict__ rowptr, const index_t *__restrict__ colidx, index_t *places, index_t *missing)
+{
+  const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (row >= nrows) return;
+  const index_t end = __ldg(rowptr + row + 1), place = partition_point(__ldg(rowptr + row), end, [&](index_t p) { return __ldg(colidx + p) < row; });
+
+  places[row] = place;
+  if (place == end || __ldg(colidx + place) != row) *missing = 1;
+}
+
+// values[places[i]] = x[i], or alpha where x is null, + kept[places[i]] unless that is null; it may be `values`. A thread a row.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS) set_diagonal(index_t nrows, const index_t *__restrict__ places, scalar_t alpha,
+                                                              const scalar_t *__restrict__ x, const scalar_t *kept, scalar_t *values)
+{
+  const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (row >= nrows) return;
+  const index_t  place = load_once(places + row);
+  const scalar_t value = x ? load_once(x + row) : alpha;
+
+  values[place] = kept ? kept[place] + value : value;
+}

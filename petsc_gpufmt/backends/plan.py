@@ -68,7 +68,7 @@ class ScaleAndAdd(enum.IntEnum):
     """What changes the values of a matrix in place.
 
     By a scalar, by a scalar for each row or column, or by adding a multiple of a matrix of the same pattern, or of one
-    whose entries are some of those of the first.
+    whose entries are some of those of the first; the diagonal alone, set or added to.
     """
 
     SCALE = 0
@@ -76,6 +76,7 @@ class ScaleAndAdd(enum.IntEnum):
     SCALE_COLUMNS = 2
     ADD = 3
     ADD_SUBSET = 4
+    SET_DIAGONAL = 5
 
 
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")

@@ -29,8 +29,8 @@ enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_D
 enum { GPUFMT_PRODUCT_AB, GPUFMT_PRODUCT_ATB, GPUFMT_PRODUCT_ABT, GPUFMT_PRODUCT_PTAP, GPUFMT_PRODUCT_RART, GPUFMT_PRODUCT_ABC, GPUFMT_NUM_PRODUCTS };
 
 /* changes of the values of a matrix in place: by a scalar, by one for each row, by one for each column; a multiple of another matrix is added,
-   of the same pattern or of some entries of it */
-enum { GPUFMT_SCALE, GPUFMT_SCALE_ROWS, GPUFMT_SCALE_COLUMNS, GPUFMT_ADD, GPUFMT_ADD_SUBSET, GPUFMT_NUM_SCALE_AND_ADD };
+   of the same pattern or of some entries of it; the diagonal is set, or added to */
+enum { GPUFMT_SCALE, GPUFMT_SCALE_ROWS, GPUFMT_SCALE_COLUMNS, GPUFMT_ADD, GPUFMT_ADD_SUBSET, GPUFMT_SET_DIAGONAL, GPUFMT_NUM_SCALE_AND_ADD };
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -182,8 +182,9 @@ typedef struct {
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    scale_and_add; /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added */
-  int32_t       applies;       /* 0: the entries that are added are not all in sorted rows of `target`, there is no plan */
+  GpufmtPlan    scale_and_add; /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added;
+                                  GPUFMT_SET_DIAGONAL: X NULL: ALPHA in each row; Y: RESULT, if what is there is added, or NULL */
+  int32_t       applies;       /* 0: the entries that are added, or the diagonal, are not all in sorted rows of `target`, there is no plan */
 } GpufmtScaleAndAddAnswer;
 
 /* aggregates of the rows of a square pattern, which is taken as symmetric */

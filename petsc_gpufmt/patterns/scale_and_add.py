@@ -1,4 +1,7 @@
-"""Values of a matrix scaled and added to in place, on the backend: MatScale, MatDiagonalScale and MatAXPY."""
+"""Values of a matrix scaled and added to in place, on the backend.
+
+MatScale, MatDiagonalScale, MatAXPY, MatShift and MatDiagonalSet.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +64,32 @@ def plan_add_subset(
     return _launch("add_values", nnz, (index, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
 
 
+def plan_set_diagonal(rowptr: Any, colidx: Any, backend: Backend) -> list[Launch] | None:
+    """Launches for RESULT[diagonal entry of row i] = X[i], or ALPHA where X is null, for all rows i.
+
+    If slot Y is not null, it is RESULT, and what is there is added. None if a row has no diagonal entry at the place
+    that it has where columns ascend.
+
+    Parameters
+    ----------
+    rowptr, colidx : arrays of the backend's index type, the pattern of RESULT
+    """
+    nrows, integer = rowptr.size - 1, backend.index.type
+    if not nrows:
+        return []
+    places, missing = backend.empty((nrows, backend.index), (1, backend.index))
+    backend.clear(missing)
+
+    def over_rows(kernel: str, *arguments: Any) -> Launch:
+        function = backend.function("patterns/scale_and_add", kernel, (BLOCK_THREADS,))
+        return launch_1d(function, nrows, BLOCK_THREADS, (integer(nrows), *arguments))
+
+    backend.run([over_rows("locate_diagonal", rowptr, colidx, places, missing)])
+    if backend.first(missing, 1)[0]:
+        return None
+    return [over_rows("set_diagonal", places, Slot.ALPHA, Slot.X, Slot.Y, Slot.RESULT)]
+
+
 def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[Launch]:
     if not nnz:
         return []
@@ -81,5 +110,5 @@ def _tile_rows(rowptr: Any, nnz: int, backend: Backend) -> Any:
 @compiled_ahead("patterns/scale_and_add")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    kernels = ("find_tile_rows", "scale_values", "scale_rows", "scale_columns", "add_values", "locate_entries")
-    yield [(kernel, (BLOCK_THREADS,)) for kernel in kernels]
+    scaling = ("find_tile_rows", "scale_values", "scale_rows", "scale_columns", "add_values", "locate_entries")
+    yield [(kernel, (BLOCK_THREADS,)) for kernel in (*scaling, "locate_diagonal", "set_diagonal")]

@@ -243,6 +243,11 @@ def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | No
         return scale_and_add.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
     if kind is ScaleAndAdd.SCALE_COLUMNS:
         return scale_and_add.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
+    if kind is ScaleAndAdd.SET_DIAGONAL:
+        rowptr = _indices(target.rowptr, target.nrows + 1, backend, keep=False)
+        return scale_and_add.plan_set_diagonal(
+            rowptr, _indices(target.colidx, target.nnz, backend, keep=False), backend
+        )
     into, added = (
         (_indices(o.rowptr, o.nrows + 1, backend, keep=False), _indices(o.colidx, o.nnz, backend, keep=False))
         for o in (target, request.added)

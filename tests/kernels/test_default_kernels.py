@@ -84,6 +84,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     scale_and_add.plan_scale_columns(csr.colidx, backend)
     scale_and_add.plan_add(csr.nnz, backend)
     scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
+    scale_and_add.plan_set_diagonal(np.array([0, 1], dtype=index), np.zeros(1, dtype=index), backend)
     for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order
         coo.assemble((2, 1), rows, np.zeros(rows.size, dtype=index), backend).plan_sum(backend)
     assert not_compiled_ahead(backend) == []

@@ -208,6 +208,7 @@ def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
     scale_and_add.plan_scale_rows(csr.colidx.size, csr.rowptr, backend)
     scale_and_add.plan_scale_columns(csr.colidx, backend)
     scale_and_add.plan_add(csr.colidx.size, backend)
+    assert scale_and_add.plan_set_diagonal(csr.rowptr, csr.colidx, backend)
     assert scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 
 

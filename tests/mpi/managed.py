@@ -51,6 +51,18 @@ def shift(A):
     A.shift(2.0)
 
 
+def set_diagonal(A):
+    d = A.createVecLeft()
+    d.setArray(np.sin(np.arange(*d.getOwnershipRange())))
+    A.setDiagonal(d)
+    A.setDiagonal(d, PETSc.InsertMode.ADD_VALUES)
+
+
+def zero(A):
+    A.zeroEntries()
+    A.shift(1.0)
+
+
 def scale(A):
     A.scale(-3.0)
 
@@ -125,7 +137,7 @@ def assemble(A):
 
 STAY_MANAGED = (
     *(scale, scale_rows_and_columns, add_some_entries, add_the_same_entries),
-    *(add_the_same_entries_unannounced, assemble),
+    *(add_the_same_entries_unannounced, assemble, shift, set_diagonal, zero),
 )
 
 
@@ -175,7 +187,7 @@ def check_an_operand_of_type_aij_with_blocks_of_ours(options):
 
 WRITERS = (
     *(on_the_diagonal, new_nonzeros, from_the_other_ranks, from_the_first_rank_alone, zero_rows),
-    *(zero_rows_and_columns, shift, add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
+    *(zero_rows_and_columns, add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
 )
 
 

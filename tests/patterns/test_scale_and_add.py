@@ -151,6 +151,36 @@ def test_rows_of_the_target_that_are_not_sorted_have_no_plan(backend):
     assert add_subset(backend, m, added) is None
 
 
+def with_diagonal(nrows, seed=74):
+    """Rows of a few entries in order, one of them on the diagonal, a long one among them; and the places of these."""
+    random = np.random.default_rng(seed)
+    rows = [np.union1d(random.integers(0, nrows, 400 if i == 5 else i % 4), [i]) for i in range(nrows)]
+    m = Matrix([len(r) for r in rows], ncols=max(nrows, 1))
+    m.colidx = np.concatenate([np.zeros(0), *rows]).astype(INDEX)
+    return m, np.flatnonzero(m.colidx == m.rows)
+
+
+@pytest.mark.parametrize("nrows", [0, 1, 700])
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+def test_the_diagonal(backend, nrows, added, constant):
+    m, places = with_diagonal(nrows)
+    launches = scale_and_add.plan_set_diagonal(*[backend.xp.asarray(a) for a in (m.rowptr, m.colidx)], backend)
+    x = np.cos(np.arange(nrows)).astype(SCALAR)
+    expected, result = m.values.copy(), backend.xp.asarray(m.values.copy())
+    expected[places] = (SCALAR.type(-0.7) if constant else x) + (expected[places] if added else 0)
+    slots = {Slot.X: None if constant else backend.xp.asarray(x), Slot.Y: result if added else None}
+    backend.run(launches, {**slots, Slot.ALPHA: SCALAR.type(-0.7), Slot.RESULT: result})
+    assert backend.to_host(result).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("row", [0, 5, 699])
+def test_a_row_without_diagonal_entry_has_no_plan(backend, row):
+    m, places = with_diagonal(700)
+    m.colidx[places[row]] = m.colidx[places[row] - 1] if row else m.colidx[1]
+    assert scale_and_add.plan_set_diagonal(*[backend.xp.asarray(a) for a in (m.rowptr, m.colidx)], backend) is None
+
+
 class AnsweredChange(Answer):
     """The plan of a change of `m`; `added` is (rowptr, colidx)."""
 
@@ -174,13 +204,15 @@ class AnsweredChange(Answer):
 
 @pytest.mark.parametrize("kind", ScaleAndAdd)
 def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
-    m = Matrix(ROW_LENGTHS["short"])
+    m, diagonal = with_diagonal(700) if kind is ScaleAndAdd.SET_DIAGONAL else (Matrix(ROW_LENGTHS["short"]), None)
     before = settled_tokens()
     factors = np.linspace(1, 2, 2 * m.ncols).astype(SCALAR)
     places, added = m.part() if kind is ScaleAndAdd.ADD_SUBSET else (slice(None), None)
     expected = m.values.copy()
     if kind in (ScaleAndAdd.ADD, ScaleAndAdd.ADD_SUBSET):
         expected[places] += 2 * factors[: expected[places].size]
+    elif kind is ScaleAndAdd.SET_DIAGONAL:
+        expected[diagonal] = factors[: diagonal.size]
     else:
         expected *= {
             ScaleAndAdd.SCALE: 2,
@@ -190,8 +222,8 @@ def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
     with AnsweredChange(kind, m, added) as a:
         assert a.error == (0, "") and a.answer.applies and planner.owned_tokens() == before + 1
         m.rowptr[:], m.colidx[:] = -1, -1
-        slots = {Slot.ALPHA: SCALAR.type(2), Slot.X: factors, Slot.A_VALUES: factors, Slot.RESULT: m.values}
-        a.launch(a.answer.scale_and_add, slots)
+        slots = {Slot.ALPHA: SCALAR.type(2), Slot.X: factors, Slot.Y: None, Slot.A_VALUES: factors}
+        a.launch(a.answer.scale_and_add, {**slots, Slot.RESULT: m.values})
         np.testing.assert_allclose(m.values, expected, rtol=4 * np.finfo(SCALAR).eps)
     assert planner.owned_tokens() == before
 

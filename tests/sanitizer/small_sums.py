@@ -114,6 +114,21 @@ def scaling_is_right(nrows, ncols, backend, rng):
     return np.array_equal(backend.to_host(values), expected.data)
 
 
+def diagonal_is_right(n, backend, rng):
+    """Whether the diagonal of a random matrix is set, and added to."""
+    matrix = (random(n, n, min(1.0, 3 / n), backend, rng) + scipy.sparse.identity(n, backend.scalar)).tocsr()
+    matrix.sort_indices()
+    pattern = (backend.xp.asarray(a.astype(backend.index)) for a in (matrix.indptr, matrix.indices))
+    values = backend.xp.asarray(matrix.data.copy())
+    plan = scale_and_add.plan_set_diagonal(*pattern, backend)
+    slots = {Slot.ALPHA: backend.scalar.type(ALPHA), Slot.RESULT: values}
+    x = rng.integers(1, 9, n).astype(backend.scalar)
+    backend.run(plan, {**slots, Slot.X: backend.xp.asarray(x), Slot.Y: None})
+    backend.run(plan, {**slots, Slot.X: None, Slot.Y: values})
+    matrix.setdiag(x + ALPHA)
+    return np.array_equal(backend.to_host(values), matrix.data)
+
+
 def assembly_is_right(shape, nentries, backend, rng):
     """Whether a matrix from random coordinates, some of them left out and many in one row, has its entries."""
     rows, cols = (rng.integers(-1, n, nentries).astype(backend.index) for n in shape)
@@ -146,6 +161,8 @@ def main():
             results[name] = sum_is_right(shape, inner, summands, backend)
         for nrows, ncols in ((1, 1), (400, 30), (2000, 3000)):
             results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
+        for n in (1, 700):
+            results[f"{n} on the diagonal"] = diagonal_is_right(n, backend, rng)
         for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):
             results[f"{nentries} coordinates"] = assembly_is_right(shape, nentries, backend, rng)
     for name, right in results.items():

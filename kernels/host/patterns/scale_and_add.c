@@ -68,3 +68,32 @@ HOST_KERNEL(locate_entries)
     }
   }
 }
+
+/* places[i] = the place of the diagonal entry of row i, whose columns ascend; *missing = 1 if a row has none */
+HOST_KERNEL(locate_diagonal)
+{
+  const index_t nrows = PARAM(index_t, 0), *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2);
+  index_t      *places = PARAM(index_t *, 3), *missing = PARAM(index_t *, 4);
+
+  for (index_t row = 0; row < nrows; row++) {
+    index_t place = rowptr[row];
+
+    while (place < rowptr[row + 1] && colidx[place] < row) place++;
+    places[row] = place;
+    if (place == rowptr[row + 1] || colidx[place] != row) *missing = 1;
+  }
+}
+
+/* values[places[i]] = x[i], or alpha where x is null, + kept[places[i]] unless that is null; it may be `values` */
+HOST_KERNEL(set_diagonal)
+{
+  const index_t  nrows = PARAM(index_t, 0), *places = PARAM(const index_t *, 1);
+  const scalar_t alpha = PARAM(scalar_t, 2), *x = PARAM(const scalar_t *, 3), *kept = PARAM(const scalar_t *, 4);
+  scalar_t      *values = PARAM(scalar_t *, 5);
+
+  for (index_t row = 0; row < nrows; row++) {
+    const scalar_t value = x ? x[row] : alpha;
+
+    values[places[row]] = kept ? kept[places[row]] + value : value;
+  }
+}

@@ -136,15 +136,6 @@ static PetscErrorCode MatSetValues_SeqAIJGpufmt(Mat A, PetscInt m, const PetscIn
   return (*gpufmt_seq_parent->setvalues)(A, m, rows, n, columns, values, mode);
 }
 
-/* the parent's goes on to read arrays that it has taken out of the matrix */
-static PetscErrorCode MatShift_SeqAIJGpufmt(Mat A, PetscScalar shift)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtManagedLeave(A));
-  PetscCall((*gpufmt_seq_parent->shift)(A, shift));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode MatZeroRows_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
 {
   PetscFunctionBegin;

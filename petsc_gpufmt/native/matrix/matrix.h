@@ -159,6 +159,12 @@ GPUFMT_HIDDEN PetscErrorCode MatScale_SeqAIJGpufmt(Mat, PetscScalar);
 GPUFMT_HIDDEN PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
 GPUFMT_HIDDEN PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat, PetscScalar, Mat, MatStructure);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDiagonalPlan(Mat, const GpufmtScaleAndAdd **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDiagonalShift(Mat, PetscScalar, const GpufmtScaleAndAdd *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelShift(Mat, PetscScalar, PetscBool *done);
+GPUFMT_HIDDEN PetscErrorCode MatShift_SeqAIJGpufmt(Mat, PetscScalar);
+GPUFMT_HIDDEN PetscErrorCode MatDiagonalSet_SeqAIJGpufmt(Mat, Vec, InsertMode);
+GPUFMT_HIDDEN PetscErrorCode MatZeroEntries_SeqAIJGpufmt(Mat);
 
 /* managed_arrays.c */
 GPUFMT_HIDDEN PetscBool      GpufmtOptionsOnNewNonzeros(const GpufmtOptionsSet *);

@@ -1,4 +1,4 @@
-/* Adding to a parallel matrix a multiple of another that has its nonzeros, or some of them: the blocks are added, where they are. PETSc's
+/* Shifts of a parallel matrix, and adding to it a multiple of another that has its nonzeros, or some of them: the blocks are added, where they are. PETSc's
    function does so for patterns that it is told to be the same, and inserts row after row on the host else. */
 #include "matrix/matrix.h"
 
@@ -99,5 +99,31 @@ PetscErrorCode MatAXPY_MPIAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure st
   if (structure == DIFFERENT_NONZERO_PATTERN || structure == UNKNOWN_NONZERO_PATTERN) PetscCall(SameEverywhere(Y, X, &same));
   if (same) structure = SAME_NONZERO_PATTERN;
   PetscCall((*gpufmt_mpi_parent->axpy)(Y, a, X, structure));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MatShift() in the diagonal blocks, if all ranks can; PETSc's inserts row after row. Collective. */
+PetscErrorCode GpufmtParallelShift(Mat A, PetscScalar shift, PetscBool *done)
+{
+  const GpufmtScaleAndAdd *plan = NULL;
+  PetscBool                congruent;
+  PetscErrorCode           ierr;
+  int                      worst[2]; /* error, whether PETSc has to shift */
+  Mat                      diag;
+
+  PetscFunctionBegin;
+  *done = PETSC_FALSE;
+  PetscCall(MatHasCongruentLayouts(A, &congruent));
+  if (!congruent) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
+  ierr     = GpufmtDiagonalPlan(diag, &plan);
+  worst[0] = (int)ierr;
+  worst[1] = !plan;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
+  PetscCall(ierr);
+  PetscCheck(!worst[0], PETSC_COMM_SELF, (PetscErrorCode)worst[0], "MatShift() failed on another rank, which says why");
+  if (worst[1]) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDiagonalShift(diag, shift, plan));
+  *done = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

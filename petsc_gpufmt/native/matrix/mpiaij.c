@@ -84,7 +84,11 @@ static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscIn
 
 static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
 {
+  PetscBool done;
+
   PetscFunctionBegin;
+  PetscCall(GpufmtParallelShift(A, shift, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(BlocksLeaveManaged(A));
   PetscCall((*gpufmt_mpi_parent->shift)(A, shift));
   PetscFunctionReturn(PETSC_SUCCESS);

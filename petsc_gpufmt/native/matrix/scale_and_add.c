@@ -1,4 +1,4 @@
-/* Scaling and adding where the values of a matrix are in managed memory: plans are replayed there, where PETSc's loops would bring all pages to
+/* Scaling, adding and zeros where the values of a matrix are in managed memory: plans are replayed there, where PETSc's loops would bring all pages to
    the host. Other matrices are left to PETSc: ordinary arrays would have to come back afterwards, which takes longer than the loop. */
 #include "matrix/matrix.h"
 
@@ -88,7 +88,7 @@ static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, co
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The array is taken and given back for the state of A, as PETSc's functions raise it. */
+/* The array is taken and given back for the state of A, as PETSc's functions raise it. Slot Y stands for the array too, or is NULL. */
 static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
 {
   GpufmtDeviceValues *values    = &((Mat_Gpufmt *)A->spptr)->arrays.values;
@@ -103,6 +103,7 @@ static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_a
   }
   PetscCall(MatSeqAIJGetArray(A, &array));
   slots[GPUFMT_SLOT_RESULT] = array;
+  if (slots[GPUFMT_SLOT_Y]) slots[GPUFMT_SLOT_Y] = array;
   PetscCall(GpufmtReplay(&scale_and_add->plan, scale_and_add->backend, slots, stream));
   if (on_device) {
     PetscCall(PetscLogGpuFlops(flops));
@@ -142,37 +143,47 @@ PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* multiplies each row, or each column, by its entry of `factors`, which may live on the host or on the device, and belong to a parallel vector */
+/* replays a plan with `v` in slot X, which may live on the host or on the device, and belong to a parallel vector */
+static PetscErrorCode RunWith(Mat A, Vec v, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
+{
+  Mat_Gpufmt        *gpufmt  = (Mat_Gpufmt *)A->spptr;
+  const PetscBool    on_host = (PetscBool)(scale_and_add->backend == GPUFMT_BACKEND_HOST);
+  const size_t       bytes   = (size_t)v->map->n * sizeof(PetscScalar);
+  const PetscScalar *array;
+  PetscMemType       memtype = PETSC_MEMTYPE_HOST;
+  PetscErrorCode     ierr;
+  void              *stream;
+
+  PetscFunctionBegin;
+  if (on_host) PetscCall(VecGetArrayRead(v, &array));
+  else PetscCall(VecGetArrayReadAndMemType(v, &array, &memtype));
+  slots[GPUFMT_SLOT_X] = (void *)array;
+  if (!on_host && PetscMemTypeHost(memtype)) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceReserve(bytes, &gpufmt->scratch[GPUFMT_SLOT_X], &gpufmt->scratch_bytes[GPUFMT_SLOT_X]));
+    PetscCall(GpufmtDeviceUpload(gpufmt->scratch[GPUFMT_SLOT_X], array, bytes, stream));
+    slots[GPUFMT_SLOT_X] = gpufmt->scratch[GPUFMT_SLOT_X];
+  }
+  ierr = ScaleAndAddRun(A, scale_and_add, slots, flops); /* a failure leaves the vector usable */
+  if (on_host) PetscCall(VecRestoreArrayRead(v, &array));
+  else PetscCall(VecRestoreArrayReadAndMemType(v, &array));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* multiplies each row, or each column, by its entry of `factors` */
 static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
 {
-  Mat_Gpufmt              *gpufmt                  = (Mat_Gpufmt *)A->spptr;
-  void                    *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  void                    *slots[GPUFMT_NUM_SLOTS] = {NULL};
   const PetscInt           n                       = kind == GPUFMT_SCALE_ROWS ? A->rmap->n : A->cmap->n;
   const GpufmtScaleAndAdd *scale_and_add;
-  const PetscScalar       *array;
-  PetscMemType             memtype = PETSC_MEMTYPE_HOST;
-  PetscErrorCode           ierr;
 
   PetscFunctionBegin;
   PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
              "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_SCALE_ROWS ? "Left" : "Right",
              factors->map->n, n, kind == GPUFMT_SCALE_ROWS ? "rows" : "columns");
   PetscCall(ScaleAndAddGet(A, backend, kind, NULL, NULL, &scale_and_add));
-  if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecGetArrayRead(factors, &array));
-  else PetscCall(VecGetArrayReadAndMemType(factors, &array, &memtype));
-  slots[GPUFMT_SLOT_X] = (void *)array;
-  if (backend == GPUFMT_BACKEND_CUDA && PetscMemTypeHost(memtype)) {
-    const size_t bytes = (size_t)n * sizeof(PetscScalar);
-
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceReserve(bytes, &gpufmt->scratch[GPUFMT_SLOT_X], &gpufmt->scratch_bytes[GPUFMT_SLOT_X]));
-    PetscCall(GpufmtDeviceUpload(gpufmt->scratch[GPUFMT_SLOT_X], array, bytes, stream));
-    slots[GPUFMT_SLOT_X] = gpufmt->scratch[GPUFMT_SLOT_X];
-  }
-  ierr = ScaleAndAddRun(A, scale_and_add, slots, Entries(A)); /* a failure leaves the vector usable */
-  if (backend == GPUFMT_BACKEND_HOST) PetscCall(VecRestoreArrayRead(factors, &array));
-  else PetscCall(VecRestoreArrayReadAndMemType(factors, &array));
-  PetscCall(ierr);
+  PetscCall(RunWith(A, factors, scale_and_add, slots, Entries(A)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -250,5 +261,80 @@ PetscErrorCode MatAXPY_SeqAIJGpufmt(Mat Y, PetscScalar a, Mat X, MatStructure st
   else {
     PetscCall((*gpufmt_seq_parent->axpy)(Y, a, X, structure));
   }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The plan of changes of the diagonal of a sequential matrix, NULL if PETSc is to do them. Nothing is changed. */
+PetscErrorCode GpufmtDiagonalPlan(Mat A, const GpufmtScaleAndAdd **out)
+{
+  const GpufmtScaleAndAdd *scale_and_add;
+  PetscBool                ours = PETSC_FALSE;
+  int                      backend;
+
+  PetscFunctionBegin;
+  *out = NULL;
+  PetscCall(Place(A, &backend, &ours));
+  if (!ours || A->rmap->n != A->cmap->n) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(ScaleAndAddGet(A, backend, GPUFMT_SET_DIAGONAL, NULL, NULL, &scale_and_add));
+  if (scale_and_add->applies) *out = scale_and_add;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtDiagonalShift(Mat A, PetscScalar shift, const GpufmtScaleAndAdd *scale_and_add)
+{
+  void *slots[GPUFMT_NUM_SLOTS] = {NULL};
+
+  PetscFunctionBegin;
+  slots[GPUFMT_SLOT_ALPHA] = ScalarWord(shift);
+  slots[GPUFMT_SLOT_Y]     = A; /* what is there is added */
+  PetscCall(ScaleAndAddRun(A, scale_and_add, slots, 0.0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatShift_SeqAIJGpufmt(Mat A, PetscScalar shift)
+{
+  const GpufmtScaleAndAdd *scale_and_add;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDiagonalPlan(A, &scale_and_add));
+  if (scale_and_add) PetscCall(GpufmtDiagonalShift(A, shift, scale_and_add));
+  else {
+    PetscCall(GpufmtManagedLeave(A)); /* PETSc's goes on to read arrays that it has taken out of the matrix */
+    PetscCall((*gpufmt_seq_parent->shift)(A, shift));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatDiagonalSet_SeqAIJGpufmt(Mat A, Vec diagonal, InsertMode mode)
+{
+  void                    *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  const GpufmtScaleAndAdd *scale_and_add           = NULL;
+
+  PetscFunctionBegin;
+  if (A->assembled) PetscCall(GpufmtDiagonalPlan(A, &scale_and_add));
+  slots[GPUFMT_SLOT_Y] = mode == INSERT_VALUES ? NULL : A;
+  if (scale_and_add) PetscCall(RunWith(A, diagonal, scale_and_add, slots, 0.0));
+  else PetscCall((*gpufmt_seq_parent->diagonalset)(A, diagonal, mode));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode MatZeroEntries_SeqAIJGpufmt(Mat A)
+{
+  GpufmtManaged *managed;
+  PetscScalar   *array;
+  PetscBool      ours = PETSC_FALSE;
+  int            backend;
+
+  PetscFunctionBegin;
+  PetscCall(Place(A, &backend, &ours));
+  if (!ours) {
+    PetscCall((*gpufmt_seq_parent->zeroentries)(A));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(MatSeqAIJGetArrayWrite(A, &array));
+  PetscCall(GpufmtManagedOf(A, &managed));
+  PetscCall(GpufmtManagedZeroValues(managed));
+  PetscCall(GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)));
+  PetscCall(MatSeqAIJRestoreArrayWrite(A, &array));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

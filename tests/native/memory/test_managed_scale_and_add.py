@@ -87,6 +87,50 @@ def test_scaling(scaling, rectangular):
     assert planner.owned_tokens() < stored
 
 
+def set_diagonal(mode):
+    return lambda A: A.setDiagonal(vector(A.size[0], 1), mode)
+
+
+ON_THE_DIAGONAL = {
+    "shift": lambda A: A.shift(-1.5),
+    "insert": set_diagonal(PETSc.InsertMode.INSERT_VALUES),
+    "add": set_diagonal(PETSc.InsertMode.ADD_VALUES),
+}
+
+
+@pytest.mark.parametrize("change", ON_THE_DIAGONAL)
+def test_changes_of_the_diagonal(change):
+    C = diagonally_dominant()[1]
+    same, before = ordinary(C), plans()
+    for _ in range(3):
+        state = C.stateGet()
+        ours, petscs = (flops_of(lambda A=A: ON_THE_DIAGONAL[change](A)) for A in (C, same))
+        assert ours == petscs and C.stateGet() > state
+        check(C, same)
+        np.testing.assert_allclose(product_with_vector(C), product_with_vector(same), rtol=1e-12)
+    assert plans() - before == 2  # the change, and what is multiplied
+    assert managed_matrices() == 1
+
+
+@pytest.mark.parametrize("change", ON_THE_DIAGONAL)
+def test_a_diagonal_that_is_not_full_is_petscs(change):
+    C = product(Product.PTAP, longest=2)[2]
+    same = ordinary(C)
+    same.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    assert C.getDiagonal().getArray().all() == 0
+    for A in (C, same):
+        ON_THE_DIAGONAL[change](A)
+    check(C, same)
+
+
+def test_zeros():
+    C = diagonally_dominant()[1]
+    state = C.stateGet()
+    C.zeroEntries()
+    assert C.stateGet() > state and managed_matrices() == 1
+    assert not C.getValuesCSR()[2].any() and not product_with_vector(C).any()
+
+
 def test_a_vector_of_another_length_is_an_error():
     C = product(Product.AB)[2]
     values = C.getValuesCSR()[2].copy()
@@ -247,5 +291,8 @@ def test_ordinary_matrices_are_left_to_petsc():
     before = plans()
     A.scale(2.0)
     A.diagonalScale(vector(27, 1), vector(27, 2))
+    A.shift(1.0)
+    A.setDiagonal(vector(27, 1))
+    A.zeroEntries()
     A.axpy(1.0, petsc_matrix(stencil_csr(3)), structure=Structure.SAME)
     assert plans() == before
