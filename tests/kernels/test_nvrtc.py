@@ -208,7 +208,8 @@ def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
     scale_and_add.plan_scale_rows(csr.colidx.size, csr.rowptr, backend)
     scale_and_add.plan_scale_columns(csr.colidx, backend)
     scale_and_add.plan_add(csr.colidx.size, backend)
-    assert scale_and_add.plan_set_diagonal(csr.rowptr, csr.colidx, backend)
+    one_row, first_column = np.array([0, 1], dtype=backend.index), np.zeros(1, dtype=backend.index)
+    assert scale_and_add.plan_set_diagonal(one_row, first_column, backend)
     assert scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 
 
