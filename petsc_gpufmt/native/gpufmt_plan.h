@@ -187,12 +187,13 @@ typedef struct {
   int32_t       applies;       /* 0: the entries that are added, or the diagonal, are not all in sorted rows of `target`, there is no plan */
 } GpufmtScaleAndAddAnswer;
 
-/* aggregates of the rows of a square pattern, which is taken as symmetric */
+/* aggregates of the rows of a square pattern */
 typedef struct {
   GpufmtPlace   place;
-  GpufmtOperand graph;    /* a row with no other entry than its diagonal belongs to no aggregate */
-  const void   *order;    /* host: [nrows] the rows in the order in which PETSc's agg visits them */
-  int32_t       distance; /* roots are further apart: 1 (independent set), 2 (of the square graph, which is not formed) */
+  GpufmtOperand graph;     /* a row with no other entry than its diagonal belongs to no aggregate */
+  const void   *order;     /* host: [nrows] the rows in the order in which they are visited; NULL: as PETSc's agg shuffles them */
+  int32_t       distance;  /* roots are further apart: 1 (independent set), 2 (of the square graph, which is not formed) */
+  int32_t       symmetric; /* the pattern is known to be, with all entries of the diagonal; 0: it is looked at */
 } GpufmtAggregatesRequest;
 
 typedef struct {
@@ -201,6 +202,7 @@ typedef struct {
   const void   *aggregates; /* on the backend: [nrows] the aggregate of each row, numbered as PETSc's agg does; -1: none */
   const void   *turns;      /* on the backend, a byte a row: agg has the rows of an aggregate in the order of these, and of rows; NULL: of rows */
   int64_t       rounds;
+  int32_t       applies; /* 0: the pattern is not symmetric, or lacks an entry of the diagonal, there are no aggregates */
   char          summary[256];
 } GpufmtAggregatesAnswer;
 

@@ -210,6 +210,7 @@ class AggregatesRequestStruct(c.Structure):
         ("graph", OperandStruct),
         ("order", c.c_void_p),
         ("distance", c.c_int32),
+        ("symmetric", c.c_int32),
     ]
 
 
@@ -220,6 +221,7 @@ class AggregatesAnswerStruct(c.Structure):
         ("aggregates", c.c_void_p),
         ("turns", c.c_void_p),
         ("rounds", c.c_int64),
+        ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]
 

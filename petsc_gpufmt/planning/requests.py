@@ -175,12 +175,19 @@ def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
 
 
 def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
-    from petsc_gpufmt.coarsening.aggregates import (
-        aggregate,
-    )  # not before a preconditioner asks: most programs have none
+    # not before a preconditioner asks: most programs have none
+    from petsc_gpufmt.coarsening.aggregates import aggregate
+    from petsc_gpufmt.coarsening.shuffle import shuffled
+    from petsc_gpufmt.patterns.symmetry import is_symmetric
 
     graph = _pattern(request.graph, backend, keep_columns=False).validated(backend)
-    order = _indices(request.order, graph.nrows, backend, keep=False)
+    answer.applies = bool(request.symmetric) or is_symmetric(graph, backend)
+    if not answer.applies:
+        return [(answer.outcome, [])]
+    if request.order:
+        order = _indices(request.order, graph.nrows, backend, keep=False)
+    else:
+        order = shuffled(graph.nrows, backend)
     found = aggregate(graph, order, request.distance, backend)
     answer.naggregates, answer.aggregates, answer.rounds = found.count, address(found.numbers), found.rounds
     words = f"{found.count} aggregates of {graph.nrows} rows at distance {request.distance}, in {found.rounds} rounds"

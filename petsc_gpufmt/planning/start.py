@@ -15,7 +15,8 @@ from petsc_gpufmt.planning.requests import backend_at
 
 OTHERS = (
     "petsc_gpufmt.spgemm.chain",
-    *(f"petsc_gpufmt.coarsening.{name}" for name in ("aggregates", "prolongator", "smoothed")),
+    "petsc_gpufmt.patterns.symmetry",
+    *(f"petsc_gpufmt.coarsening.{name}" for name in ("shuffle", "aggregates", "prolongator", "smoothed")),
 )
 """Imported when a plan first needs them, beside formats."""
 FIRST_STEMS = ("formats/", "patterns/csr")

@@ -16,6 +16,7 @@ from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
+from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
@@ -23,6 +24,7 @@ from petsc_gpufmt.patterns import coo, scale_and_add
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
+from petsc_gpufmt.patterns.symmetry import is_symmetric
 from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.patterns.union import Summand, merge
 from petsc_gpufmt.spgemm.chain import plan_product
@@ -77,6 +79,8 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, index)
     csr.validated(backend)
     transposed(csr, backend)
+    is_symmetric(csr, backend)
+    shuffled(csr.nrows, backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     scale_and_add.plan_scale(csr.nnz, backend)

@@ -29,6 +29,7 @@ from petsc_gpufmt.backends.plan import Operation, Product
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
+from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
@@ -36,6 +37,7 @@ from petsc_gpufmt.patterns import coo, scale_and_add
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
+from petsc_gpufmt.patterns.symmetry import is_symmetric
 from petsc_gpufmt.patterns.transpose import transposed
 from petsc_gpufmt.patterns.union import Summand, merge
 from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
@@ -153,6 +155,8 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
     csr.validated(backend)
     transposed(csr, backend)
+    is_symmetric(csr, backend)
+    shuffled(csr.nrows, backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)

@@ -1,4 +1,5 @@
-"""Small graphs coarsened on the GPU, for compute-sanitizer: aggregates, and their prolongators.
+"""Small graphs coarsened on the GPU, for compute-sanitizer: the order of rows, aggregates, and their
+prolongators.
 
 Exits with status 1 if a result is not that of the host. Each array has memory of its own, so that an access outside
 shows.
@@ -17,8 +18,10 @@ from petsc_gpufmt.bench.matrices import stencil_pattern
 from petsc_gpufmt.bench.places import SEED, available_places, device_reason
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
+from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.symmetry import is_symmetric
 
 SIZES = ((1, 1), (1, 3), (3, 6))  # rows of a node, vectors
 ALPHA = -0.7
@@ -50,7 +53,8 @@ def coarsened(graph, distance, backend, rng):
     rowptr, colidx, order = (backend.adopt(a.astype(index)) for a in (*graph, rng.permutation(n)))
     matrix = CsrPattern(n, n, rowptr, colidx).validated(backend)
     found = aggregate(matrix, order, distance, backend)
-    made = [found.numbers, found.turns]
+    made = [found.numbers, found.turns, shuffled(n, backend)]
+    assert is_symmetric(matrix, backend)
     for block, nvectors in ((1, None), *SIZES):
         vectors = None
         if nvectors is not None:
