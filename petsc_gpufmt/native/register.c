@@ -1,5 +1,6 @@
 /* Beginning and end: registration by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran; PETSc ends, or Python. */
 #include "petsc_gpufmt.h"
+#include "gamg/gamg.h"
 #include "parallel/parallel.h"
 
 static PetscBool registered = PETSC_FALSE;
@@ -74,6 +75,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
   PetscCall(PetscLogEventRegister("GpufmtSymbolic", class_id, &GPUFMT_Symbolic));
   PetscCall(GpufmtInterpolationSetUp());
+  PetscCall(GpufmtGamgSetUp());
   PetscCall(PetscRegisterFinalize(Finalize));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -36,6 +36,7 @@ FILTERS = {
     "storage": Filter(
         "our types add lines on their storage to -mat_view ::ascii_info and ::ascii_info_detail", r"^ {2,}storage:"
     ),
+    "levels": Filter("our type of GAMG adds lines on the set-up of levels to -ksp_view", r"^ +gpufmt, level \d"),
     "type": Filter("PETSc's own filter: the expected output is shared by several types", r"type"),
     "seqaij": Filter("PETSc's own filter: the expected output is shared by several types", "type: seqaij"),
     "object": Filter(

@@ -10,7 +10,8 @@ const char *GpufmtProductLetters(MatProductType type)
 /* An error if C is no longer what the symbolic phase made: entries were inserted, or its data were replaced. */
 static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
 {
-  const GpufmtProductAnswer *answer = &p->answer;
+  const GpufmtProductAnswer *answer  = &p->answer;
+  const GpufmtPlannedPattern pattern = GpufmtProductPattern(p);
   PetscObjectId              id;
   PetscObjectState           state;
   const PetscInt            *rowptr, *colidx;
@@ -23,7 +24,7 @@ static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
   if (PetscLikely(id == p->result_id && state == p->result_state)) PetscFunctionReturn(PETSC_SUCCESS);
   same = (PetscBool)(C->rmap->n == answer->nrows && C->cmap->n == answer->ncols);
   if (same) {
-    PetscCall(GpufmtProductRowPointer(p, &recorded));
+    PetscCall(GpufmtResultRowPointer(&pattern, &recorded));
     PetscCall(GpufmtPatternGet(C, &rowptr, &colidx));
     same = (PetscBool)!memcmp(rowptr, recorded, (size_t)(answer->nrows + 1) * sizeof(PetscInt));
     PetscCall(GpufmtPatternRestore(C, &rowptr, &colidx));

@@ -33,6 +33,20 @@ typedef struct {
   PetscObjectState   result_state; /* of its nonzero pattern */
 } GpufmtProduct;
 
+/* the pattern of a result, on the backend that has found it */
+typedef struct {
+  int         backend;
+  int64_t     nrows, ncols, nnz;
+  const void *rowptr, *colidx;
+} GpufmtPlannedPattern;
+
+static inline GpufmtPlannedPattern GpufmtProductPattern(const GpufmtProduct *p)
+{
+  const GpufmtProductAnswer *answer = &p->answer;
+
+  return (GpufmtPlannedPattern){p->backend, answer->nrows, answer->ncols, answer->nnz, answer->rowptr, answer->colidx};
+}
+
 typedef enum {
   GPUFMT_ALGORITHM_UNSPECIFIED,
   GPUFMT_ALGORITHM_OURS,
@@ -57,7 +71,6 @@ GPUFMT_HIDDEN int            GpufmtProductOperands(const Mat_Product *, Mat[GPUF
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordBegin(GpufmtProduct *, int k, const Mat[], GpufmtDigestion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordEnd(GpufmtProduct *, int k, const Mat[], GpufmtDigestion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductRecordOperand(GpufmtProduct *, int k, Mat);
-GPUFMT_HIDDEN PetscErrorCode GpufmtProductRowPointer(const GpufmtProduct *, PetscInt **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, Mat, const char product[], char letter);
 
 /* symbolic.c */
@@ -72,3 +85,7 @@ GPUFMT_HIDDEN const char    *GpufmtProductLetters(MatProductType);
 /* result.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, int backend, PetscBool *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedAdopt(Mat, GpufmtManaged *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultToHost(int backend, void *to, const void *from, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultRowPointer(const GpufmtPlannedPattern *, PetscInt **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultManaged(Mat, const GpufmtPlannedPattern *, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultSetPattern(Mat, const GpufmtPlannedPattern *, GpufmtManaged *);

@@ -1,4 +1,4 @@
-/* Results of sparse products with managed arrays. */
+/* Results that are made from a pattern of the planner: with managed arrays, or with PETSc's own. */
 #include "product/product.h"
 
 /* whether the result of a product, or a block of one, is to have managed arrays */
@@ -42,5 +42,86 @@ PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
   A->ass_nonzerostate       = A->nonzerostate;
   ((PetscObject)A)->options = options;
   PetscCall(MatSetBlockSizes(A, PetscAbs(row_block), PetscAbs(col_block)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* synchronize! from the backend to the host */
+PetscErrorCode GpufmtResultToHost(int backend, void *to, const void *from, size_t bytes)
+{
+  void *stream;
+
+  PetscFunctionBegin;
+  if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  if (backend == GPUFMT_BACKEND_CUDA) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceDownload(to, from, bytes, stream));
+  } else PetscCall(PetscMemcpy(to, from, bytes));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* a copy of the row pointer on the host */
+PetscErrorCode GpufmtResultRowPointer(const GpufmtPlannedPattern *pattern, PetscInt **rowptr)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(pattern->nrows + 1, rowptr));
+  ierr = GpufmtResultToHost(pattern->backend, *rowptr, pattern->rowptr, (size_t)(pattern->nrows + 1) * sizeof(PetscInt));
+  if (ierr) PetscCall(PetscFree(*rowptr));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* managed arrays with the pattern; NULL where C is to have arrays of PETSc's own */
+PetscErrorCode GpufmtResultManaged(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged **managed)
+{
+  const PetscBool on_device = (PetscBool)(pattern->backend == GPUFMT_BACKEND_CUDA);
+  PetscInt        nrows;
+  PetscBool       wanted = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  *managed = NULL;
+  PetscCall(GpufmtManagedWanted(C, pattern->backend, &wanted));
+  if (!wanted) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscIntCast(pattern->nrows, &nrows));
+  PetscCall(GpufmtManagedCreate(nrows, pattern->nnz, (const PetscInt *)pattern->rowptr, on_device, managed));
+  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)pattern->colidx, on_device));
+  if (PetscDefined(USE_DEBUG)) PetscCall(GpufmtManagedSettle(on_device)); /* PETSc looks at all columns then */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C gets arrays of PETSc's own with the pattern */
+static PetscErrorCode SetArrays(Mat C, const GpufmtPlannedPattern *pattern)
+{
+  const PetscInt *own_rowptr, *own_colidx, nrows = C->rmap->n;
+  const size_t    bytes = (size_t)pattern->nnz * sizeof(PetscInt);
+  PetscInt       *rowptr, *lengths, none = 0, *columns = &none;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtResultRowPointer(pattern, &rowptr));
+  PetscCall(PetscMalloc1(nrows, &lengths));
+  for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
+  PetscCall(PetscFree(rowptr));
+  PetscCall(MatSeqAIJSetPreallocation(C, 0, lengths));
+  PetscCall(PetscFree(lengths));
+  if (bytes) { /* the columns go where they belong, and MatSeqAIJSetColumnIndices() finds them there */
+    PetscCall(GpufmtPatternGet(C, &own_rowptr, &own_colidx));
+    columns = (PetscInt *)own_colidx;
+    PetscCall(GpufmtResultToHost(pattern->backend, columns, pattern->colidx, bytes));
+  }
+  PetscCall(MatSeqAIJSetColumnIndices(C, columns));
+  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
+  PetscCall(MatSetOption(C, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij: more entries may be inserted later */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* C, with its sizes and type set, gets the pattern, by GpufmtResultManaged()'s arrays if these are not NULL: GpufmtManagedSettle() follows then.
+   Values are not set. */
+PetscErrorCode GpufmtResultSetPattern(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged *managed)
+{
+  PetscFunctionBegin;
+  if (managed) PetscCall(GpufmtManagedAdopt(C, managed));
+  else PetscCall(SetArrays(C, pattern));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -146,21 +146,3 @@ PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *p, int k, Mat A, const c
   PetscCall(PatternCheck(A, pattern, product, letter));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
-
-/* a copy on the host of the row pointer that the planner has found */
-PetscErrorCode GpufmtProductRowPointer(const GpufmtProduct *p, PetscInt **rowptr)
-{
-  const size_t   bytes = (size_t)(p->answer.nrows + 1) * sizeof(PetscInt);
-  PetscErrorCode ierr;
-  void          *stream;
-
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc1(p->answer.nrows + 1, rowptr));
-  if (p->backend == GPUFMT_BACKEND_CUDA) {
-    ierr = GpufmtDeviceGet(NULL, &stream);
-    if (!ierr) ierr = GpufmtDeviceDownload(*rowptr, p->answer.rowptr, bytes, stream);
-  } else ierr = PetscMemcpy(*rowptr, p->answer.rowptr, bytes);
-  if (ierr) PetscCall(PetscFree(*rowptr));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}

@@ -85,69 +85,27 @@ static PetscErrorCode ProductBlockSizes(Mat C)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* C gets arrays of PETSc's own with the pattern of the answer */
-static PetscErrorCode ProductSetArrays(Mat C, const GpufmtProduct *p)
-{
-  const GpufmtProductAnswer *answer = &p->answer;
-  const PetscInt            *own_rowptr, *own_colidx, nrows = C->rmap->n;
-  const size_t               bytes = (size_t)answer->nnz * sizeof(PetscInt);
-  PetscInt                  *rowptr, *lengths, none = 0, *columns = &none;
-  void                      *stream;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtProductRowPointer(p, &rowptr));
-  PetscCall(PetscMalloc1(nrows, &lengths));
-  for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
-  PetscCall(PetscFree(rowptr));
-  PetscCall(MatSeqAIJSetPreallocation(C, 0, lengths));
-  PetscCall(PetscFree(lengths));
-  if (bytes) { /* the columns go where they belong, and MatSeqAIJSetColumnIndices() finds them there */
-    PetscCall(GpufmtPatternGet(C, &own_rowptr, &own_colidx));
-    columns = (PetscInt *)own_colidx;
-    if (p->backend == GPUFMT_BACKEND_CUDA) {
-      PetscCall(GpufmtDeviceGet(NULL, &stream));
-      PetscCall(GpufmtDeviceDownload(columns, answer->colidx, bytes, stream));
-    } else PetscCall(PetscMemcpy(columns, answer->colidx, bytes));
-  }
-  PetscCall(MatSeqAIJSetColumnIndices(C, columns));
-  PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
-  PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
-  PetscCall(MatSetOption(C, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij: more entries may be inserted later */
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* managed arrays with the pattern of the answer; NULL where C is to have arrays of PETSc's own */
-static PetscErrorCode ProductManaged(Mat C, const GpufmtProduct *p, GpufmtManaged **managed)
+static PetscErrorCode ProductManaged(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged **managed)
 {
-  const GpufmtProductAnswer *answer    = &p->answer;
-  const PetscBool            on_device = (PetscBool)(p->backend == GPUFMT_BACKEND_CUDA);
-  PetscInt                   nrows;
-  PetscBool                  wanted;
-
   PetscFunctionBegin;
   *managed = NULL;
-  PetscCall(GpufmtManagedWanted(C, p->backend, &wanted));
-  if (!wanted || !GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscIntCast(answer->nrows, &nrows));
-  PetscCall(GpufmtManagedCreate(nrows, answer->nnz, (const PetscInt *)answer->rowptr, on_device, managed));
-  PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device));
-  if (PetscDefined(USE_DEBUG)) PetscCall(GpufmtManagedSettle(on_device)); /* PETSc looks at all columns then */
+  if (GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscCall(GpufmtResultManaged(C, pattern, managed));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* C gets the pattern of the answer and the type of A */
-static PetscErrorCode ProductSetPattern(Mat C, const GpufmtProduct *p, GpufmtManaged *managed)
+static PetscErrorCode ProductSetPattern(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged *managed)
 {
   PetscInt nrows, ncols;
 
   PetscFunctionBegin;
-  PetscCall(PetscIntCast(p->answer.nrows, &nrows));
-  PetscCall(PetscIntCast(p->answer.ncols, &ncols));
+  PetscCall(PetscIntCast(pattern->nrows, &nrows));
+  PetscCall(PetscIntCast(pattern->ncols, &ncols));
   PetscCall(MatSetSizes(C, nrows, ncols, nrows, ncols));
   PetscCall(ProductBlockSizes(C));
   PetscCall(MatSetType(C, ((PetscObject)C->product->A)->type_name));
-  if (managed) PetscCall(GpufmtManagedAdopt(C, managed));
-  else PetscCall(ProductSetArrays(C, p));
+  PetscCall(GpufmtResultSetPattern(C, pattern, managed));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -176,15 +134,17 @@ static PetscErrorCode ProductSendValues(Mat C, const GpufmtProduct *p)
 /* C changes only after the planner has succeeded and memory is there */
 PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
 {
-  GpufmtManaged *managed = NULL;
-  GpufmtProduct *p;
-  PetscErrorCode ierr, sent;
+  GpufmtManaged       *managed = NULL;
+  GpufmtProduct       *p;
+  GpufmtPlannedPattern pattern;
+  PetscErrorCode       ierr, sent;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&p));
   p->backend = backend;
   ierr       = ProductPlan(C, p);
-  if (!ierr) ierr = ProductManaged(C, p, &managed);
+  pattern    = GpufmtProductPattern(p);
+  if (!ierr) ierr = ProductManaged(C, &pattern, &managed);
   if (!ierr) ierr = ProductSendValues(C, p);
   if (ierr) {
     PetscCall(GpufmtManagedRelease(&managed));
@@ -193,7 +153,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   PetscCall(ierr);
   C->product->data    = p;
   C->product->destroy = ProductDestroy;
-  ierr                = ProductSetPattern(C, p, managed);
+  ierr                = ProductSetPattern(C, &pattern, managed);
   sent                = GpufmtDeviceValuesEnd();
   if (!ierr) ierr = sent;
   if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */

@@ -1,0 +1,84 @@
+/* Which part of a level's set-up is ours. Options that are PETSc's are read as agg.c does, and what it keeps of them is set. */
+#include "gamg/gamg.h"
+
+/* a new MatCoarsen with the user's options, as PCGAMGCreateGraph_AGG() makes it; it is left to agg */
+static PetscErrorCode CoarsenCreate(PC pc)
+{
+  GpufmtGamgAgg *agg = GpufmtGamgAggOf(pc);
+  const char    *prefix;
+
+  PetscFunctionBegin;
+  PetscCall(MatCoarsenDestroy(&agg->crs));
+  PetscCall(MatCoarsenCreate(PetscObjectComm((PetscObject)pc), &agg->crs));
+  PetscCall(PetscObjectGetOptionsPrefix((PetscObject)pc, &prefix));
+  PetscCall(PetscObjectSetOptionsPrefix((PetscObject)agg->crs, prefix));
+  PetscCall(PetscObjectAppendOptionsPrefix((PetscObject)agg->crs, "pc_gamg_"));
+  PetscCall(MatCoarsenSetFromOptions(agg->crs));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the MatCoarsen gets the type of the current level, as PCGAMGCoarsen_AGG() gives it */
+PetscErrorCode GpufmtGamgCoarsenForLevel(PC pc)
+{
+  GpufmtGamgAgg *agg = GpufmtGamgAggOf(pc);
+  const char    *prefix;
+
+  PetscFunctionBegin;
+  if (GpufmtGamgOf(pc)->current_level < agg->aggressive_coarsening_levels) {
+    if (agg->use_aggressive_square_graph) PetscCall(MatCoarsenSetType(agg->crs, MATCOARSENMIS));
+    else PetscCall(MatCoarsenMISKSetDistance(agg->crs, agg->aggressive_mis_k));
+  } else if (agg->use_aggressive_square_graph && agg->aggressive_coarsening_levels > 0) { /* without "pc_gamg_", as there */
+    PetscCall(PetscObjectGetOptionsPrefix((PetscObject)pc, &prefix));
+    PetscCall(PetscObjectSetOptionsPrefix((PetscObject)agg->crs, prefix));
+    PetscCall(MatCoarsenSetFromOptions(agg->crs));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the distance between roots, or the reason why the algorithm is not ours */
+static PetscErrorCode Distance(PC pc, GpufmtGamgLevel *level)
+{
+  GpufmtGamgAgg *agg = GpufmtGamgAggOf(pc);
+  MatCoarsenType type;
+  PetscInt       k = 1;
+  PetscBool      is_hem, is_mis, is_misk;
+
+  PetscFunctionBegin;
+  PetscCall(CoarsenCreate(pc));
+  PetscCall(PetscObjectTypeCompare((PetscObject)agg->crs, MATCOARSENHEM, &is_hem));
+  PetscCall(PetscObjectTypeCompare((PetscObject)agg->crs, MATCOARSENMIS, &is_mis));
+  if (is_mis && agg->aggressive_coarsening_levels) agg->use_aggressive_square_graph = PETSC_TRUE;
+  level->distance = GpufmtGamgOf(pc)->current_level < agg->aggressive_coarsening_levels && agg->use_aggressive_square_graph ? 2 : 1;
+  if (!is_hem) PetscCall(GpufmtGamgCoarsenForLevel(pc)); /* of that type all levels are */
+  PetscCall(MatCoarsenGetType(agg->crs, &type));
+  PetscCall(PetscStrcmp(type, MATCOARSENMIS, &is_mis));
+  PetscCall(PetscStrcmp(type, MATCOARSENMISK, &is_misk));
+  if (is_misk) PetscCall(MatCoarsenMISKGetDistance(agg->crs, &k));
+  if (!is_mis && !is_misk) PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the coarsening is of type %s", type));
+  else if (k != 1) PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the coarsening is misk with k = %" PetscInt_FMT, k));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Whether the set-up of the current level is ours, and whether its graph can be the matrix itself: values are not read, and rows are nodes. */
+PetscErrorCode GpufmtGamgChoose(PC pc, Mat A, GpufmtGamgLevel *level)
+{
+  const PC_GAMG  *gamg      = GpufmtGamgOf(pc);
+  const PetscReal threshold = gamg->threshold[gamg->current_level];
+  PetscMPIInt     nranks;
+  PetscInt        block;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMemzero(level, sizeof(*level)));
+  PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)A), &nranks));
+  PetscCall(MatGetBlockSize(A, &block));
+  if (nranks > 1) PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the matrix is on %d ranks", nranks));
+  else if (!GpufmtSeqData(A)) PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the matrix is of type %s", ((PetscObject)A)->type_name));
+  else if (gamg->use_aggs_in_asm || gamg->asm_hem_aggs)
+    PetscCall(PetscStrncpy(level->reason, "ASM smoothers want lists of aggregates", sizeof(level->reason)));
+  else PetscCall(Distance(pc, level));
+  level->ours = (PetscBool)!level->reason[0];
+  if (block > 1) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "rows are of blocks of %" PetscInt_FMT, block));
+  else if (threshold >= 0) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "the threshold is %g", (double)threshold));
+  level->own_graph = (PetscBool)(level->ours && !level->graph[0]);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

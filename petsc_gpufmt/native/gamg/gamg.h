@@ -1,0 +1,93 @@
+/* The set-up of algebraic multigrid: a type of PCGAMG that is PETSc's agg with graph, aggregates and tentative prolongator by the planner. */
+#pragma once
+#include <petsc/private/pcgamgimpl.h>
+#include "product/product.h"
+
+#define PCGAMGGPUFMT "gpufmt"
+
+/* The private context of PETSc's agg, from agg.c of PETSc 3.24 to 3.26; type.c holds it against each one that agg makes. */
+typedef struct {
+  PetscInt   nsmooths;
+  PetscInt   aggressive_coarsening_levels;
+  PetscInt   aggressive_mis_k;
+  PetscBool  use_aggressive_square_graph;
+  PetscBool  use_minimum_degree_ordering;
+  PetscBool  use_low_mem_filter;
+  PetscBool  graph_symmetrize;
+  MatCoarsen crs;
+} GpufmtGamgAgg;
+
+/* how the set-up of a level was made, counted from the finest; `text` says it to the user */
+typedef struct {
+  PetscBool ours;         /* aggregates and tentative prolongator */
+  PetscBool own_graph;    /* the graph is the matrix itself */
+  PetscBool symmetric;    /* the pattern of the matrix is, and its diagonal is complete */
+  int       distance;     /* between the roots of aggregates */
+  char      reason[160];  /* why it is PETSc's; "": it is ours */
+  char      graph[160];   /* why the graph is PETSc's; "": it is the matrix itself */
+  char      summary[320]; /* of what is ours */
+} GpufmtGamgLevel;
+
+/* what belongs to a PCGAMG, in a container that is composed with it */
+typedef struct {
+  PetscBool         chosen;       /* the user has named a type */
+  PetscBool         layout_known; /* of the context of agg */
+  struct _PCGAMGOps agg;          /* PETSc's functions, whose place ours have taken */
+  PetscErrorCode (*set_type)(PC, PCGAMGType);
+  GpufmtGamgLevel levels[PETSC_MG_MAXLEVELS];
+  PetscInt        nlevels;
+
+  /* the finest pattern that was found symmetric */
+  PetscObjectId    symmetric_id;
+  PetscObjectState symmetric_state;
+
+  /* of the level in progress */
+  PetscBool              constant; /* the near-null space is the constant vector, and is not stored */
+  PetscInt               visited;  /* its number, once its graph is asked for */
+  Mat                    graph;    /* that PETSc is to destroy */
+  PetscCoarsenData      *lists;    /* likewise */
+  int                    backend;
+  GpufmtLease            lease; /* of the aggregates */
+  GpufmtAggregatesAnswer aggregates;
+  PetscInt               nnodes;
+
+  /* of all levels so far: references that PETSc's set-up holds */
+  Mat matrices[PETSC_MG_MAXLEVELS], prolongators[PETSC_MG_MAXLEVELS];
+} GpufmtGamg;
+
+static inline PC_GAMG *GpufmtGamgOf(PC pc)
+{
+  return (PC_GAMG *)((PC_MG *)pc->data)->innerctx;
+}
+
+static inline GpufmtGamgAgg *GpufmtGamgAggOf(PC pc)
+{
+  return (GpufmtGamgAgg *)GpufmtGamgOf(pc)->subctx;
+}
+
+/* type.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSetUp(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgGet(PC, GpufmtGamg **);
+GPUFMT_HIDDEN PetscBool      GpufmtGamgIsOurs(PC);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgTake(PC, GpufmtGamg *, PetscBool ours);
+
+/* choose.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCoarsenForLevel(PC);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgChoose(PC, Mat, GpufmtGamgLevel *);
+
+/* order.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgOrderByDegrees(PetscInt n, const PetscInt rowptr[], PetscInt order[]);
+
+/* coarsen.c */
+GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC, Mat, Mat *);
+GPUFMT_HIDDEN PetscErrorCode PCGAMGCoarsen_Gpufmt(PC, Mat *, PetscCoarsenData **);
+
+/* prolongator.c */
+GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC, Mat);
+GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
+
+/* set_up.c */
+GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_gamg_parent_setup)(PC);
+GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
+GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC, Mat, PetscInt, Mat *, Mat *, PetscMPIInt *, IS *, PetscBool);
+GPUFMT_HIDDEN PetscErrorCode PCSetUp_GAMGGpufmt(PC);

@@ -1,0 +1,178 @@
+/* The tentative prolongator of a level, and the near-null space of the next one. */
+#include "gamg/gamg.h"
+#include <petscdm.h>
+
+/* Whether agg would take the constant vector of a scalar problem: neither the matrix nor the first field of the mesh has a near-null space. */
+static PetscErrorCode NearNullIsConstant(PC pc, Mat A, PetscBool *constant)
+{
+  MatNullSpace space;
+  DM           dm;
+  PetscInt     block, nfields = 0;
+
+  PetscFunctionBegin;
+  PetscCall(MatGetNearNullSpace(A, &space));
+  PetscCall(MatGetBlockSize(A, &block));
+  PetscCall(PCGetDM(pc, &dm));
+  if (!dm) PetscCall(MatGetDM(A, &dm));
+  if (dm) PetscCall(DMGetNumFields(dm, &nfields));
+  *constant = (PetscBool)(!space && block == 1 && !nfields);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The planner knows the constant vector, so that it need not be made and brought there. PETSc copies it if it is to coarsen anew, and reads it
+   for an injection. */
+PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC pc, Mat A)
+{
+  PC_GAMG    *g = GpufmtGamgOf(pc);
+  GpufmtGamg *gamg;
+  PetscBool   constant = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtGamgGet(pc, &gamg));
+  if (GpufmtSeqData(A) && g->reuse_prol && !g->injection_index_size) PetscCall(NearNullIsConstant(pc, A, &constant));
+  gamg->constant = constant;
+  if (constant) {
+    g->data_cell_rows = g->data_cell_cols = 1;
+    g->data_sz                            = A->rmap->n;
+  } else PetscCall((*gamg->agg.createdefaultdata)(pc, A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the values of P, on the backend that has its pattern */
+static PetscErrorCode ComputeValues(Mat P, int backend, const GpufmtTentativeAnswer *answer)
+{
+  void *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+
+  PetscFunctionBegin;
+  if (backend == GPUFMT_BACKEND_CUDA) {
+    GpufmtDeviceValues *values = GpufmtDeviceValuesOf(P, NULL);
+
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceValuesWrite(values, P, answer->nnz, &slots[GPUFMT_SLOT_RESULT]));
+    PetscCall(GpufmtReplay(&answer->numeric, backend, slots, stream));
+    PetscCall(GpufmtDeviceValuesComputed(values, P, answer->nnz, stream));
+  } else {
+    PetscScalar *values;
+
+    PetscCall(MatSeqAIJGetArrayWrite(P, &values));
+    slots[GPUFMT_SLOT_RESULT] = values;
+    PetscCall(GpufmtReplay(&answer->numeric, backend, slots, NULL));
+    PetscCall(MatSeqAIJRestoreArrayWrite(P, &values));
+    PetscCall(MatAssemblyBegin(P, MAT_FINAL_ASSEMBLY));
+    PetscCall(MatAssemblyEnd(P, MAT_FINAL_ASSEMBLY));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* P, which has been created, gets all that agg gives it */
+static PetscErrorCode Fill(Mat P, Mat A, PetscInt col_block, int backend, const GpufmtTentativeAnswer *answer)
+{
+  const GpufmtPlannedPattern pattern = {backend, answer->nrows, answer->ncols, answer->nnz, answer->rowptr, answer->colidx};
+  GpufmtManaged             *managed;
+  PetscInt                   ncols, block;
+  PetscErrorCode             ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscIntCast(answer->ncols, &ncols));
+  PetscCall(MatGetBlockSize(A, &block));
+  PetscCall(MatSetSizes(P, A->rmap->n, ncols, A->rmap->n, ncols));
+  PetscCall(MatSetBlockSizes(P, block, col_block));
+  PetscCall(MatSetType(P, ((PetscObject)A)->type_name));
+#if PetscDefined(HAVE_DEVICE)
+  PetscCall(MatBindToCPU(P, A->boundtocpu));
+#endif
+  PetscCall(GpufmtResultManaged(P, &pattern, &managed));
+  ierr = GpufmtResultSetPattern(P, &pattern, managed);
+  if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */
+  PetscCall(GpufmtManagedRelease(&managed));                                                     /* P has its own reference */
+  PetscCall(ierr);
+#if PetscDefined(HAVE_DEVICE)
+  if (A->boundtocpu) PetscCall(MatSetBindingPropagates(P, PETSC_TRUE));
+#endif
+  PetscCall(ComputeValues(P, backend, answer));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the near-null space of the coarse level takes the place of that of this one */
+static PetscErrorCode ReplaceNearNull(PC_GAMG *g, int backend, const GpufmtTentativeAnswer *answer)
+{
+  PetscReal     *data;
+  PetscInt       size;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscIntCast(answer->ncols * g->data_cell_cols, &size));
+  PetscCall(PetscMalloc1(size, &data));
+  ierr = GpufmtResultToHost(backend, data, answer->coarse_near_null, (size_t)size * sizeof(*data));
+  if (ierr) PetscCall(PetscFree(data));
+  PetscCall(ierr);
+  PetscCall(PetscFree(g->data));
+  g->data           = data;
+  g->data_sz        = size;
+  g->data_cell_rows = g->data_cell_cols;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
+{
+  PC_GAMG               *g       = GpufmtGamgOf(pc);
+  GpufmtTentativeRequest request = {0};
+  GpufmtLease            lease   = {0};
+  GpufmtTentativeAnswer *answer;
+  PetscInt               block;
+  PetscErrorCode         ierr;
+
+  PetscFunctionBegin;
+  PetscCheck(g->data_cell_cols >= 1, PetscObjectComm((PetscObject)pc), PETSC_ERR_PLIB, "A near-null space without vectors");
+  PetscCall(MatGetBlockSize(A, &block));
+  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
+  PetscCall(PetscNew(&answer));
+  request.nnodes      = gamg->nnodes;
+  request.naggregates = gamg->aggregates.naggregates;
+  request.aggregates  = gamg->aggregates.aggregates;
+  request.turns       = gamg->aggregates.turns;
+  request.block       = (int32_t)block;
+  request.nvectors    = (int32_t)g->data_cell_cols;
+  request.near_null   = g->data;
+  ierr                = GpufmtPlannerAsk(GPUFMT_ASK_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &lease);
+  if (!ierr) ierr = MatCreate(PetscObjectComm((PetscObject)A), P);
+  if (!ierr) ierr = Fill(*P, A, g->data_cell_cols, gamg->backend, answer);
+  if (!ierr) ierr = ReplaceNearNull(g, gamg->backend, answer);
+  if (ierr) PetscCall(MatDestroy(P));
+  PetscCall(GpufmtLeaseDrop(&lease));
+  PetscCall(PetscFree(answer));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, Mat *P)
+{
+  const PC_GAMG   *g = GpufmtGamgOf(pc);
+  GpufmtGamg      *gamg;
+  GpufmtGamgLevel *level;
+  PetscErrorCode   ierr = PETSC_SUCCESS;
+
+  PetscFunctionBegin;
+  *P = NULL;
+  PetscCall(GpufmtGamgGet(pc, &gamg));
+  level = &gamg->levels[g->current_level];
+  if (!level->ours) {
+    if (gamg->constant) PetscCall((*gamg->agg.createdefaultdata)(pc, A));
+    PetscCall((*gamg->agg.prolongator)(pc, A, lists, P));
+  } else {
+    PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
+    PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->aggregates.naggregates));
+    if (gamg->aggregates.naggregates) ierr = Create(pc, gamg, A, P);
+    PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
+    PetscCall(GpufmtLeaseDrop(&gamg->lease));
+    PetscCall(ierr);
+    if (*P) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));
+  }
+  gamg->constant = PETSC_FALSE; /* on coarser levels */
+  if (!*P) {                    /* no coarser level: PETSc destroys them next */
+    gamg->graph = NULL;
+    gamg->lists = NULL;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
