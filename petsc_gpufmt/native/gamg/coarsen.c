@@ -89,7 +89,7 @@ static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level,
 static PetscErrorCode AggregateOrFallBack(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat *G)
 {
   const PetscInt number = GpufmtGamgOf(pc)->current_level;
-  Mat            A      = *G;
+  const Mat      A      = *G;
 
   PetscFunctionBegin;
   PetscCall(Aggregate(pc, gamg, level, *G));
@@ -97,8 +97,8 @@ static PetscErrorCode AggregateOrFallBack(PC pc, GpufmtGamg *gamg, GpufmtGamgLev
     PetscCall(PetscStrncpy(level->graph, "the pattern of the matrix is not symmetric with a complete diagonal", sizeof(level->graph)));
     PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": the graph is that of agg, because %s\n", number, level->graph));
     level->own_graph = PETSC_FALSE;
+    PetscCall(PetscObjectDereference((PetscObject)A)); /* the graph's: the set-up has another */
     PetscCall(CreateParentGraph(pc, gamg, A, G));
-    PetscCall(MatDestroy(&A)); /* the reference that was the graph: the set-up has another */
     PetscCall(Aggregate(pc, gamg, level, *G));
   }
   level->symmetric = level->own_graph;
