@@ -7,8 +7,9 @@ import pytest
 from answers import settled_tokens
 from builders import CsrMatrix
 from chains import Exact, operands_of
+from copies import copied_bytes
 from petsc_products import METHODS, VIA, multiply, other_values, petsc_matrix, scale_on_the_host, symbolic_phases
-from test_device import copied_bytes, petsc  # noqa: F401
+from test_device import petsc  # noqa: F401
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.plan import Product
@@ -72,12 +73,12 @@ def test_values_that_are_there_are_not_sent_again(petsc):  # noqa: F811
     A, P = operands_of(Product.PTAP, **SIZES)
     a, p = matrices = [petsc_matrix(A), petsc_matrix(P)]
     C = multiply(Product.PTAP, matrices)
-    before = copied_bytes(petsc, "ctog")
+    before = copied_bytes("ctog")
     multiply(Product.PTAP, matrices, result=C)
-    assert copied_bytes(petsc, "ctog") == before
+    assert copied_bytes("ctog") == before
     a.scale(2.0)
     multiply(Product.PTAP, matrices, result=C)
-    assert copied_bytes(petsc, "ctog") - before == 8 * A.colidx.size
+    assert copied_bytes("ctog") - before == 8 * A.colidx.size
 
 
 def test_large_values_are_sent_once_while_the_result_is_made(petsc):  # noqa: F811
@@ -90,9 +91,9 @@ def test_large_values_are_sent_once_while_the_result_is_made(petsc):  # noqa: F8
     for again in range(3):
         A = petsc.Mat().createAIJ((n, n), csr=csr, comm=petsc.COMM_SELF)
         A.convert("aijpjds")
-        before = copied_bytes(petsc, "ctog")
+        before = copied_bytes("ctog")
         square = A.matMult(A)
-        assert 0 <= copied_bytes(petsc, "ctog") - before - sum(a.nbytes for a in csr) < 1 << 16
+        assert 0 <= copied_bytes("ctog") - before - sum(a.nbytes for a in csr) < 1 << 16
         x, y = A.createVecs()
         x.set(1.0 + again)
         z = y.duplicate()
@@ -109,9 +110,9 @@ def test_a_result_is_an_operand_without_a_copy_of_its_values(petsc):  # noqa: F8
     A, P = operands_of(Product.PTAP, **SIZES)
     C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
     square = multiply(Product.AB, [C, C])
-    before = copied_bytes(petsc, "ctog")
+    before = copied_bytes("ctog")
     multiply(Product.AB, [C, C], result=square)
-    assert copied_bytes(petsc, "ctog") == before
+    assert copied_bytes("ctog") == before
     np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
 
 
@@ -131,9 +132,9 @@ def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  #
     x.set(1.0)
     C.mult(x, z)
     multiply(Product.PTAP, matrices, result=C)
-    before = copied_bytes(petsc, "ctog")
+    before = copied_bytes("ctog")
     C.mult(x, z)
-    assert copied_bytes(petsc, "ctog") == before
+    assert copied_bytes("ctog") == before
     np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
 
 
@@ -141,13 +142,13 @@ def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  #
 def test_nothing_but_the_row_pointer_goes_to_the_host_until_it_asks(petsc, product):  # noqa: F811
     operands = operands_of(product, **SIZES)
     matrices = [petsc_matrix(m) for m in operands]
-    before = copied_bytes(petsc, "gtoc")
+    before = copied_bytes("gtoc")
     C = multiply(product, matrices)
     operands = other_values(matrices, operands, 4)
     multiply(product, matrices, result=C)
     x, z = C.createVecs()
     C.mult(x, z)
-    assert copied_bytes(petsc, "gtoc") - before == (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
+    assert copied_bytes("gtoc") - before == (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
     check(product, operands, C)
 
 
@@ -158,21 +159,21 @@ def test_eager_values_go_to_the_host_in_each_numeric_phase(petsc, options, produ
     matrices = [petsc_matrix(m) for m in operands]
     C = multiply(product, matrices)
     check(product, operands, C)
-    before = copied_bytes(petsc, "gtoc")
+    before = copied_bytes("gtoc")
     operands = other_values(matrices, operands, 4)
     multiply(product, matrices, result=C)
-    assert copied_bytes(petsc, "gtoc") - before == 8 * C.getValuesCSR()[2].size
+    assert copied_bytes("gtoc") - before == 8 * C.getValuesCSR()[2].size
     check(product, operands, C)
 
 
 def test_the_pattern_of_a_result_is_not_sent_either(petsc):  # noqa: F811
     C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
-    before = copied_bytes(petsc, "ctog")
+    before = copied_bytes("ctog")
     square = multiply(Product.AB, [C, C])
     x, z = square.createVecs()
     square.mult(x, z)
     row_pointers = 2 * (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
-    assert copied_bytes(petsc, "ctog") - before <= row_pointers + 8 * x.size
+    assert copied_bytes("ctog") - before <= row_pointers + 8 * x.size
     np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
 
 
@@ -207,10 +208,10 @@ def test_results_are_scaled_and_added_to_on_the_device(petsc):  # noqa: F811
 
     same = petsc_matrix(CsrMatrix(*other.size, *other.getValuesCSR()), "aij")
     for k in range(3):
-        copied = copied_bytes(petsc, "ctog"), copied_bytes(petsc, "gtoc")
+        copied = copied_bytes("ctog"), copied_bytes("gtoc")
         change(C, ours, other, left, right)
         if k:
-            assert copied == (copied_bytes(petsc, "ctog"), copied_bytes(petsc, "gtoc"))
+            assert copied == (copied_bytes("ctog"), copied_bytes("gtoc"))
         change(host, part, same, host_left, host_right)
         np.testing.assert_allclose(C.getValuesCSR()[2], host.getValuesCSR()[2], rtol=1e-9, atol=1e-9)
 
@@ -239,14 +240,14 @@ def test_a_matrix_bound_to_the_cpu_is_multiplied_on_the_host(petsc, product):  #
     matrices = [petsc_matrix(m) for m in operands]
     for A in matrices:
         A.bindToCPU(True)
-    before = symbolic_phases(), copied_bytes(petsc, "ctog")
+    before = symbolic_phases(), copied_bytes("ctog")
     check(product, operands, multiply(product, matrices))
-    assert (symbolic_phases(), copied_bytes(petsc, "ctog")) == before
+    assert (symbolic_phases(), copied_bytes("ctog")) == before
     database = petsc.Options()
     database[VIA[product]] = "rmerge"
     check(product, operands, multiply(product, matrices))
     database.delValue(VIA[product])
-    assert symbolic_phases() == before[0] + 1 and copied_bytes(petsc, "ctog") == before[1]
+    assert symbolic_phases() == before[0] + 1 and copied_bytes("ctog") == before[1]
 
 
 def test_flops_are_counted_on_the_device(petsc):  # noqa: F811

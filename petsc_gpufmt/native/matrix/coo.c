@@ -144,7 +144,7 @@ PetscErrorCode GpufmtCooStage(GpufmtCooValues *values)
 PetscErrorCode GpufmtCooRelease(GpufmtCooValues *values)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtDeviceFree(&values->staged, &values->capacity)); /* synchronize! */
+  PetscCall(GpufmtDeviceFree(&values->staged, &values->capacity));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

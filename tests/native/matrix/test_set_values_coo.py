@@ -11,6 +11,7 @@ import gc
 import numpy as np
 import pytest
 from answers import settled_tokens
+from copies import copied_bytes
 from petsc4py import PETSc
 from petsc_products import stencil_csr, symbolic_phases
 
@@ -420,13 +421,12 @@ def test_values_on_the_device_are_not_copied(place):
     if place != "device values":
         pytest.skip("for values on the device")
     import cupy
-    from test_device import copied_bytes
 
     PETSc.Log.begin()
     A, B = pair()
     A.setValuesCOO(random_values())
     products(A)
-    before = [copied_bytes(PETSc, direction) for direction in ("ctog", "gtoc")]
+    before = [copied_bytes(direction) for direction in ("ctog", "gtoc")]
     x, z = A.createVecs()
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -436,6 +436,6 @@ def test_values_on_the_device_are_not_copied(place):
         set_values_coo(A, values)
         values[:] = -1.0
     A.mult(x, z)
-    assert [copied_bytes(PETSc, direction) for direction in ("ctog", "gtoc")] == before
+    assert [copied_bytes(direction) for direction in ("ctog", "gtoc")] == before
     B.setValuesCOO(np.full(COUNT, 1000.0))
     assert_same(A, B)
