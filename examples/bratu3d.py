@@ -4,8 +4,12 @@ Solves -div(grad u) = lambda exp(u) in the unit cube, u = 0 on its surface, by s
 Newton's method. Options: -par <lambda, default 6>, -da_grid_x/_y/_z <points, default 32> and every option of PETSc:
 
     mpiexec -n 2 python bratu3d.py -da_grid_x 64 -da_grid_y 64 -da_grid_z 64 -dm_mat_type pjds -ksp_type cg -log_view
+
+With -dm_vec_type cuda nothing leaves the device: residual and Jacobian are computed by CuPy where the vectors are, and
+the matrix takes its pattern and its values from coordinates there.
 """
 
+import contextlib
 import sys
 
 import numpy as np
@@ -15,7 +19,7 @@ petsc4py.init(sys.argv)
 
 from petsc4py import PETSc  # noqa: E402
 
-import petsc_gpufmt  # noqa: E402, F401  (registers the matrix types, the only line that concerns them)
+import petsc_gpufmt  # noqa: E402  (registers the matrix types)
 
 LAMBDA_MAX = 6.81  # the problem has no solution beyond
 
@@ -67,57 +71,119 @@ class Bratu:
         u = ghosted_values(da, x, patch)
         result = u.copy()
         centre = u[patch.interior]
-        inside = -source * np.exp(centre)
+        inside = -source * array_module(x).exp(centre)
         for axis, weight in enumerate(weights):
             inside += weight * (2.0 * centre - sum(patch.neighbours(u, axis)))
         result[patch.interior] = inside
-        f.setArray(result[patch.owned].ravel())
+        with array_of(f, "w") as values:
+            values[:] = result[patch.owned].ravel()
 
     def jacobian(self, snes, x, operator, matrix):
         da = snes.getDM()
         patch = Patch(da)
         weights, source = self.coefficients(patch)
+        xp = array_module(x)
         if matrix.getAttr("coo") is None:
-            matrix.setPreallocationCOO(*coordinates(da, patch))
+            set_coordinates(matrix, *coordinates(da, patch, xp))
             matrix.setAttr("coo", True)
         u = ghosted_values(da, x, patch)
-        diagonal = np.ones_like(u)
-        diagonal[patch.interior] = 2.0 * weights.sum() - source * np.exp(u[patch.interior])
+        diagonal = xp.ones_like(u)
+        diagonal[patch.interior] = 2.0 * weights.sum() - source * xp.exp(u[patch.interior])
         count = u[patch.interior].size
-        matrix.setValuesCOO(np.concatenate([diagonal[patch.owned].ravel(), np.repeat(-weights, 2 * count)]))
+        others = [xp.full(2 * count, -weight) for weight in weights]
+        set_values(matrix, xp.concatenate([diagonal[patch.owned].ravel(), *others]))
         if operator != matrix:
             operator.assemble()
+
+
+def array_module(x):
+    """CuPy for vectors on a device, else NumPy."""
+    if "cuda" not in x.getType():
+        return np
+    import cupy
+
+    return cupy
+
+
+@contextlib.contextmanager
+def array_of(x, mode):
+    """The local values of a vector, where they are, to be read ("r") or written ("w")."""
+    if "cuda" not in x.getType():
+        yield x.getArray(readonly=mode == "r")
+        return
+    cupy = array_module(x)
+    pointer = x.getCUDAHandle(mode)
+    memory = cupy.cuda.UnownedMemory(pointer, x.getLocalSize() * PETSc.ScalarType().itemsize, x)
+    cupy.cuda.Device().synchronize()  # PETSc and CuPy may work on different streams
+    yield cupy.ndarray(x.getLocalSize(), PETSc.ScalarType, cupy.cuda.MemoryPointer(memory, 0))
+    cupy.cuda.Device().synchronize()
+    x.restoreCUDAHandle(pointer, mode)
 
 
 def ghosted_values(da, x, patch):
     """A copy of the owned and ghost values of x, indexed [z, y, x]."""
     local = da.getLocalVec()
     da.globalToLocal(x, local)
-    values = local.getArray(readonly=True).reshape(patch.shape).copy()
+    with array_of(local, "r") as values:
+        copy = values.reshape(patch.shape).copy()
     da.restoreLocalVec(local)
-    return values
+    return copy
 
 
-def coordinates(da, patch):
+def coordinates(da, patch, xp):
     """Row and column of each entry: the owned diagonal, then the neighbours of interior points axis by axis."""
-    index = da.getLGMap().getIndices().reshape(patch.shape)
+    index = xp.asarray(da.getLGMap().getIndices()).reshape(patch.shape)
     rows, columns = [index[patch.owned]], [index[patch.owned]]
     for axis in range(3):
         for neighbour in patch.neighbours(index, axis):
             rows.append(index[patch.interior])
             columns.append(neighbour)
-    return tuple(np.concatenate([part.ravel() for part in parts]) for parts in (rows, columns))
+    return tuple(xp.concatenate([part.ravel() for part in parts]) for parts in (rows, columns))
+
+
+def on_host(array):
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def takes_device_arrays(matrix, array):
+    """Whether the array is on a device, and the matrix of a type of this package: petsc4py takes arrays of the host."""
+    return not isinstance(array, np.ndarray) and "cusparse" not in matrix.getType()
+
+
+def set_coordinates(matrix, rows, columns):
+    if takes_device_arrays(matrix, rows):
+        petsc_gpufmt.set_preallocation_coo(matrix, rows, columns)
+    else:
+        matrix.setPreallocationCOO(on_host(rows), on_host(columns))
+
+
+def set_values(matrix, values):
+    if takes_device_arrays(matrix, values):
+        petsc_gpufmt.set_values_coo(matrix, values)
+    else:
+        matrix.setValuesCOO(on_host(values))
+
+
+def make_jacobian(da):
+    """A matrix without a pattern: from coordinates it is known sooner than DMCreateMatrix() finds it on the host."""
+    x = da.getGlobalVec()
+    matrix = PETSc.Mat().create(da.getComm())
+    matrix.setSizes([x.getSizes()] * 2)
+    da.restoreGlobalVec(x)
+    matrix.setType(PETSc.Options().getString("dm_mat_type", "aij"))
+    matrix.setFromOptions()
+    return matrix
 
 
 def initial_guess(da, x, parameter):
     """The guess of ex14: a multiple of the square root of the distance to the surface."""
-    patch = Patch(da)
-    distances = []
+    xp, patch, distances = array_module(x), Patch(da), []
     for (start, stop), size in zip(da.getRanges()[::-1], patch.sizes, strict=True):
-        points = np.arange(start, stop)
-        distances.append(np.minimum(points, size - 1 - points) / (size - 1))
-    z, y, x_ = np.ix_(*distances)
-    x.setArray((parameter / (parameter + 1.0) * np.sqrt(np.minimum(np.minimum(z, y), x_))).ravel())
+        points = xp.arange(start, stop)
+        distances.append(xp.minimum(points, size - 1 - points) / (size - 1))
+    z, y, x_ = xp.ix_(*distances)
+    with array_of(x, "w") as values:
+        values[:] = (parameter / (parameter + 1.0) * xp.sqrt(xp.minimum(xp.minimum(z, y), x_))).ravel()
 
 
 def stop(message):
@@ -145,7 +211,8 @@ def main():
     snes = PETSc.SNES().create()
     snes.setDM(da)
     snes.setFunction(problem.residual)
-    snes.setJacobian(problem.jacobian)
+    matrix = make_jacobian(da)
+    snes.setJacobian(problem.jacobian, matrix, matrix)
     snes.setFromOptions()
 
     x = da.createGlobalVec()
