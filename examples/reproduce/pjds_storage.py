@@ -62,7 +62,10 @@ def storage(lengths: np.ndarray, slice_height: int, backend: HostBackend) -> tup
     """Entries that the matrix has, that pJDS stores, and that ELLPACK stores."""
     rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(backend.index)
     nnz, nrows = int(rowptr[-1]), lengths.size
-    counts = RowCounts(int(lengths.max()), sliced_entries=nnz, lengths=())  # the other two are for rows in their order
+    longest = int(lengths.max())
+    counts = RowCounts(
+        longest, nnz, descends=True, padding=(0, 0), lengths=()
+    )  # of rows in their order, all but the first
     no_columns = np.broadcast_to(backend.index.type(0), nnz)  # columns play no part
     pattern = CsrPattern(nrows, 1, rowptr, no_columns, counts=counts)
     slices = cut(pattern, nrows, slice_height, backend)  # all rows are one window
