@@ -22,6 +22,7 @@ from petsc4py import PETSc  # noqa: E402
 import petsc_gpufmt  # noqa: E402  (registers the matrix types)
 
 LAMBDA_MAX = 6.81  # the problem has no solution beyond
+BEFORE_AND_AFTER = (-1, 1)  # steps to the neighbours along an axis
 
 
 class Patch:
@@ -43,7 +44,7 @@ class Patch:
 
     def neighbours(self, array, axis):
         """The values before and after the interior points along an axis."""
-        for step in (-1, 1):
+        for step in BEFORE_AND_AFTER:
             box = list(self.interior)
             box[axis] = slice(box[axis].start + step, box[axis].stop + step)
             yield array[tuple(box)]
@@ -89,8 +90,10 @@ class Bratu:
         u = ghosted_values(da, x, patch)
         diagonal = xp.ones_like(u)
         diagonal[patch.interior] = 2.0 * weights.sum() - source * xp.exp(u[patch.interior])
-        count = u[patch.interior].size
-        others = [xp.full(2 * count, -weight) for weight in weights]
+        interior = xp.zeros_like(u)
+        interior[patch.interior] = 1.0
+        interior = interior[patch.owned].ravel()
+        others = [-weight * interior for weight in weights for _ in BEFORE_AND_AFTER]
         set_values(matrix, xp.concatenate([diagonal[patch.owned].ravel(), *others]))
         if operator != matrix:
             operator.assemble()
@@ -131,14 +134,21 @@ def ghosted_values(da, x, patch):
 
 
 def coordinates(da, patch, xp):
-    """Row and column of each entry: the owned diagonal, then the neighbours of interior points axis by axis."""
+    """Row and column of each entry: the diagonal, then the neighbours before and after each owned point, axis by axis.
+
+    Points on the surface have neighbours too, with the value zero: so the pattern is symmetric. Where the grid ends, the
+    column is -1, which leaves the entry out.
+    """
     index = xp.asarray(da.getLGMap().getIndices()).reshape(patch.shape)
-    rows, columns = [index[patch.owned]], [index[patch.owned]]
+    around = xp.pad(index, 1, constant_values=-1)
+    row = index[patch.owned].ravel()
+    columns = [row]
     for axis in range(3):
-        for neighbour in patch.neighbours(index, axis):
-            rows.append(index[patch.interior])
-            columns.append(neighbour)
-    return tuple(xp.concatenate([part.ravel() for part in parts]) for parts in (rows, columns))
+        for step in BEFORE_AND_AFTER:
+            box = [slice(owned.start + 1, owned.stop + 1) for owned in patch.owned]
+            box[axis] = slice(box[axis].start + step, box[axis].stop + step)
+            columns.append(around[tuple(box)].ravel())
+    return xp.concatenate([row] * len(columns)), xp.concatenate(columns)
 
 
 def on_host(array):

@@ -24,7 +24,8 @@ SOLVERS = {
     "jacobi": ("-ksp_type", "cg", "-pc_type", "jacobi"),
     "gamg": ("-ksp_type", "cg", "-pc_type", "gamg", "-mg_levels_pc_type", "jacobi"),
 }
-"""Of the Bratu problem."""
+SOLVERS["gamg-agg"] = (*SOLVERS["gamg"], "-pc_gamg_type", "agg")
+"""Of the Bratu problem; the last one with PETSc's own set-up for all types."""
 
 EVENTS = (
     *("SNESSolve", "KSPSolve", "PCSetUp", "DMCreateMat", "SNESJacobianEval", "MatAssemblyEnd", "MatMult"),
@@ -86,6 +87,9 @@ PROGRAMS = {
         Program("first", None, ("-n", "{size}"), "rows", 1000, 1000, ("pjds",)),
         Program("first-after-1s", None, ("-n", "{size}", "-assemble_for", "1"), "rows", 1000, 1000, ("pjds",)),
         Program("ex14-gamg", options=(*BRATU_GRID, *SOLVERS["gamg"], *REASONS), on_device=128, on_host=32, **BRATU),
+        Program(
+            "ex14-gamg-agg", options=(*BRATU_GRID, *SOLVERS["gamg-agg"], *REASONS), on_device=128, on_host=32, **BRATU
+        ),
         Program("ex14-jacobi", options=(*BRATU_GRID, *SOLVERS["jacobi"], *REASONS), on_device=200, on_host=32, **BRATU),
         Program(
             "ex19",
