@@ -136,8 +136,8 @@ def ghosted_values(da, x, patch):
 def coordinates(da, patch, xp):
     """Row and column of each entry: the diagonal, then the neighbours before and after each owned point, axis by axis.
 
-    Points on the surface have neighbours too, with the value zero: so the pattern is symmetric. Where the grid ends, the
-    column is -1, which leaves the entry out.
+    Points on the surface have neighbours too, with the value zero: so the pattern is symmetric. Where the grid ends,
+    the column is -1, which leaves the entry out.
     """
     index = xp.asarray(da.getLGMap().getIndices()).reshape(patch.shape)
     around = xp.pad(index, 1, constant_values=-1)

@@ -123,8 +123,9 @@ def add_programs(commands: argparse._SubParsersAction) -> None:
         "--program",
         action="append",
         metavar="P",
-        help="first, first-after-1s (one small product, alone and after a second of assembly), ex14-gamg, ex14-gamg-agg, ex14-jacobi, "
-        "ex19 or ex56 (PETSc's tutorials), or P:SIZE, such as ex14-gamg:64; may be repeated (default: all)",
+        help="first, first-after-1s (one small product, alone and after a second of assembly), ex14-gamg, "
+        "ex14-gamg-agg, ex14-jacobi, ex19 or ex56 (PETSc's tutorials), or P:SIZE, such as ex14-gamg:64; "
+        "may be repeated (default: all)",
     )
     programs.add_argument(
         "--type", action="append", metavar="T", help="type of ours; may be repeated (default: one or two a program)"

@@ -183,7 +183,7 @@ def test_programs_without_sources_are_left_out_unless_named(tmp_path, monkeypatc
     monkeypatch.setattr(pairs, "measure_program", lambda setting, *rest: measured.append(setting.program.name) or [])
     assert main(["bench", "programs", "--host", "--petsc-source", str(tmp_path)]) == 0
     assert measured == ["first", "first-after-1s"]
-    assert capsys.readouterr().out.count("Left out: ex") == 4
+    assert capsys.readouterr().out.count("Left out: ex") == 5
 
 
 def test_sizes_and_types_that_are_asked_for(monkeypatch):
