@@ -48,7 +48,11 @@ def brought(matrix, here):
 
 @BOTH_PLACES
 @pytest.mark.parametrize(
-    ("longest", "window"), [(0, 10**6), (5, 96), (255, TILE), (255, 10**6), (300, 2 * TILE), (70000, 10**6)]
+    ("longest", "window"),
+    [
+        *[(0, 10**6), (5, 96), (255, TILE), (255, 10**6), (300, 2 * TILE)],
+        pytest.param(70000, 10**6, marks=pytest.mark.slow),
+    ],
 )
 def test_rows_of_one_length_keep_their_order(request, place, longest, window):
     """In one pass or several, in windows that are less than a tile of rows, or several."""

@@ -124,6 +124,7 @@ def test_entries_and_the_sums_that_they_are(backend, case):
     check(backend, *case)
 
 
+@pytest.mark.slow
 def test_a_row_of_nearly_all_entries(backend):
     check(backend, *row_of(100_000, 300, 5000))
 

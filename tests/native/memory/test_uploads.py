@@ -3,6 +3,7 @@
 import launch
 import pytest
 
+pytestmark = pytest.mark.slow  # compiles a program, and waits for copies that come late
 TESTS = ("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others", "beside")
 
 
