@@ -101,7 +101,7 @@ class DeviceMemory:
     def _return(self, largest_kept: int = 0) -> None:
         """Give what has come back to the pool, but for pieces of at most `largest_kept` bytes."""
         for nbytes in list(self.given_back):
-            addresses = self.given_back[nbytes] if nbytes > largest_kept else None
+            addresses = self.given_back.pop(nbytes) if nbytes > largest_kept else None
             while addresses:
                 if self._pool is None:
                     driver.free(addresses.pop())  # device synchronisation: by the driver

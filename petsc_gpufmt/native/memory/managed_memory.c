@@ -107,7 +107,7 @@ static PetscErrorCode Allocate(size_t bytes, void **array)
   PetscCheck(available >= bytes + SPARE_BYTES, PETSC_COMM_SELF, PETSC_ERR_MEM,
              "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
              bytes + SPARE_BYTES, available, total);
-  kept.most = total / GPUFMT_KEPT_PART;
+  kept.most = PetscMin(total / GPUFMT_KEPT_PART, available / 4); /* others may want the device's memory, too */
   CallDriver("cuMemAllocManaged", gpufmt_driver.MemAllocManaged(&p, bytes, CUDA_MEM_ATTACH_GLOBAL));
   *array = (void *)p;
   CallDriver("cuMemAdvise", gpufmt_driver.MemAdvise(p, bytes, CUDA_ADVISE_PREFERRED_LOCATION, device));
@@ -120,6 +120,20 @@ static PetscErrorCode Free(void *array)
   PetscFunctionBegin;
   if (simulate) PetscCall(PetscFree(array));
   else CallDriver("cuMemFree", gpufmt_driver.MemFree((DevicePointer)array)); /* synchronize! */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Memory that was kept may lie on the host: where the device may have no room for it, it goes, and other memory is asked for. */
+static PetscErrorCode FreeWithoutRoom(GpufmtMemory *memory)
+{
+  size_t available, total;
+
+  PetscFunctionBegin;
+  if (simulate || !memory->address) PetscFunctionReturn(PETSC_SUCCESS);
+  CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
+  if (available >= memory->capacity + SPARE_BYTES) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(Free(memory->address));
+  *memory = (GpufmtMemory){0};
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -178,6 +192,11 @@ static PetscErrorCode Free(void *array)
   return PetscFree(array);
 }
 
+static PetscErrorCode FreeWithoutRoom(GpufmtMemory *memory)
+{
+  return PETSC_SUCCESS;
+}
+
 PetscErrorCode GpufmtManagedClear(void *array, size_t bytes)
 {
   return PetscMemzero(array, bytes);
@@ -223,6 +242,7 @@ PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *memory)
 {
   PetscFunctionBegin;
   *memory = GpufmtKeptTake(&kept, bytes);
+  PetscCall(FreeWithoutRoom(memory));
   if (memory->address) PetscCall(PrefetchWithoutContents(memory->address, bytes));
   else {
     PetscCall(Allocate(bytes, &memory->address));

@@ -145,7 +145,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   ierr       = ProductPlan(C, p);
   pattern    = GpufmtProductPattern(p);
   if (!ierr) ierr = ProductManaged(C, &pattern, &managed);
-  if (!ierr) ierr = ProductSendValues(C, p);
+  if (!ierr && managed) ierr = ProductSendValues(C, p); /* else the pattern of C is downloaded next, by the same threads */
   if (ierr) {
     PetscCall(GpufmtManagedRelease(&managed));
     PetscCall(GpufmtProductDestroy(&p));
