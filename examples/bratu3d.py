@@ -157,7 +157,8 @@ def on_host(array):
 
 def takes_device_arrays(matrix, array):
     """Whether the array is on a device, and the matrix of a type of this package: petsc4py takes arrays of the host."""
-    return not isinstance(array, np.ndarray) and "cusparse" not in matrix.getType()
+    root = matrix.getType().removeprefix("seq").removeprefix("mpi")
+    return not isinstance(array, np.ndarray) and root not in ("aij", "aijcusparse", "aijkokkos")
 
 
 def set_coordinates(matrix, rows, columns):
@@ -221,7 +222,8 @@ def main():
     snes = PETSc.SNES().create()
     snes.setDM(da)
     snes.setFunction(problem.residual)
-    matrix = make_jacobian(da)
+    colored = PETSc.Options().getBool("snes_fd_color", False)  # needs a pattern before the first Jacobian
+    matrix = da.createMat() if colored else make_jacobian(da)
     snes.setJacobian(problem.jacobian, matrix, matrix)
     snes.setFromOptions()
 

@@ -51,6 +51,13 @@ def test_bratu3d_jacobian_agrees_with_finite_differences():
 
 
 @pytest.mark.mpi
+def test_bratu3d_finds_its_jacobian_by_differences_if_asked():
+    options = ["-dm_mat_type", "pjds", "-snes_fd_color"]
+    finished = launch.run([sys.executable, EXAMPLES / "bratu3d.py", *GRID, *options], ranks=2)
+    assert "CONVERGED" in finished.output, str(finished)
+
+
+@pytest.mark.mpi
 def test_bratu3d_takes_the_type_from_mat_type_too():
     finished = launch.run([sys.executable, EXAMPLES / "bratu3d.py", *GRID, "-mat_type", "pjds"], ranks=2)
     assert "matrix type mpiaijpjds" in finished.output, str(finished)

@@ -170,6 +170,10 @@ def check_submatrices(A, dense):
         A.createSubMatrices([whole], [whole], submats=matrices)
         matrices[0].mult(x, z)
         np.testing.assert_allclose(z.getArray(), factor * dense.sum(axis=1), rtol=1e-12, atol=1e-12)
+    (part,) = A.createSubMatrices(PETSc.IS().createStride(COUNT - 1, comm=PETSc.COMM_SELF))
+    x = part.duplicate(copy=True).createVecRight()
+    x.set(1.0)
+    np.testing.assert_allclose((part * x).getArray(), (part.duplicate(copy=True) * x).getArray())
 
 
 CHANGES = [

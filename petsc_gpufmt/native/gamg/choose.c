@@ -79,6 +79,8 @@ PetscErrorCode GpufmtGamgChoose(PC pc, Mat A, GpufmtGamgLevel *level)
   level->ours = (PetscBool)!level->reason[0];
   if (block > 1) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "rows are of blocks of %" PetscInt_FMT, block));
   else if (threshold >= 0) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "the threshold is %g", (double)threshold));
+  else if (level->ours && GpufmtGamgAggOf(pc)->crs->strength_index_size > 0)
+    PetscCall(PetscStrncpy(level->graph, "strength indices were named", sizeof(level->graph)));
   level->own_graph = (PetscBool)(level->ours && !level->graph[0]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

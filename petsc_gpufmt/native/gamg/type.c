@@ -122,13 +122,18 @@ static PetscErrorCode PCCreateGAMG_Gpufmt(PC pc)
 /* notes that the user has named a type */
 static PetscErrorCode PCGAMGSetType_Gpufmt(PC pc, PCGAMGType type)
 {
-  GpufmtGamg *gamg;
+  GpufmtGamg    *gamg;
+  char          *name;
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtGamgGet(pc, &gamg));
   gamg->chosen = PETSC_TRUE;
-  PetscCall((*gamg->set_type)(pc, type));
-  GpufmtGamgOf(pc)->type = GpufmtGamgOf(pc)->gamg_type_name; /* PETSc keeps the name that it was given, which may not stay where it is */
+  PetscCall(PetscStrallocpy(type, &name)); /* PETSc frees the name that it has, which this may be */
+  ierr                   = (*gamg->set_type)(pc, name);
+  GpufmtGamgOf(pc)->type = GpufmtGamgOf(pc)->gamg_type_name; /* PETSc keeps the name that it was given, which goes */
+  PetscCall(PetscFree(name));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -160,7 +160,8 @@ PetscErrorCode GpufmtCooReserve(Mat A, InsertMode mode, GpufmtManaged **out)
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(GpufmtManagedOf(A, &managed));
-  if (managed || mode == ADD_VALUES || sum->entered || !GpufmtManagedPossible(sum->backend)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (managed || GpufmtSeqData(A)->pinned || mode == ADD_VALUES || sum->entered || !GpufmtManagedPossible(sum->backend))
+    PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr[A->rmap->n], rowptr, PETSC_FALSE, out));
   ierr = GpufmtManagedSetColumns(*out, colidx, PETSC_FALSE);

@@ -154,6 +154,7 @@ PetscErrorCode GpufmtCooNote(Mat A)
   const GpufmtCooSum   *sum = &((Mat_Gpufmt *)A->spptr)->coo;
   GpufmtSeqCoordinates *coordinates;
   PetscObject           there;
+  PetscErrorCode        ierr;
 
   PetscFunctionBegin;
   PetscCall(PetscObjectQuery((PetscObject)A, note, &there));
@@ -164,8 +165,10 @@ PetscErrorCode GpufmtCooNote(Mat A)
   coordinates->nnz    = sum->ntargets;
   coordinates->count  = sum->count;
   coordinates->nterms = sum->nterms;
+  ierr                = ToCounts(sum->begins, sum->ntargets + 1, sum->backend, &coordinates->begins);
+  if (!ierr) ierr = ToCounts(sum->index, sum->nterms, sum->backend, &coordinates->places);
+  if (ierr) PetscCall(CoordinatesDestroy((GpufmtContextAddress)&coordinates));
+  PetscCall(ierr);
   PetscCall(PetscObjectContainerCompose((PetscObject)A, note, coordinates, CoordinatesDestroy));
-  PetscCall(ToCounts(sum->begins, sum->ntargets + 1, sum->backend, &coordinates->begins));
-  PetscCall(ToCounts(sum->index, sum->nterms, sum->backend, &coordinates->places));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -169,6 +169,8 @@ static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
   PetscCall((*gpufmt_seq_parent->duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
+  if (!GpufmtSeqData(A) || !GpufmtSeqData(*B))
+    PetscFunctionReturn(PETSC_SUCCESS); /* one of MatCreateSubMatrices(), which PETSc destroys its own way */
   GpufmtSeqData(*B)->options = GpufmtSeqData(A)->options;
   PetscCall(GpufmtCooShare(A, *B));
   if (managed) PetscCall(OptionsRepeat(*B, &GpufmtSeqData(*B)->options)); /* as GpufmtManagedLeave() */
@@ -186,10 +188,29 @@ static PetscErrorCode MatGetInfo_SeqAIJGpufmt(Mat A, MatInfoType type, MatInfo *
 }
 
 /* gives a matrix these operations, or the parent's */
+/* Somebody keeps addresses of values, or values beside them: A gets arrays of PETSc's own, for good. */
+PetscErrorCode GpufmtManagedPin(Mat A)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedLeave(A));
+  if (GpufmtSeqData(A)) GpufmtSeqData(A)->pinned = PETSC_TRUE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A coloring keeps the addresses of values. */
+static PetscErrorCode MatFDColoringSetUp_SeqAIJGpufmt(Mat A, ISColoring coloring, MatFDColoring differences)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedPin(A));
+  PetscCall((*gpufmt_seq_parent->fdcoloringsetup)(A, coloring, differences));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 void GpufmtManagedArraysSet(Mat A, PetscBool ours)
 {
   const struct _MatOps *parent = gpufmt_seq_parent;
 
+  A->ops->fdcoloringsetup = ours ? MatFDColoringSetUp_SeqAIJGpufmt : parent->fdcoloringsetup;
   A->ops->duplicate       = ours ? MatDuplicate_SeqAIJGpufmt : parent->duplicate;
   A->ops->getinfo         = ours ? MatGetInfo_SeqAIJGpufmt : parent->getinfo;
   A->ops->setoption       = ours ? MatSetOption_SeqAIJGpufmt : parent->setoption;

@@ -97,6 +97,7 @@ typedef struct {
   GpufmtCooSum        coo;            /* its values; of a parallel matrix: those that go to other ranks */
   GpufmtOptionsSet    options;        /* of a parallel matrix: those that its blocks are to get */
   PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
+  PetscBool           pinned;         /* addresses of its values are kept somewhere: it gets no other arrays */
   PetscBool           managed_blocks; /* of a parallel matrix: since it was assembled, a block may have managed arrays */
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
@@ -172,6 +173,7 @@ GPUFMT_HIDDEN void           GpufmtOptionsRemember(GpufmtOptionsSet *, MatOption
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedEnter(Mat, GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPin(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
 /* coo_pattern.c */

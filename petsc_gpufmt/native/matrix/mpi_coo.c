@@ -46,7 +46,7 @@ static PetscErrorCode MatSetPreallocationCOO_MPIAIJGpufmt(Mat A, PetscCount coun
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   there = (PetscBool)(diag != NULL);
   if (there && GpufmtSeqData(diag) && GpufmtSeqData(diag)->options.count) options = GpufmtSeqData(diag)->options;
-  ierr = GpufmtCooToHost(count, rows, columns, copies);
+  ierr = GpufmtCooAgree(A, GpufmtCooToHost(count, rows, columns, copies));
   if (!ierr) ierr = (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns);
   for (int k = 0; k < 2; k++) PetscCall(PetscFree(copies[k]));
   PetscCall(ierr);

@@ -82,6 +82,18 @@ static PetscErrorCode MatSetValues_MPIAIJGpufmt(Mat A, PetscInt m, const PetscIn
   return (*gpufmt_mpi_parent->setvalues)(A, m, rows, n, columns, values, mode);
 }
 
+/* A coloring keeps the addresses of values. */
+static PetscErrorCode MatFDColoringSetUp_MPIAIJGpufmt(Mat A, ISColoring coloring, MatFDColoring differences)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtManagedPin(blocks[k]));
+  PetscCall((*gpufmt_mpi_parent->fdcoloringsetup)(A, coloring, differences));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
 {
   PetscBool done;
@@ -203,6 +215,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->shift                 = MatShift_MPIAIJGpufmt;
   B->ops->zerorows              = MatZeroRows_MPIAIJGpufmt;
   B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
+  B->ops->fdcoloringsetup       = MatFDColoringSetUp_MPIAIJGpufmt;
   B->ops->axpy                  = MatAXPY_MPIAIJGpufmt;
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
@@ -242,6 +255,7 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   B->ops->shift                 = gpufmt_mpi_parent->shift;
   B->ops->zerorows              = gpufmt_mpi_parent->zerorows;
   B->ops->zerorowscolumns       = gpufmt_mpi_parent->zerorowscolumns;
+  B->ops->fdcoloringsetup       = gpufmt_mpi_parent->fdcoloringsetup;
   B->ops->axpy                  = gpufmt_mpi_parent->axpy;
   B->ops->convert               = gpufmt_mpi_parent->convert;
   B->ops->createsubmatrices     = gpufmt_mpi_parent->createsubmatrices;

@@ -64,6 +64,17 @@ GpufmtProductOps gpufmt_product_ops = {NULL, NULL, NULL};
 
 static PetscErrorCode (*parent_kron)(Mat, Mat, MatReuse, Mat *) = NULL;
 
+static PetscErrorCode (*parent_store)(Mat) = NULL;
+
+/* The stored values are kept beside the arrays. */
+static PetscErrorCode MatStoreValues_SeqAIJGpufmt(Mat A)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedPin(A));
+  PetscCall((*parent_store)(A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 {
   char name[128];
@@ -78,6 +89,8 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
   PetscCall(GpufmtSeqCooSet(B, on));
   if (on && !parent_kron) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatSeqAIJKron_C", &parent_kron));
+  if (on && !parent_store) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatStoreValues_C", &parent_store));
+  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatStoreValues_C", on ? MatStoreValues_SeqAIJGpufmt : parent_store));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatSeqAIJKron_C", on ? MatSeqAIJKron_SeqAIJGpufmt : parent_kron));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

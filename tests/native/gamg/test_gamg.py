@@ -262,6 +262,23 @@ def test_agg_is_taken_where_a_program_names_it():
     assert gamg_type(ksp) == "agg"
 
 
+def test_the_name_that_petsc_holds_may_be_given_back():
+    ksp = solver(petsc_matrix(stencil_csr(5), "pjds"))
+    pc, name = ctypes.c_void_p(ksp.getPC().handle), ctypes.c_char_p()
+    ksp.getPC().setGAMGType("agg")
+    library = native_library.load()
+    assert library.PCGAMGGetType(pc, ctypes.byref(name)) == 0
+    assert library.PCGAMGSetType(pc, name) == 0
+    assert gamg_type(ksp) == "agg"
+
+
+def test_strength_indices_are_looked_at_by_agg(options):
+    options["pc_gamg_mat_coarsen_strength_index"] = "1"  # beyond the only row of a node
+    with pytest.raises(PETSc.Error) as failure:
+        solver(petsc_matrix(stencil_csr(5), "pjds")).setUp()
+    assert failure.value.ierr == 62
+
+
 def test_a_matrix_of_another_type_is_left_to_agg_even_where_ours_is_named(options, tmp_path):
     options["pc_gamg_type"] = "gpufmt"
     ksp = solver(petsc_matrix(stencil_csr(6), "aij"))

@@ -401,6 +401,17 @@ def test_coordinates_outside_are_an_error_after_which_the_matrix_takes_others(pl
     assert_same(A, B)
 
 
+def test_stored_values_are_there_after_new_ones(place):
+    matrices = pair()
+    set_both(matrices, place)
+    for copy in (copies := [M.duplicate(copy=True) for M in matrices]):
+        copy.setOption(Option.NEW_NONZERO_LOCATIONS, False)
+        copy.storeValues()
+        copy.setValuesCOO(np.zeros(COUNT))
+        copy.retrieveValues()
+    assert_same(copies[1], copies[0])
+
+
 def test_values_of_a_device_need_one(place):
     A, _ = pair()
     if place.startswith("device"):
