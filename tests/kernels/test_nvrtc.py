@@ -34,7 +34,7 @@ from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import coo, scale_and_add
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.symmetry import is_symmetric
@@ -81,6 +81,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "spgemm/hash_symbolic": 80,  # on sm_80, where shared memory is for six blocks of tables of all sizes
     "spgemm/hash_values": 64,
     "patterns/coo": 48,
+    "patterns/csr": 48,
     "patterns/transpose": 56,
     "patterns/union": 80,
 }
@@ -154,6 +155,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
         plan_entry_sum(begins, index_of_both, (1, 1, 0), backend)
     csr = uniform(1, 2 * PIECE, 2 * PIECE, seed=66).transposed().pattern(np, backend.index)
     csr.validated(backend)
+    gather_indices(backend, csr.colidx, np.zeros(1, dtype=np.int64))  # samples are of matrices larger than those here
     transposed(csr, backend)
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)

@@ -84,5 +84,6 @@ class Allocations:
 
     def __exit__(self, *_):
         PETSc.garbage_cleanup()
+        LIBRARY.GpufmtTrim()  # what is kept for the next result
         for pointer, original in zip(self._pointers, self._originals, strict=True):
             pointer.value = original

@@ -174,9 +174,9 @@ static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
   const GpufmtFormat *format = A->spptr ? ((Mat_Gpufmt *)A->spptr)->format : NULL;
 
   PetscFunctionBegin;
-  if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions */
+  if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions, and does not free what is composed anew here */
     PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&A->spptr));
-    PetscCall(Compose(A, format, PETSC_FALSE));
+    if (((PetscObject)A)->qlist) PetscCall(Compose(A, format, PETSC_FALSE));
   }
   PetscCall((*gpufmt_mpi_parent->destroy)(A));
   PetscFunctionReturn(PETSC_SUCCESS);
