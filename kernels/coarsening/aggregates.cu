@@ -9,18 +9,6 @@
 //   nearest [nrows]    the largest word of a row's neighbours
 #include "common/scan.cuh"
 
-template <int BYTES>
-struct Word;
-template <>
-struct Word<4> {
-  typedef unsigned type;
-};
-template <>
-struct Word<8> {
-  typedef unsigned long long type;
-};
-typedef Word<sizeof(index_t)>::type word_t;
-
 constexpr word_t ROOT = word_t(1) << (8 * sizeof(word_t) - 1);
 
 // Thread blocks of a multiprocessor at least, with which nothing spills

@@ -7,18 +7,7 @@
 //   firsts [nrows]     nrows - i for the first i that draws a row, and is another; 0: there is none
 #include "common/common.cuh"
 
-template <int BYTES>
-struct Word;
-template <>
-struct Word<4> {
-  typedef unsigned type;
-};
-template <>
-struct Word<8> {
-  typedef unsigned long long type;
-};
-typedef Word<sizeof(index_t)>::type word_t;
-typedef unsigned long long          state_t; // of a linear congruential generator of 48 bits, that of drand48()
+typedef unsigned long long state_t; // of a linear congruential generator of 48 bits, that of drand48()
 
 constexpr state_t MULTIPLIER = 0x5deece66dull, INCREMENT = 0xb, STATE_BITS = (state_t(1) << 48) - 1;
 

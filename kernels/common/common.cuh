@@ -8,6 +8,18 @@ typedef SCALAR    scalar_t;
 typedef INDEX     index_t;
 typedef long long offset_t; // positions in stored arrays: padding may pass 2^31 where the nonzeros do not
 
+template <int BYTES>
+struct Unsigned;
+template <>
+struct Unsigned<4> {
+  typedef unsigned type;
+};
+template <>
+struct Unsigned<8> {
+  typedef unsigned long long type;
+};
+typedef Unsigned<sizeof(index_t)>::type word_t; // as wide as an index
+
 // Matrix data is read once a product: loads that do not displace x from the cache.
 template <class T>
 __device__ __forceinline__ T load_once(const T *p)

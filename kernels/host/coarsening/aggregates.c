@@ -1,12 +1,6 @@
 /* Aggregates of the rows of a graph; the parameters are those of kernels/coarsening/aggregates.cu, which says what the arrays are. */
 #include "common/host.h"
 
-#if defined(PETSC_USE_64BIT_INDICES)
-typedef uint64_t word_t;
-#else
-typedef uint32_t word_t;
-#endif
-
 #define ROOT ((word_t)1 << (8 * sizeof(word_t) - 1))
 
 typedef struct {

@@ -1,12 +1,6 @@
 /* The order in which PETSc's agg visits rows; the parameters are those of kernels/coarsening/shuffle.cu, which says what the arrays are. */
 #include "common/host.h"
 
-#if defined(PETSC_USE_64BIT_INDICES)
-typedef uint64_t word_t;
-#else
-typedef uint32_t word_t;
-#endif
-
 HOST_KERNEL(shuffle_draw)
 {
   const index_t nrows  = PARAM(index_t, 0);

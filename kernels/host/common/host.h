@@ -11,6 +11,12 @@ typedef PetscScalar scalar_t;
 typedef PetscInt    index_t;
 typedef long long   offset_t; /* positions in stored arrays: padding may pass 2^31 where the nonzeros do not */
 
+#if defined(PETSC_USE_64BIT_INDICES)
+typedef uint64_t word_t; /* as wide as an index */
+#else
+typedef uint32_t word_t;
+#endif
+
 #define HOST_KERNEL(name) \
   __attribute__((visibility("default"))) void gpufmt_host_##name(const uint32_t grid[3], const uint32_t block[3], void **params)
 #define PARAM(type, i) (*(type *)params[i])
