@@ -105,6 +105,18 @@ class OperandStruct(c.Structure):
     ]
 
 
+PLANNED_MATRIX: list[tuple[str, Any]] = [
+    ("outcome", OutcomeStruct),
+    ("numeric", PlanStruct),
+    ("nrows", c.c_int64),
+    ("ncols", c.c_int64),
+    ("nnz", c.c_int64),
+    ("rowptr", c.c_void_p),
+    ("colidx", c.c_void_p),
+]
+"""What an answer begins with that has the pattern of a matrix, and the plan for its values."""
+
+
 class ProductRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
@@ -117,13 +129,7 @@ class ProductRequestStruct(c.Structure):
 
 class ProductAnswerStruct(c.Structure):
     _fields_ = [
-        ("outcome", OutcomeStruct),
-        ("numeric", PlanStruct),
-        ("nrows", c.c_int64),
-        ("ncols", c.c_int64),
-        ("nnz", c.c_int64),
-        ("rowptr", c.c_void_p),
-        ("colidx", c.c_void_p),
+        *PLANNED_MATRIX,
         ("terms", c.c_int64),
         ("bytes_needed", c.c_int64),
         ("bytes_held", c.c_int64),
@@ -241,13 +247,7 @@ class TentativeRequestStruct(c.Structure):
 
 class TentativeAnswerStruct(c.Structure):
     _fields_ = [
-        ("outcome", OutcomeStruct),
-        ("numeric", PlanStruct),
-        ("nrows", c.c_int64),
-        ("ncols", c.c_int64),
-        ("nnz", c.c_int64),
-        ("rowptr", c.c_void_p),
-        ("colidx", c.c_void_p),
+        *PLANNED_MATRIX,
         ("coarse_near_null", c.c_void_p),
         ("summary", c.c_char * 256),
     ]
@@ -293,13 +293,7 @@ class SmoothedRequestStruct(c.Structure):
 
 class SmoothedAnswerStruct(c.Structure):
     _fields_ = [
-        ("outcome", OutcomeStruct),
-        ("numeric", PlanStruct),
-        ("nrows", c.c_int64),
-        ("ncols", c.c_int64),
-        ("nnz", c.c_int64),
-        ("rowptr", c.c_void_p),
-        ("colidx", c.c_void_p),
+        *PLANNED_MATRIX,
         ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]

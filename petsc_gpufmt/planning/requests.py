@@ -12,7 +12,6 @@ import numpy as np
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
-from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
@@ -116,11 +115,8 @@ def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
     operands = _operand_patterns(request, backend)
     options = chain.parse_options(request.options.decode())
     planned = chain.plan_product(Product(request.product), operands, backend, options)
-    pattern = planned.pattern
-    kept = [pattern.rowptr, pattern.colidx, *abi.export_plan(planned.numeric, answer.numeric)]
+    kept = _fill_matrix(answer, planned.pattern, planned.numeric)
     native_library.cite("rmerge")
-    answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
-    answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
     answer.terms = planned.terms
     answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
     answer.summary = planned.summary.encode()[:255]
@@ -206,12 +202,9 @@ def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     aggregates = _held(request.aggregates, request.nnodes, backend.index, backend)
     turns = _held(request.turns, request.nnodes, np.dtype(np.uint8), backend) if request.turns else None
     made = tentative(aggregates, request.naggregates, request.block, near_null, request.nvectors, backend, turns)
-    pattern = made.pattern
-    kept = [pattern.rowptr, pattern.colidx, made.coarse, *abi.export_plan(made.numeric, answer.numeric)]
-    answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
-    answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
+    kept = [made.coarse, *_fill_matrix(answer, made.pattern, made.numeric)]
     answer.coarse_near_null = address(made.coarse)
-    words = f"{request.nvectors} columns for each of {request.naggregates} aggregates, {pattern.nnz} entries"
+    words = f"{request.nvectors} columns for each of {request.naggregates} aggregates, {answer.nnz} entries"
     answer.summary = words.encode()
     return [(answer.outcome, kept)]
 
@@ -226,19 +219,21 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
     answer.applies = made is not None
     if made is None:
         return [(answer.outcome, [])]
-    pattern = made.pattern
-    kept = [pattern.rowptr, pattern.colidx, *abi.export_plan(made.numeric, answer.numeric)]
+    kept = _fill_matrix(answer, made.pattern, made.numeric)
+    answer.summary = f"smoothed without a general product, {answer.nnz} entries".encode()
+    return [(answer.outcome, kept)]
+
+
+def _fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> list[Any]:
+    """What abi.PLANNED_MATRIX has besides the outcome; returns what must live as long as the answer is used."""
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
     answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
-    answer.summary = f"smoothed without a general product, {pattern.nnz} entries".encode()
-    return [(answer.outcome, kept)]
+    return [pattern.rowptr, pattern.colidx, *abi.export_plan(numeric, answer.numeric)]
 
 
 def _held(pointer: int | None, size: int, dtype: np.dtype, backend: Backend) -> Any:
     """An array of an answer that is held, on the backend: they are where they are."""
-    if isinstance(backend, CudaBackend):
-        return DeviceArray(backend.memory, pointer or 0, size, dtype)
-    return _view(pointer, size, dtype)
+    return (backend.view if isinstance(backend, CudaBackend) else _view)(pointer, size, dtype)
 
 
 def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | None:
