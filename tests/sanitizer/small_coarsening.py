@@ -5,17 +5,16 @@ Exits with status 1 if a result is not that of the host. Each array has memory o
 shows.
 """
 
-import argparse
 import sys
 
 import numpy as np
 import scipy.sparse
-from exact_memory import take_arrays_one_by_one
+from small_programs import right_or_wrong
 
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.bench.matrices import stencil_pattern
-from petsc_gpufmt.bench.places import SEED, available_places, device_reason
+from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
@@ -76,26 +75,19 @@ def values_of(made, slots, backend):
     return made.pattern.rowptr, made.pattern.colidx, values
 
 
+def small_results(backend):
+    """Name -> whether a graph is coarsened as on the host"""
+    host, results = HostBackend(backend.scalar, backend.index), {}
+    for name, graph in small_graphs(backend, np.random.default_rng(SEED)).items():
+        for distance in (1, 2):
+            both = (coarsened(graph, distance, place, np.random.default_rng(SEED)) for place in (backend, host))
+            right = [np.allclose(a, b, rtol=0, atol=1e-10) for a, b in zip(*both, strict=True)]
+            results[f"{name}, distance {distance}"] = all(right)
+    return results
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--host", action="store_true", help="run on the host instead")
-    arguments = parser.parse_args()
-    if not arguments.host and device_reason():
-        sys.exit(f"small_coarsening: {device_reason()}; --host runs on the host")
-    results = {}
-    with available_places(arguments.host) as places:
-        backend = places["host" if arguments.host else "cuda"].backend
-        if not arguments.host:
-            take_arrays_one_by_one(backend)
-        host = HostBackend(backend.scalar, backend.index)
-        for name, graph in small_graphs(backend, np.random.default_rng(SEED)).items():
-            for distance in (1, 2):
-                both = (coarsened(graph, distance, place, np.random.default_rng(SEED)) for place in (backend, host))
-                right = [np.allclose(a, b, rtol=0, atol=1e-10) for a, b in zip(*both, strict=True)]
-                results[f"{name}, distance {distance}"] = all(right)
-    for name, right in results.items():
-        print(f"{name:24} {'right' if right else 'WRONG'}")
-    return 0 if all(results.values()) else 1
+    return right_or_wrong("small_coarsening", __doc__, small_results)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,18 @@ other kernels, and with some from its tuning space. Exits with status 1 if a res
 its own, so that an access outside shows.
 """
 
-import argparse
 import contextlib
 import sys
 from unittest import mock
 
 import numpy as np
 import scipy.sparse
-from exact_memory import take_arrays_one_by_one
 from petsc4py import PETSc
+from small_programs import command_line, place_of
 
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.bench.mult import Reference
-from petsc_gpufmt.bench.places import SEED, available_places, device_reason, random_vector
+from petsc_gpufmt.bench.places import SEED, random_vector
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.formats import pjds
 from petsc_gpufmt.formats.evchyb import layout, parameters
@@ -164,17 +163,11 @@ def petsc_products(name, matrix, place, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--host", action="store_true", help="run on the host instead")
+    parser = command_line(__doc__)
     parser.add_argument("--matrix", metavar="NAME", help="only this one, such as 'blocks'")
     arguments = parser.parse_args()
-    if not arguments.host and device_reason():
-        sys.exit(f"small_products: {device_reason()}; --host runs on the host")
     worst = 0.0
-    with available_places(arguments.host) as places:
-        place = places["host" if arguments.host else "cuda"]
-        if not arguments.host:
-            take_arrays_one_by_one(place.backend)
+    with place_of("small_products", arguments.host) as place:
         rng = np.random.default_rng(SEED)
         matrices = small_matrices(place.backend.scalar, place.backend.index, rng)
         if arguments.matrix not in (None, *matrices):

@@ -3,18 +3,17 @@
 Exits with status 1 if a result is wrong. Each array has memory of its own, so that an access outside shows.
 """
 
-import argparse
 import contextlib
 import sys
 from unittest import mock
 
 import numpy as np
 import scipy.sparse
-from exact_memory import take_arrays_one_by_one
 from petsc4py import PETSc
+from small_programs import command_line, place_of
 
 from petsc_gpufmt.backends.plan import Product, Slot
-from petsc_gpufmt.bench.places import SEED, available_places, device_reason
+from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.bench.spgemm_contender import host_csr
 from petsc_gpufmt.bench.spgemm_tasks import Bounded, ProductReference, row_lengths, sorted_transpose
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -151,20 +150,14 @@ def every_product(A, B, place):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--host", action="store_true", help="run on the host instead")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--case", action="append", metavar="NAME", help=f"one of the shapes by its name, or {EVERY_PRODUCT}; repeatable"
     )
     arguments = parser.parse_args()
-    if not arguments.host and device_reason():
-        sys.exit(f"small_spgemm: {device_reason()}; --host runs on the host")
     worst = 0.0
-    with available_places(arguments.host) as places:
-        place = places["host" if arguments.host else "cuda"]
+    with place_of("small_spgemm", arguments.host) as place:
         backend = place.backend
-        if not arguments.host:
-            take_arrays_one_by_one(backend)
         rng = np.random.default_rng(SEED)
         factors = small_factors(backend.scalar, backend.index, rng)
         names = (*factors, EVERY_PRODUCT)

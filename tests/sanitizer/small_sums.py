@@ -3,15 +3,14 @@
 Exits with status 1 if a result is wrong. Each array has memory of its own, so that an access outside shows.
 """
 
-import argparse
 import sys
 
 import numpy as np
 import scipy.sparse
-from exact_memory import take_arrays_one_by_one
+from small_programs import right_or_wrong
 
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.bench.places import SEED, available_places, device_reason
+from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.patterns import coo, scale_and_add
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import known_entry_sum, plan_entry_sum
@@ -145,29 +144,22 @@ def assembly_is_right(shape, nentries, backend, rng):
     return all([np.array_equal(a, b) for a, b in pairs])
 
 
+def small_results(backend):
+    """Name -> whether a sum, a change of values or a matrix from coordinates is right"""
+    rng, results = np.random.default_rng(SEED), {}
+    for name, (shape, inner, summands) in small_sums(backend, rng).items():
+        results[name] = sum_is_right(shape, inner, summands, backend)
+    for nrows, ncols in ((1, 1), (400, 30), (2000, 3000)):
+        results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
+    for n in (1, 700):
+        results[f"{n} on the diagonal"] = diagonal_is_right(n, backend, rng)
+    for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):
+        results[f"{nentries} coordinates"] = assembly_is_right(shape, nentries, backend, rng)
+    return results
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--host", action="store_true", help="run on the host instead")
-    arguments = parser.parse_args()
-    if not arguments.host and device_reason():
-        sys.exit(f"small_sums: {device_reason()}; --host runs on the host")
-    results = {}
-    with available_places(arguments.host) as places:
-        backend = places["host" if arguments.host else "cuda"].backend
-        if not arguments.host:
-            take_arrays_one_by_one(backend)
-        rng = np.random.default_rng(SEED)
-        for name, (shape, inner, summands) in small_sums(backend, rng).items():
-            results[name] = sum_is_right(shape, inner, summands, backend)
-        for nrows, ncols in ((1, 1), (400, 30), (2000, 3000)):
-            results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
-        for n in (1, 700):
-            results[f"{n} on the diagonal"] = diagonal_is_right(n, backend, rng)
-        for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):
-            results[f"{nentries} coordinates"] = assembly_is_right(shape, nentries, backend, rng)
-    for name, right in results.items():
-        print(f"{name:24} {'right' if right else 'WRONG'}")
-    return 0 if all(results.values()) else 1
+    return right_or_wrong("small_sums", __doc__, small_results)
 
 
 if __name__ == "__main__":
