@@ -312,14 +312,8 @@ static PetscErrorCode MatSetValuesCOO_SeqAIJGpufmt(Mat A, const PetscScalar give
 /* gives a matrix these functions, or the parent's */
 PetscErrorCode GpufmtSeqCooSet(Mat A, PetscBool ours)
 {
-  PetscObject object = (PetscObject)A;
-
   PetscFunctionBegin;
-  if (ours && !parent_values) {
-    PetscCall(PetscObjectQueryFunction(object, "MatSetPreallocationCOO_C", &parent_preallocation));
-    PetscCall(PetscObjectQueryFunction(object, "MatSetValuesCOO_C", &parent_values));
-  }
-  PetscCall(PetscObjectComposeFunction(object, "MatSetPreallocationCOO_C", ours ? MatSetPreallocationCOO_SeqAIJGpufmt : parent_preallocation));
-  PetscCall(PetscObjectComposeFunction(object, "MatSetValuesCOO_C", ours ? MatSetValuesCOO_SeqAIJGpufmt : parent_values));
+  GpufmtComposeFunction(A, "MatSetPreallocationCOO_C", ours, MatSetPreallocationCOO_SeqAIJGpufmt, parent_preallocation);
+  GpufmtComposeFunction(A, "MatSetValuesCOO_C", ours, MatSetValuesCOO_SeqAIJGpufmt, parent_values);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -115,6 +115,13 @@ static inline Mat_Gpufmt *GpufmtSeqData(Mat A)
   return (Mat_Gpufmt *)GpufmtArraysOf(A);
 }
 
+/* Composes our function of a name with a matrix, or else that of its parent: it is asked for once, when ours first takes its place. */
+#define GpufmtComposeFunction(A, name, ours, function, parent) \
+  do { \
+    if ((ours) && !(parent)) PetscCall(PetscObjectQueryFunction((PetscObject)(A), name, &(parent))); \
+    PetscCall(PetscObjectComposeFunction((PetscObject)(A), name, (ours) ? (function) : (parent))); \
+  } while (0)
+
 /* formats.c */
 GPUFMT_HIDDEN const GpufmtFormat *GpufmtFormatFind(const char type_name[]);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtOptionsDeclare(const GpufmtFormat *, PetscOptionItems);

@@ -197,14 +197,8 @@ PetscErrorCode GpufmtParallelCooCount(Mat A, PetscCount *count)
 /* gives a matrix these functions, or the parent's */
 PetscErrorCode GpufmtParallelCooSet(Mat A, PetscBool ours)
 {
-  PetscObject object = (PetscObject)A;
-
   PetscFunctionBegin;
-  if (ours && !parent_values) {
-    PetscCall(PetscObjectQueryFunction(object, "MatSetPreallocationCOO_C", &parent_preallocation));
-    PetscCall(PetscObjectQueryFunction(object, "MatSetValuesCOO_C", &parent_values));
-  }
-  PetscCall(PetscObjectComposeFunction(object, "MatSetPreallocationCOO_C", ours ? MatSetPreallocationCOO_MPIAIJGpufmt : parent_preallocation));
-  PetscCall(PetscObjectComposeFunction(object, "MatSetValuesCOO_C", ours ? MatSetValuesCOO_MPIAIJGpufmt : parent_values));
+  GpufmtComposeFunction(A, "MatSetPreallocationCOO_C", ours, MatSetPreallocationCOO_MPIAIJGpufmt, parent_preallocation);
+  GpufmtComposeFunction(A, "MatSetValuesCOO_C", ours, MatSetValuesCOO_MPIAIJGpufmt, parent_values);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

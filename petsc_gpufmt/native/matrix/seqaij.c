@@ -88,10 +88,8 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
   PetscCall(GpufmtSeqCooSet(B, on));
-  if (on && !parent_kron) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatSeqAIJKron_C", &parent_kron));
-  if (on && !parent_store) PetscCall(PetscObjectQueryFunction((PetscObject)B, "MatStoreValues_C", &parent_store));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatStoreValues_C", on ? MatStoreValues_SeqAIJGpufmt : parent_store));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatSeqAIJKron_C", on ? MatSeqAIJKron_SeqAIJGpufmt : parent_kron));
+  GpufmtComposeFunction(B, "MatStoreValues_C", on, MatStoreValues_SeqAIJGpufmt, parent_store);
+  GpufmtComposeFunction(B, "MatSeqAIJKron_C", on, MatSeqAIJKron_SeqAIJGpufmt, parent_kron);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
