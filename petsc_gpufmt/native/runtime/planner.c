@@ -60,8 +60,11 @@ static void StopCompiling(void)
 /* For petsc_gpufmt/backends/native_library.py: what is compiled in the thread of start.c, nobody waits for. */
 PETSC_EXTERN PetscErrorCode GpufmtLogCompile(int begins)
 {
+  static atomic_flag registered = ATOMIC_FLAG_INIT; /* what stops them */
+
   compiling = getpid();
-  if (!begins) (void)atexit(StopCompiling); /* after the compiler has begun, and so before what it does at the end */
+  if (!begins && !atomic_flag_test_and_set(&registered))
+    (void)atexit(StopCompiling); /* after the compiler has begun, and so before what it does at the end */
   if (GpufmtStartIsHere()) return PETSC_SUCCESS;
   PetscFunctionBegin;
   if (GPUFMT_Compile >= 0 && begins) PetscCall(PetscLogEventBegin(GPUFMT_Compile, 0, 0, 0, 0));
