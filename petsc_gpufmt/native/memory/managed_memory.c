@@ -107,7 +107,7 @@ static PetscErrorCode Allocate(size_t bytes, void **array)
   PetscCheck(available >= bytes + SPARE_BYTES, PETSC_COMM_SELF, PETSC_ERR_MEM,
              "Out of device memory: %zu bytes needed, %zu of %zu free; use more ranks and GPUs, or -mat_bind_below to keep small matrices on the host",
              bytes + SPARE_BYTES, available, total);
-  kept.most = PetscMin(total / GPUFMT_KEPT_PART, available / 4); /* others may want the device's memory, too */
+  GpufmtKeptLimit(&kept, available, total);
   CallDriver("cuMemAllocManaged", gpufmt_driver.MemAllocManaged(&p, bytes, CUDA_MEM_ATTACH_GLOBAL));
   *array = (void *)p;
   CallDriver("cuMemAdvise", gpufmt_driver.MemAdvise(p, bytes, CUDA_ADVISE_PREFERRED_LOCATION, device));

@@ -68,14 +68,20 @@ const char *GpufmtDriverMessage(CudaResult code)
   return text;
 }
 
-/* whether CUDA has pinned the array, or made it: a copy of such a one goes on after the call, that of others has left the array by then */
-bool GpufmtDriverKnows(const void *host)
+/* the kind of memory that an array lies in, 0: none that CUDA knows */
+static unsigned MemoryType(const void *array)
 {
   int      attribute = CUDA_POINTER_MEMORY_TYPE;
   unsigned type      = 0; /* stays so for an address that CUDA does not know, which is no error for this function */
   void    *answer    = &type;
 
-  return !gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)host) && type;
+  return gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)array) ? 0 : type;
+}
+
+/* whether CUDA has pinned the array, or made it: a copy of such a one goes on after the call, that of others has left the array by then */
+bool GpufmtDriverKnows(const void *host)
+{
+  return MemoryType(host);
 }
 
 /* a driver, a device, and a user who has not said -device_enable none */
@@ -119,12 +125,7 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 /* whether an array of a caller lies on the device, or in managed memory; PetscGetMemType() knows that only once PETSc has begun with the device */
 PetscBool GpufmtDeviceHas(const void *array)
 {
-  int      attribute = CUDA_POINTER_MEMORY_TYPE;
-  unsigned type      = 0; /* stays so for an address that CUDA does not know, which is no error for this function */
-  void    *answer    = &type;
-
-  return (PetscBool)(array && GpufmtDeviceUsable() && !gpufmt_driver.PointerGetAttributes(1, &attribute, &answer, (DevicePointer)array) &&
-                     type == CUDA_MEMORY_DEVICE);
+  return (PetscBool)(array && GpufmtDeviceUsable() && MemoryType(array) == CUDA_MEMORY_DEVICE);
 }
 
 /* PETSc's device, which matrices of ours will need, and its context. If there is one GPU alone, the context may be NULL: PETSc has not made it
@@ -195,6 +196,8 @@ PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
   memory = GpufmtKeptTake(&kept, bytes);
   if (!memory.address) {
+    CallDriver("cuMemGetInfo", gpufmt_driver.MemGetInfo(&available, &total));
+    GpufmtKeptLimit(&kept, available, total);
     code = gpufmt_driver.MemAlloc(&p, bytes);
     if (code == CUDA_OUT_OF_MEMORY) {
       PetscCall(GpufmtKeptForget(&kept));
@@ -218,13 +221,11 @@ PetscErrorCode GpufmtDeviceReserve(size_t bytes, void **buffer, size_t *capacity
 PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity)
 {
   GpufmtMemory memory = {.address = *buffer, .capacity = *capacity};
-  size_t       available, total;
 
   PetscFunctionBegin;
   *buffer   = NULL;
   *capacity = 0;
   if (!memory.address) PetscFunctionReturn(PETSC_SUCCESS);
-  if (!kept.most && !gpufmt_driver.MemGetInfo(&available, &total)) kept.most = total / GPUFMT_KEPT_PART;
   PetscCall(GpufmtDeviceSettle());
   PetscCall(GpufmtKeptAdd(&kept, &memory));
   PetscFunctionReturn(PETSC_SUCCESS);

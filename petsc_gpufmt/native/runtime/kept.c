@@ -47,6 +47,12 @@ PetscErrorCode GpufmtKeptAdd(GpufmtKept *kept, GpufmtMemory *memory)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* As memory of the device is taken, of which so much is there and so much free: others may want it, too. */
+void GpufmtKeptLimit(GpufmtKept *kept, size_t available, size_t total)
+{
+  kept->most = PetscMin(total / 16, available / 4);
+}
+
 PetscErrorCode GpufmtKeptForget(GpufmtKept *kept)
 {
   PetscFunctionBegin;

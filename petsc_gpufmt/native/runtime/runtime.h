@@ -61,10 +61,7 @@ GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
 GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
 
 /* kept.c */
-enum {
-  GPUFMT_MOST_KEPT = 32,
-  GPUFMT_KEPT_PART = 16 /* of the device's memory, of each kind */
-};
+enum { GPUFMT_MOST_KEPT = 32 };
 typedef struct {
   void  *address;  /* NULL: none */
   size_t capacity; /* bytes */
@@ -77,6 +74,7 @@ typedef struct {
 } GpufmtKept;
 GPUFMT_HIDDEN GpufmtMemory   GpufmtKeptTake(GpufmtKept *, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKeptAdd(GpufmtKept *, GpufmtMemory *);
+GPUFMT_HIDDEN void           GpufmtKeptLimit(GpufmtKept *, size_t available, size_t total);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKeptForget(GpufmtKept *);
 
 /* device.c */
