@@ -3,6 +3,7 @@
 import ctypes
 
 import numpy as np
+import petsc4py.PETSc  # noqa: F401  initialises PETSc, which takes citations
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from chains import Exact, operands_of
