@@ -29,6 +29,18 @@ PetscErrorCode GpufmtVecTypeOn(Mat A, PetscBool on)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Nothing on a device profits from rows with equal columns, and whoever looks for them reads all columns on the host: as PETSc's own types do,
+   unless the user says -mat_no_inode 0. */
+static PetscErrorCode InodesOff(Mat A)
+{
+  PetscBool off = PETSC_TRUE;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsGetBool(((PetscObject)A)->options, ((PetscObject)A)->prefix, "-mat_no_inode", &off, NULL));
+  if (off) PetscCall((*gpufmt_seq_parent->setoption)(A, MAT_USE_INODES, PETSC_FALSE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode MatBindToCPU_SeqAIJGpufmt(Mat A, PetscBool flg)
 {
   PetscFunctionBegin;
@@ -171,6 +183,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
   if (GpufmtDeviceUsable()) {
     PetscCall(GpufmtVecTypeOn(B, PETSC_TRUE));
+    PetscCall(InodesOff(B));
 #if PetscDefined(HAVE_DEVICE)
     B->boundtocpu = PETSC_FALSE;
 #endif
