@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 10
+#define GPUFMT_ABI_VERSION 11
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -61,6 +61,7 @@ enum {
   GPUFMT_ASK_TENTATIVE,
   GPUFMT_ASK_COO,
   GPUFMT_ASK_SMOOTHED,
+  GPUFMT_ASK_START_VECTOR,
   GPUFMT_NUM_ASKS
 };
 
@@ -261,6 +262,17 @@ typedef struct {
   int32_t       applies;         /* 0: a row of A is too long for it, there is no plan; the general product takes any */
   char          summary[256];
 } GpufmtSmoothedAnswer;
+
+/* the vector with which PETSc begins to estimate eigenvalues: the rows of this rank */
+typedef struct {
+  GpufmtPlace place;
+  int64_t     nrows, first; /* rows, and the number of the first among those of all ranks */
+} GpufmtStartVectorRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    fill; /* writes RESULT */
+} GpufmtStartVectorAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 BACKENDS = ("host", "cuda")
 
 
@@ -27,6 +27,7 @@ class Ask(enum.IntEnum):
     TENTATIVE = 6
     COO = 7
     SMOOTHED = 8
+    START_VECTOR = 9
 
 
 class LaunchStruct(c.Structure):
@@ -297,6 +298,14 @@ class SmoothedAnswerStruct(c.Structure):
         ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]
+
+
+class StartVectorRequestStruct(c.Structure):
+    _fields_ = [("place", PlaceStruct), ("nrows", c.c_int64), ("first", c.c_int64)]
+
+
+class StartVectorAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("fill", PlanStruct)]
 
 
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)

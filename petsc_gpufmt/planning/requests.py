@@ -81,6 +81,10 @@ def _what_smoothed(request: Any) -> str:
     return f"prolongator of {request.naggregates} aggregates, smoothed by {matrix}"
 
 
+def _what_start_vector(request: Any) -> str:
+    return f"start vector of {request.nrows} rows"
+
+
 def _what_aggregates(request: Any) -> str:
     o = request.graph
     return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} entries"
@@ -231,6 +235,12 @@ def _fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> lis
     return [pattern.rowptr, pattern.colidx, *abi.export_plan(numeric, answer.numeric)]
 
 
+def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.start_vector import start_vector
+
+    return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
+
+
 def _held(pointer: int | None, size: int, dtype: np.dtype, backend: Backend) -> Any:
     """An array of an answer that is held, on the backend: they are where they are."""
     return (backend.view if isinstance(backend, CudaBackend) else _view)(pointer, size, dtype)
@@ -341,4 +351,7 @@ KINDS = {
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
     Ask.TENTATIVE: Kind(abi.TentativeRequestStruct, abi.TentativeAnswerStruct, _what_tentative, _fill_tentative),
     Ask.SMOOTHED: Kind(abi.SmoothedRequestStruct, abi.SmoothedAnswerStruct, _what_smoothed, _fill_smoothed),
+    Ask.START_VECTOR: Kind(
+        abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
+    ),
 }

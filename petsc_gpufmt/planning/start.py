@@ -13,10 +13,11 @@ from petsc_gpufmt.backends.kernel_modules import declared_by, declared_so_far, d
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.planning.requests import backend_at
 
+COARSENING = ("shuffle", "aggregates", "prolongator", "smoothed", "start_vector")
 OTHERS = (
     "petsc_gpufmt.spgemm.chain",
     "petsc_gpufmt.patterns.symmetry",
-    *(f"petsc_gpufmt.coarsening.{name}" for name in ("shuffle", "aggregates", "prolongator", "smoothed")),
+    *(f"petsc_gpufmt.coarsening.{name}" for name in COARSENING),
 )
 """Imported when a plan first needs them, beside formats."""
 FIRST_STEMS = ("formats/", "patterns/csr")

@@ -21,20 +21,13 @@ static PetscErrorCode CreateParentGraph(PC pc, GpufmtGamg *gamg, Mat A, Mat *G)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* of PETSc 3.26 and later: small entries of prolongators go, and with them perhaps whole columns */
-#if PETSC_VERSION_GE(3, 26, 0)
-  #define IsFiltered(gamg) ((gamg)->prolongator_filter > 0)
-#else
-  #define IsFiltered(gamg) PETSC_FALSE
-#endif
-
 /* Whether the pattern of a level is known to be symmetric: the finest one was looked at in an earlier set-up, or it is that of P^T A P with such a
    one, and each column of P has an entry. */
 static PetscBool KnownSymmetric(PC pc, const GpufmtGamg *gamg, Mat A)
 {
   const PC_GAMG *g = GpufmtGamgOf(pc);
 
-  if (g->current_level) return (PetscBool)(gamg->levels[g->current_level - 1].symmetric && !IsFiltered(g));
+  if (g->current_level) return (PetscBool)(gamg->levels[g->current_level - 1].symmetric && !GpufmtGamgIsFiltered(g));
   return (PetscBool)(gamg->symmetric_id == ((PetscObject)A)->id && gamg->symmetric_state == A->nonzerostate);
 }
 

@@ -1,5 +1,6 @@
 /* The set-up of algebraic multigrid: a type of PCGAMG that is PETSc's agg with graph, aggregates and tentative prolongator by the planner. */
 #pragma once
+#include <petsc/private/kspimpl.h>
 #include <petsc/private/pcgamgimpl.h>
 #include "product/product.h"
 
@@ -19,14 +20,29 @@ typedef struct {
 
 /* how the set-up of a level was made, counted from the finest; `text` says it to the user */
 typedef struct {
-  PetscBool ours;         /* aggregates and tentative prolongator */
-  PetscBool own_graph;    /* the graph is the matrix itself */
-  PetscBool symmetric;    /* the pattern of the matrix is, and its diagonal is complete */
-  int       distance;     /* between the roots of aggregates */
-  char      reason[160];  /* why it is PETSc's; "": it is ours */
-  char      graph[160];   /* why the graph is PETSc's; "": it is the matrix itself */
-  char      summary[320]; /* of what is ours */
+  PetscBool ours;           /* aggregates and tentative prolongator */
+  PetscBool own_graph;      /* the graph is the matrix itself */
+  PetscBool symmetric;      /* the pattern of the matrix is, and its diagonal is complete */
+  int       distance;       /* between the roots of aggregates */
+  char      reason[160];    /* why it is PETSc's; "": it is ours */
+  char      graph[160];     /* why the graph is PETSc's; "": it is the matrix itself */
+  char      smoothing[160]; /* why the first smoothing step takes a product of matrices; "": it takes none, or there is no step */
+  char      summary[320];   /* of what is ours */
 } GpufmtGamgLevel;
+
+/* the plan of the start vector of a level's matrix */
+typedef struct {
+  GpufmtLease lease;
+  int         backend;
+  PetscInt    nrows, first;
+  GpufmtPlan  fill;
+} GpufmtGamgStart;
+
+/* a smoother whose right-hand side is a start vector for a while */
+typedef struct {
+  KSP smoother;
+  Vec right_hand_side; /* its own */
+} GpufmtGamgBegun;
 
 /* what belongs to a PCGAMG, in a container that is composed with it */
 typedef struct {
@@ -50,6 +66,12 @@ typedef struct {
   GpufmtLease            lease; /* of the aggregates */
   GpufmtAggregatesAnswer aggregates;
   PetscInt               nnodes;
+  GpufmtLease            tentative_lease; /* held: the prolongator has no entries yet, which are those of this answer, smoothed */
+  GpufmtTentativeAnswer  tentative;
+
+  GpufmtGamgStart starts[PETSC_MG_MAXLEVELS];
+  GpufmtGamgBegun begun[PETSC_MG_MAXLEVELS];
+  int             nbegun;
 
   /* of all levels so far: references that PETSc's set-up holds */
   Mat matrices[PETSC_MG_MAXLEVELS], prolongators[PETSC_MG_MAXLEVELS];
@@ -63,6 +85,16 @@ static inline PC_GAMG *GpufmtGamgOf(PC pc)
 static inline GpufmtGamgAgg *GpufmtGamgAggOf(PC pc)
 {
   return (GpufmtGamgAgg *)GpufmtGamgOf(pc)->subctx;
+}
+
+/* of PETSc 3.26 and later: small entries of prolongators go, and with them perhaps whole columns */
+static inline PetscBool GpufmtGamgIsFiltered(const PC_GAMG *g)
+{
+#if PETSC_VERSION_GE(3, 26, 0)
+  return (PetscBool)(g->prolongator_filter > 0);
+#else
+  return PETSC_FALSE;
+#endif
 }
 
 /* type.c */
@@ -86,8 +118,26 @@ GPUFMT_HIDDEN PetscErrorCode PCGAMGCoarsen_Gpufmt(PC, Mat *, PetscCoarsenData **
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC, Mat);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
 
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *, Mat A, Mat P);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSetPattern(Mat P, Mat A, const GpufmtPlannedPattern *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const GpufmtPlan *, int64_t nnz, void *slots[GPUFMT_NUM_SLOTS]);
+
+/* start_vector.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgStartVector(GpufmtGamg *, PetscInt level, Mat A, Vec);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgStartsBegin(PC, GpufmtGamg *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgStartsEnd(GpufmtGamg *);
+
+/* jacobi.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgJacobiTake(PC jacobi);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSmoothersTake(PC);
+
+/* estimate.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgEstimate(PC, GpufmtGamg *, Mat A, PetscReal *emin, PetscReal *emax);
+
+/* smooth.c */
+GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
+
 /* set_up.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_gamg_parent_setup)(PC);
-GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC, Mat, PetscInt, Mat *, Mat *, PetscMPIInt *, IS *, PetscBool);
 GPUFMT_HIDDEN PetscErrorCode PCSetUp_GAMGGpufmt(PC);

@@ -38,25 +38,25 @@ PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC pc, Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the values of P, on the backend that has its pattern */
-static PetscErrorCode ComputeValues(Mat P, int backend, const GpufmtTentativeAnswer *answer)
+/* The values of P, which has been given the pattern, by a plan of the backend that has found it; the plan writes RESULT. */
+PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const GpufmtPlan *plan, int64_t nnz, void *slots[GPUFMT_NUM_SLOTS])
 {
-  void *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  void *stream;
 
   PetscFunctionBegin;
   if (backend == GPUFMT_BACKEND_CUDA) {
     GpufmtDeviceValues *values = GpufmtDeviceValuesOf(P, NULL);
 
     PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceValuesWrite(values, P, answer->nnz, &slots[GPUFMT_SLOT_RESULT]));
-    PetscCall(GpufmtReplay(&answer->numeric, backend, slots, stream));
-    PetscCall(GpufmtDeviceValuesComputed(values, P, answer->nnz, stream));
+    PetscCall(GpufmtDeviceValuesWrite(values, P, nnz, &slots[GPUFMT_SLOT_RESULT]));
+    PetscCall(GpufmtReplay(plan, backend, slots, stream));
+    PetscCall(GpufmtDeviceValuesComputed(values, P, nnz, stream));
   } else {
     PetscScalar *values;
 
     PetscCall(MatSeqAIJGetArrayWrite(P, &values));
     slots[GPUFMT_SLOT_RESULT] = values;
-    PetscCall(GpufmtReplay(&answer->numeric, backend, slots, NULL));
+    PetscCall(GpufmtReplay(plan, backend, slots, NULL));
     PetscCall(MatSeqAIJRestoreArrayWrite(P, &values));
     PetscCall(MatAssemblyBegin(P, MAT_FINAL_ASSEMBLY));
     PetscCall(MatAssemblyEnd(P, MAT_FINAL_ASSEMBLY));
@@ -64,16 +64,13 @@ static PetscErrorCode ComputeValues(Mat P, int backend, const GpufmtTentativeAns
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* P, which has been created, gets all that agg gives it */
-static PetscErrorCode Fill(Mat P, Mat A, PetscInt col_block, int backend, const GpufmtTentativeAnswer *answer)
+/* P, which has been created, gets the sizes and the type that agg gives it; it has no entries yet */
+static PetscErrorCode SetSizes(Mat P, Mat A, PetscInt col_block, int64_t count)
 {
-  const GpufmtPlannedPattern pattern = {backend, answer->nrows, answer->ncols, answer->nnz, answer->rowptr, answer->colidx};
-  GpufmtManaged             *managed;
-  PetscInt                   ncols, block;
-  PetscErrorCode             ierr;
+  PetscInt ncols, block;
 
   PetscFunctionBegin;
-  PetscCall(PetscIntCast(answer->ncols, &ncols));
+  PetscCall(PetscIntCast(count, &ncols));
   PetscCall(MatGetBlockSize(A, &block));
   PetscCall(MatSetSizes(P, A->rmap->n, ncols, A->rmap->n, ncols));
   PetscCall(MatSetBlockSizes(P, block, col_block));
@@ -81,15 +78,40 @@ static PetscErrorCode Fill(Mat P, Mat A, PetscInt col_block, int backend, const 
 #if PetscDefined(HAVE_DEVICE)
   PetscCall(MatBindToCPU(P, A->boundtocpu));
 #endif
-  PetscCall(GpufmtResultManaged(P, &pattern, &managed));
-  ierr = GpufmtResultSetPattern(P, &pattern, managed);
-  if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */
-  PetscCall(GpufmtManagedRelease(&managed));                                                     /* P has its own reference */
+  PetscCall(PetscLayoutSetUp(P->rmap));
+  PetscCall(PetscLayoutSetUp(P->cmap));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* P gets its pattern, and an arrangement for its values */
+PetscErrorCode GpufmtGamgSetPattern(Mat P, Mat A, const GpufmtPlannedPattern *pattern)
+{
+  GpufmtManaged *managed;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtResultManaged(P, pattern, &managed));
+  ierr = GpufmtResultSetPattern(P, pattern, managed);
+  if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(pattern->backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device */
+  PetscCall(GpufmtManagedRelease(&managed));                                                              /* P has its own reference */
   PetscCall(ierr);
 #if PetscDefined(HAVE_DEVICE)
   if (A->boundtocpu) PetscCall(MatSetBindingPropagates(P, PETSC_TRUE));
 #endif
-  PetscCall(ComputeValues(P, backend, answer));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* P becomes the tentative prolongator that is held */
+PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *gamg, Mat A, Mat P)
+{
+  const GpufmtTentativeAnswer *answer                  = &gamg->tentative;
+  const GpufmtPlannedPattern   pattern                 = {gamg->backend, answer->nrows, answer->ncols, answer->nnz, answer->rowptr, answer->colidx};
+  void                        *slots[GPUFMT_NUM_SLOTS] = {NULL};
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtGamgSetPattern(P, A, &pattern));
+  PetscCall(GpufmtGamgComputeValues(P, gamg->backend, &answer->numeric, answer->nnz, slots));
+  PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -113,12 +135,24 @@ static PetscErrorCode ReplaceNearNull(PC_GAMG *g, int backend, const GpufmtTenta
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
+/* Why the tentative prolongator is wanted as a matrix: "": it is not, since the first smoothing step makes the smoothed one from the aggregates. */
+static PetscErrorCode WhyFilled(PC pc, size_t size, char reason[])
+{
+  PetscBool viewed;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsHasName(NULL, NULL, "-pc_gamg_agg_view_initial_prolongation", &viewed)); /* without a prefix, as the prolongator is */
+  if (GpufmtGamgIsFiltered(GpufmtGamgOf(pc))) PetscCall(PetscStrncpy(reason, "the prolongator is filtered", size));
+  else if (viewed) PetscCall(PetscStrncpy(reason, "the tentative prolongator is to be viewed", size));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat A, Mat *P)
 {
   PC_GAMG               *g       = GpufmtGamgOf(pc);
   GpufmtTentativeRequest request = {0};
-  GpufmtLease            lease   = {0};
-  GpufmtTentativeAnswer *answer;
+  GpufmtTentativeAnswer *answer  = &gamg->tentative;
+  const PetscBool        smooths = (PetscBool)(GpufmtGamgAggOf(pc)->nsmooths > 0);
   PetscInt               block;
   PetscErrorCode         ierr;
 
@@ -127,7 +161,7 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
   PetscCall(MatGetBlockSize(A, &block));
   PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
              "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
-  PetscCall(PetscNew(&answer));
+  if (smooths) PetscCall(WhyFilled(pc, sizeof(level->smoothing), level->smoothing));
   request.nnodes      = gamg->nnodes;
   request.naggregates = gamg->aggregates.naggregates;
   request.aggregates  = gamg->aggregates.aggregates;
@@ -135,13 +169,13 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
   request.block       = (int32_t)block;
   request.nvectors    = (int32_t)g->data_cell_cols;
   request.near_null   = g->data;
-  ierr                = GpufmtPlannerAsk(GPUFMT_ASK_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &lease);
-  if (!ierr) ierr = MatCreate(PetscObjectComm((PetscObject)A), P);
-  if (!ierr) ierr = Fill(*P, A, g->data_cell_cols, gamg->backend, answer);
+  *answer             = (GpufmtTentativeAnswer){0};
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &gamg->tentative_lease));
+  PetscCall(MatCreate(PetscObjectComm((PetscObject)A), P));
+  ierr = SetSizes(*P, A, g->data_cell_cols, answer->ncols);
   if (!ierr) ierr = ReplaceNearNull(g, gamg->backend, answer);
+  if (!ierr && (!smooths || level->smoothing[0])) ierr = GpufmtGamgFillTentative(gamg, A, *P);
   if (ierr) PetscCall(MatDestroy(P));
-  PetscCall(GpufmtLeaseDrop(&lease));
-  PetscCall(PetscFree(answer));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -163,11 +197,11 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
   } else {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
     PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->aggregates.naggregates));
-    if (gamg->aggregates.naggregates) ierr = Create(pc, gamg, A, P);
+    if (gamg->aggregates.naggregates) ierr = Create(pc, gamg, level, A, P);
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
-    PetscCall(GpufmtLeaseDrop(&gamg->lease));
+    if (ierr || !GpufmtLeaseHolds(&gamg->tentative_lease)) PetscCall(GpufmtLeaseDrop(&gamg->lease)); /* else they are smoothed next */
     PetscCall(ierr);
-    if (*P) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));
+    if (*P && (*P)->assembled) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));
   }
   gamg->constant = PETSC_FALSE; /* on coarser levels */
   if (!*P) {                    /* no coarser level: PETSc destroys them next */

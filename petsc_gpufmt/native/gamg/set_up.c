@@ -3,26 +3,7 @@
 
 PetscErrorCode (*gpufmt_gamg_parent_setup)(PC) = NULL;
 
-/* The functions that follow note what PETSc's set-up holds in variables of its own, which it does not free after an error. */
-PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC pc, Mat A, Mat *P)
-{
-  GpufmtGamg    *gamg;
-  Mat            tentative = *P;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtGamgGet(pc, &gamg));
-  PetscCall(PetscObjectReference((PetscObject)tentative));
-  ierr = (*gamg->agg.optprolongator)(pc, A, P);
-  if (ierr && ((PetscObject)tentative)->refct > 1) PetscCall(PetscObjectDereference((PetscObject)tentative)); /* it was not replaced */
-  PetscCall(MatDestroy(&tentative));
-  PetscCall(ierr);
-  gamg->graph                                         = NULL; /* destroyed next */
-  gamg->lists                                         = NULL;
-  gamg->prolongators[GpufmtGamgOf(pc)->current_level] = *P;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
+/* Notes what PETSc's set-up holds in variables of its own, which it does not free after an error. */
 PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC pc, Mat A, PetscInt block, Mat *P, Mat *coarse, PetscMPIInt *nactive, IS *permutation, PetscBool is_last)
 {
   const PetscInt number = GpufmtGamgOf(pc)->current_level;
@@ -50,6 +31,7 @@ static PetscErrorCode ForgetOrDestroy(GpufmtGamg *gamg, PetscBool destroy)
 
   PetscFunctionBegin;
   PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
   for (PetscInt k = 0; k < PETSC_MG_MAXLEVELS; k++) {
     if (destroy) PetscCall(MatDestroy(&gamg->matrices[k]));
     if (destroy) PetscCall(MatDestroy(&gamg->prolongators[k]));
@@ -64,6 +46,12 @@ static PetscErrorCode ForgetOrDestroy(GpufmtGamg *gamg, PetscBool destroy)
   gamg->graph = NULL;
   gamg->lists = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether a set-up takes the interpolations as they are, as PCSetUp_GAMG() decides */
+static PetscBool OnlyNewValues(PC pc)
+{
+  return (PetscBool)(pc->setupcalled && GpufmtGamgOf(pc)->reuse_prol && pc->flag != DIFFERENT_NONZERO_PATTERN);
 }
 
 /* A near-null space that the user has set (PCSetCoordinates()) is replaced level by level, so that after an error the next set-up would begin
@@ -82,8 +70,11 @@ static PetscErrorCode SetUp(PC pc, GpufmtGamg *gamg)
   }
   gamg->visited  = -1;
   gamg->constant = PETSC_FALSE;
-  ierr           = (*gpufmt_gamg_parent_setup)(pc);
+  ierr           = OnlyNewValues(pc) ? GpufmtGamgStartsBegin(pc, gamg) : PETSC_SUCCESS;
+  if (!ierr) ierr = (*gpufmt_gamg_parent_setup)(pc);
+  PetscCall(GpufmtGamgStartsEnd(gamg));
   PetscCall(ForgetOrDestroy(gamg, (PetscBool)(ierr != PETSC_SUCCESS)));
+  if (!ierr) ierr = GpufmtGamgSmoothersTake(pc);
   if (ierr) {
     PetscCall(PetscFree(g->data));
     g->data           = data;

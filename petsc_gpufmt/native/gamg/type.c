@@ -11,6 +11,8 @@ static PetscErrorCode Destroy(GpufmtContextAddress address)
 
   PetscFunctionBegin;
   PetscCall(GpufmtLeaseDrop(&(*gamg)->lease));
+  PetscCall(GpufmtLeaseDrop(&(*gamg)->tentative_lease));
+  for (int k = 0; k < PETSC_MG_MAXLEVELS; k++) PetscCall(GpufmtLeaseDrop(&(*gamg)->starts[k].lease));
   PetscCall(PetscFree(*gamg));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -52,8 +54,9 @@ static PetscErrorCode PCView_GAMGGpufmt(PC pc, PetscViewer viewer)
     const GpufmtGamgLevel *level = &gamg->levels[k];
 
     if (level->ours)
-      PetscCall(PetscViewerASCIIPrintf(viewer, "        gpufmt, level %" PetscInt_FMT " from the finest: %s%s%s\n", k, level->summary,
-                                       level->graph[0] ? "; graph of agg, because " : "", level->graph));
+      PetscCall(PetscViewerASCIIPrintf(viewer, "        gpufmt, level %" PetscInt_FMT " from the finest: %s%s%s%s%s\n", k, level->summary,
+                                       level->graph[0] ? "; graph of agg, because " : "", level->graph,
+                                       level->smoothing[0] ? "; smoothed by products, because " : "", level->smoothing));
     else
       PetscCall(
         PetscViewerASCIIPrintf(viewer, "        gpufmt, level %" PetscInt_FMT " from the finest: set-up of agg, because %s\n", k, level->reason));

@@ -1,0 +1,107 @@
+/* PCJACOBI looks for zeros on its diagonal on the host, and the vector goes there and back in each set-up. Where a look on the device finds that all
+   entries are positive, it is told not to. */
+#include "gamg/gamg.h"
+
+static const char work[] = "petsc_gpufmt_diagonal";
+
+static PetscErrorCode (*parent_setup)(PC) = NULL;
+
+/* whether vectors of the matrix are on the device; on the host the same happens where tests have arrays as on a device */
+static PetscErrorCode OnDevice(Mat A, PetscBool *on_device)
+{
+  PetscFunctionBegin;
+  *on_device = GpufmtManagedPossible(GPUFMT_BACKEND_HOST);
+#if PetscDefined(HAVE_CUDA)
+  if (!A->boundtocpu && GpufmtDeviceUsable()) PetscCall(PetscStrcmpAny(A->defaultvectype, on_device, VECCUDA, VECSEQCUDA, VECMPICUDA, ""));
+#endif
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* a vector for the diagonal of the matrix, kept with the PC */
+static PetscErrorCode WorkGet(PC pc, Vec *diagonal)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscObjectQuery((PetscObject)pc, work, (PetscObject *)diagonal));
+  if (*diagonal && (*diagonal)->map->n == pc->pmat->rmap->n) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(MatCreateVecs(pc->pmat, diagonal, NULL));
+  PetscCall(PetscObjectCompose((PetscObject)pc, work, (PetscObject)*diagonal));
+  PetscCall(PetscObjectDereference((PetscObject)*diagonal)); /* the PC has one */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Whether all entries of the diagonal are positive. The matrix is multiplied next, so its store is made before: the diagonal comes from there. */
+static PetscErrorCode IsPositive(Mat A, Vec diagonal, PetscBool *positive)
+{
+  GpufmtStore *store;
+  PetscReal    least;
+
+  PetscFunctionBegin;
+  if (GpufmtSeqData(A) && GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(A, GpufmtSeqData(A), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
+  PetscCall(MatGetDiagonal(A, diagonal));
+  PetscCall(VecMin(diagonal, NULL, &least));
+  *positive = (PetscBool)(least > 0);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* PETSc's set-up with no zeros to replace. It takes the diagonal when it is first applied, so it is: `diagonal` is overwritten. */
+static PetscErrorCode SetUpPositive(PC pc, Vec diagonal)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PCJacobiSetFixDiagonal(pc, PETSC_FALSE));
+  ierr = (*parent_setup)(pc);
+  if (!ierr) ierr = (*pc->ops->apply)(pc, diagonal, diagonal);
+  PetscCall(PCJacobiSetFixDiagonal(pc, PETSC_TRUE));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode PCSetUp_JacobiGpufmt(PC pc)
+{
+  PCJacobiType type;
+  PetscBool    replaces, on_device, positive = PETSC_FALSE;
+  Vec          diagonal = NULL;
+
+  PetscFunctionBegin;
+  PetscCall(PCJacobiGetType(pc, &type));
+  PetscCall(PCJacobiGetFixDiagonal(pc, &replaces));
+  PetscCall(OnDevice(pc->pmat, &on_device));
+  if (replaces && on_device && type == PC_JACOBI_DIAGONAL) {
+    PetscCall(WorkGet(pc, &diagonal));
+    PetscCall(IsPositive(pc->pmat, diagonal, &positive));
+  }
+  if (positive) PetscCall(SetUpPositive(pc, diagonal));
+  else PetscCall((*parent_setup)(pc));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The set-up of a PC becomes that above if it is PCJACOBI, and is made so where it has been made already. */
+PetscErrorCode GpufmtGamgJacobiTake(PC pc)
+{
+  PetscBool is_jacobi;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectTypeCompare((PetscObject)pc, PCJACOBI, &is_jacobi));
+  if (!is_jacobi || pc->ops->setup == PCSetUp_JacobiGpufmt) PetscFunctionReturn(PETSC_SUCCESS);
+  parent_setup   = pc->ops->setup;
+  pc->ops->setup = PCSetUp_JacobiGpufmt;
+  if (pc->setupcalled) PetscCall(PCSetUp_JacobiGpufmt(pc));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* likewise those of the smoothers */
+PetscErrorCode GpufmtGamgSmoothersTake(PC pc)
+{
+  const PC_MG *mg = (PC_MG *)pc->data;
+  PC           smoother;
+
+  PetscFunctionBegin;
+  for (PetscInt k = mg->nlevels - 1; k > 0; k--) {
+    PetscCall(KSPGetPC(mg->levels[k]->smoothd, &smoother));
+    PetscCall(GpufmtGamgJacobiTake(smoother));
+    PetscCall(KSPGetPC(mg->levels[k]->smoothu, &smoother));
+    PetscCall(GpufmtGamgJacobiTake(smoother));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,247 @@
+/* The smoothed prolongator of a level, as PCGAMGOptimizeProlongator_AGG() makes it. Where the aggregates are ours, the first step makes it from
+   these; further ones, and the steps of other levels, take products of matrices. */
+#include "gamg/gamg.h"
+
+/* the diagonal's reciprocals and the values of P0, on the backend: buffers on the device */
+typedef struct {
+  void  *tentative, *staged;
+  size_t tentative_capacity, staged_capacity;
+} Buffers;
+
+static PetscErrorCode BuffersFree(Buffers *buffers)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtDeviceFree(&buffers->tentative, &buffers->tentative_capacity));
+  PetscCall(GpufmtDeviceFree(&buffers->staged, &buffers->staged_capacity));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* RESULT = P0 + ALPHA diag(X) A P0 with X, ALPHA given in `slots`; P has the pattern */
+static PetscErrorCode ComputeOnDevice(GpufmtGamg *gamg, Mat A, int64_t nnz, Mat P, const GpufmtSmoothedAnswer *answer, PetscBool staged,
+                                      void *slots[GPUFMT_NUM_SLOTS], Buffers *buffers)
+{
+  const GpufmtTentativeAnswer *tentative                      = &gamg->tentative;
+  GpufmtDeviceValues          *values                         = GpufmtDeviceValuesOf(A, NULL);
+  const size_t                 bytes                          = (size_t)A->rmap->n * sizeof(PetscScalar);
+  void                        *of_tentative[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  if (staged) {
+    PetscCall(GpufmtDeviceReserve(bytes, &buffers->staged, &buffers->staged_capacity));
+    PetscCall(GpufmtDeviceUpload(buffers->staged, slots[GPUFMT_SLOT_X], bytes, stream));
+    slots[GPUFMT_SLOT_X] = buffers->staged;
+  }
+  PetscCall(GpufmtDeviceReserve((size_t)tentative->nnz * sizeof(PetscScalar), &buffers->tentative, &buffers->tentative_capacity));
+  of_tentative[GPUFMT_SLOT_RESULT] = buffers->tentative;
+  PetscCall(GpufmtReplay(&tentative->numeric, GPUFMT_BACKEND_CUDA, of_tentative, stream));
+  PetscCall(GpufmtDeviceValuesUpdate(values, A, nnz, stream));
+  slots[GPUFMT_SLOT_A_VALUES] = values->array;
+  slots[GPUFMT_SLOT_B_VALUES] = buffers->tentative;
+  PetscCall(GpufmtGamgComputeValues(P, GPUFMT_BACKEND_CUDA, &answer->numeric, answer->nnz, slots));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ComputeOnHost(GpufmtGamg *gamg, Mat A, Mat P, const GpufmtSmoothedAnswer *answer, void *slots[GPUFMT_NUM_SLOTS])
+{
+  const GpufmtTentativeAnswer *tentative                      = &gamg->tentative;
+  void                        *of_tentative[GPUFMT_NUM_SLOTS] = {NULL};
+  const PetscScalar           *values;
+  PetscScalar                 *values_of_tentative;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(tentative->nnz, &values_of_tentative));
+  of_tentative[GPUFMT_SLOT_RESULT] = values_of_tentative;
+  PetscCall(GpufmtReplay(&tentative->numeric, GPUFMT_BACKEND_HOST, of_tentative, NULL));
+  PetscCall(MatSeqAIJGetArrayRead(A, &values));
+  slots[GPUFMT_SLOT_A_VALUES] = (void *)values;
+  slots[GPUFMT_SLOT_B_VALUES] = values_of_tentative;
+  PetscCall(GpufmtGamgComputeValues(P, GPUFMT_BACKEND_HOST, &answer->numeric, answer->nnz, slots));
+  PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
+  PetscCall(PetscFree(values_of_tentative));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the values of P, which has the pattern; `diagonal`: the reciprocals of that of A, of which a failure gives the array back */
+static PetscErrorCode Compute(GpufmtGamg *gamg, Mat A, int64_t nnz, Vec diagonal, PetscReal alpha, Mat P, const GpufmtSmoothedAnswer *answer)
+{
+  const PetscBool    on_device               = (PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA);
+  const PetscScalar  factor                  = alpha;
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  Buffers            buffers                 = {NULL};
+  const PetscScalar *array;
+  PetscMemType       memtype = PETSC_MEMTYPE_HOST;
+  PetscErrorCode     ierr;
+
+  PetscFunctionBegin;
+  if (on_device) PetscCall(VecGetArrayReadAndMemType(diagonal, &array, &memtype));
+  else PetscCall(VecGetArrayRead(diagonal, &array));
+  slots[GPUFMT_SLOT_X] = (void *)array;
+  memcpy(&slots[GPUFMT_SLOT_ALPHA], &factor, PetscMin(sizeof(factor), sizeof(slots[0])));
+  if (on_device) ierr = ComputeOnDevice(gamg, A, nnz, P, answer, (PetscBool)PetscMemTypeHost(memtype), slots, &buffers);
+  else ierr = ComputeOnHost(gamg, A, P, answer, slots);
+  if (on_device) PetscCall(VecRestoreArrayReadAndMemType(diagonal, &array));
+  else PetscCall(VecRestoreArrayRead(diagonal, &array));
+  PetscCall(BuffersFree(&buffers));
+  PetscCall(ierr);
+  if (on_device) PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)nnz + 3.0 * (PetscLogDouble)answer->nnz));
+  else PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)nnz + 3.0 * (PetscLogDouble)answer->nnz));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* P, which has no entries yet, becomes P0 + alpha D A P0; false: the planner does not make it so */
+static PetscErrorCode SmoothAggregates(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Mat P, PetscBool *done)
+{
+  GpufmtLease           lease   = {0};
+  GpufmtSmoothedRequest request = {0};
+  GpufmtSmoothedAnswer  answer  = {0};
+  GpufmtPlannedPattern  pattern;
+  const PetscInt       *rowptr, *colidx;
+  PetscInt              block;
+  PetscErrorCode        ierr;
+
+  PetscFunctionBegin;
+  PetscCall(MatGetBlockSize(A, &block));
+  PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
+  request.matrix      = (GpufmtOperand){.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = rowptr[A->rmap->n], .rowptr = rowptr, .colidx = colidx};
+  request.naggregates = gamg->aggregates.naggregates;
+  request.aggregates  = gamg->aggregates.aggregates;
+  request.block       = (int32_t)block;
+  request.nvectors    = (int32_t)GpufmtGamgOf(pc)->data_cell_cols;
+  ierr                = GpufmtPlannerAsk(GPUFMT_ASK_SMOOTHED, gamg->backend, -1, A, &request.place, &answer.outcome, &lease);
+  PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscCall(ierr);
+  *done = (PetscBool)(answer.applies != 0);
+  if (*done) {
+    pattern = (GpufmtPlannedPattern){gamg->backend, answer.nrows, answer.ncols, answer.nnz, answer.rowptr, answer.colidx};
+    ierr    = GpufmtGamgSetPattern(P, A, &pattern);
+    if (!ierr) ierr = Compute(gamg, A, request.matrix.nnz, diagonal, alpha, P, &answer);
+    if (!ierr) PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": %s\n", GpufmtGamgOf(pc)->current_level, answer.summary));
+  }
+  PetscCall(GpufmtLeaseDrop(&lease));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the matrix P is replaced by P + alpha D A P, by agg's operations */
+static PetscErrorCode SmoothByProduct(PC pc, Mat A, Vec diagonal, PetscReal alpha, Mat *P)
+{
+  const PetscLogEvent event  = petsc_gamg_setup_matmat_events[GpufmtGamgOf(pc)->current_level][2];
+  Mat                 result = NULL;
+  PetscErrorCode      ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscLogEventBegin(event, 0, 0, 0, 0));
+  ierr = MatMatMult(A, *P, MAT_INITIAL_MATRIX, PETSC_CURRENT, &result);
+  PetscCall(PetscLogEventEnd(event, 0, 0, 0, 0));
+  if (!ierr) ierr = MatProductClear(result);
+  if (!ierr) ierr = MatDiagonalScale(result, diagonal, NULL);
+  if (!ierr) ierr = MatAYPX(result, alpha, *P, SUBSET_NONZERO_PATTERN);
+  if (ierr) PetscCall(MatDestroy(&result));
+  PetscCall(ierr);
+  PetscCall(MatDestroy(P));
+  *P = result;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the first step, where the aggregates are held */
+static PetscErrorCode SmoothTentative(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Mat *P)
+{
+  const PetscInt   number = GpufmtGamgOf(pc)->current_level;
+  GpufmtGamgLevel *level  = &gamg->levels[number];
+  PetscBool        done;
+
+  PetscFunctionBegin;
+  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
+  PetscCall(SmoothAggregates(pc, gamg, A, diagonal, alpha, *P, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscStrncpy(level->smoothing, "a row of the matrix is too long", sizeof(level->smoothing)));
+  PetscCall(GpufmtGamgFillTentative(gamg, A, *P));
+  PetscCall(SmoothByProduct(pc, A, diagonal, alpha, P));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal emax, Mat *P)
+{
+  const PetscReal alpha       = -1.4 / emax; /* agg's number */
+  PetscBool       has_entries = (PetscBool)!GpufmtLeaseHolds(&gamg->tentative_lease);
+  PetscErrorCode  ierr;
+
+  PetscFunctionBegin;
+  PetscCall(MatGetDiagonal(A, diagonal));
+  PetscCall(VecReciprocal(diagonal));
+  for (PetscInt step = 0; step < GpufmtGamgAggOf(pc)->nsmooths; step++) {
+    PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_OPTSM], 0, 0, 0, 0));
+    if (has_entries) ierr = SmoothByProduct(pc, A, diagonal, alpha, P);
+    else ierr = SmoothTentative(pc, gamg, A, diagonal, alpha, P);
+    PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_OPTSM], 0, 0, 0, 0));
+    PetscCall(ierr);
+    has_entries = PETSC_TRUE;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
+{
+  const PetscInt level = GpufmtGamgOf(pc)->current_level;
+  PC_MG         *mg    = (PC_MG *)pc->data;
+  PetscReal      emin, emax;
+  Vec            diagonal;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  mg->min_eigen_DinvA[level] = mg->max_eigen_DinvA[level] = 0;
+  if (GpufmtGamgAggOf(pc)->nsmooths <= 0) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtGamgEstimate(pc, gamg, A, &emin, &emax));
+  PetscCall(MatCreateVecs(A, &diagonal, NULL));
+  ierr = SmoothBy(pc, gamg, A, diagonal, emax, P);
+  PetscCall(VecDestroy(&diagonal));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* agg's own function, which filters prolongators besides; it replaces P, or leaves it in place when it fails */
+static PetscErrorCode SmoothByAgg(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
+{
+  Mat            tentative = *P;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectReference((PetscObject)tentative));
+  ierr = (*gamg->agg.optprolongator)(pc, A, P);
+  if (ierr && ((PetscObject)tentative)->refct == 1) *P = NULL; /* it was replaced */
+  PetscCall(MatDestroy(&tentative));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A failure leaves nothing behind: PETSc's set-up would forget the prolongator, and the graph and the lists that it destroys next. */
+PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC pc, Mat A, Mat *P)
+{
+  const PetscInt   number = GpufmtGamgOf(pc)->current_level;
+  GpufmtGamg      *gamg;
+  GpufmtGamgLevel *level;
+  PetscErrorCode   ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtGamgGet(pc, &gamg));
+  level = &gamg->levels[number];
+  if (!GpufmtFormatFind(((PetscObject)A)->type_name) || GpufmtGamgIsFiltered(GpufmtGamgOf(pc))) ierr = SmoothByAgg(pc, gamg, A, P);
+  else {
+    PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_OPT], 0, 0, 0, 0));
+    ierr = EstimateAndSmooth(pc, gamg, A, P);
+    PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_OPT], 0, 0, 0, 0));
+    if (!ierr) ierr = MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_prolongation");
+  }
+  PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
+  PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  if (ierr) PetscCall(MatDestroy(P));
+  PetscCall(ierr);
+  if (level->smoothing[0])
+    PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": the prolongator is smoothed by products of matrices, because %s\n", number, level->smoothing));
+  gamg->graph                = NULL; /* destroyed next */
+  gamg->lists                = NULL;
+  gamg->prolongators[number] = *P;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
