@@ -80,6 +80,7 @@ typedef struct {
   int32_t     transposed;
   int64_t     nrows, ncols, nnz;    /* of the CSR block, not of its transpose */
   const void *rowptr, *colidx;      /* host CSR pattern: [nrows + 1], [nnz] */
+  int64_t     held;                 /* number of this pattern in an answer of the same backend that may be held; 0: of none */
   int64_t     row_block, col_block; /* block sizes that the application has set, 1: none */
   int64_t     mults;                /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
 } GpufmtStoreRequest;
@@ -105,6 +106,7 @@ typedef struct {
 typedef struct {
   int64_t     nrows, ncols, nnz;
   const void *rowptr, *colidx; /* host: [nrows + 1], [nnz] */
+  int64_t     held;            /* as in a request for a store */
 } GpufmtOperand;
 
 typedef struct {
@@ -120,6 +122,7 @@ typedef struct {
   GpufmtPlan    numeric;                  /* values of the operands into those of the result */
   int64_t       nrows, ncols, nnz;        /* of the result */
   const void   *rowptr, *colidx;          /* on the backend: [nrows + 1]; [nnz], sorted in each row */
+  int64_t       held;                     /* number of the result's pattern */
   int64_t       terms;                    /* products of two numbers that the numeric phase sums */
   int64_t       bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
   char          summary[256];
@@ -203,6 +206,7 @@ typedef struct {
   const void   *aggregates; /* on the backend: [nrows] the aggregate of each row, numbered as PETSc's agg does; -1: none */
   const void   *turns;      /* on the backend, a byte a row: agg has the rows of an aggregate in the order of these, and of rows; NULL: of rows */
   int64_t       rounds;
+  int64_t       held;    /* number of the graph's pattern */
   int32_t       applies; /* 0: the pattern is not symmetric, or lacks an entry of the diagonal, there are no aggregates */
   char          summary[256];
 } GpufmtAggregatesAnswer;
@@ -223,6 +227,7 @@ typedef struct {
   GpufmtPlan    numeric; /* writes the values: RESULT */
   int64_t       nrows, ncols, nnz;
   const void   *rowptr, *colidx;  /* on the backend: [nrows + 1]; [nnz], sorted in each row */
+  int64_t       held;             /* number of the pattern */
   const void   *coarse_near_null; /* on the backend: [nvectors][ncols] column by column, R of each aggregate */
   char          summary[256];
 } GpufmtTentativeAnswer;
@@ -259,6 +264,7 @@ typedef struct {
   GpufmtPlan    numeric; /* RESULT = P0 + ALPHA diag(X) A P0; A_VALUES: those of A; B_VALUES: those of P0 */
   int64_t       nrows, ncols, nnz;
   const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], sorted in each row */
+  int64_t       held;            /* number of the pattern */
   int32_t       applies;         /* 0: a row of A is too long for it, there is no plan; the general product takes any */
   char          summary[256];
 } GpufmtSmoothedAnswer;

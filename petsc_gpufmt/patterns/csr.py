@@ -85,14 +85,16 @@ class CsrPattern:
 
 
 def validated_patterns(patterns: Sequence[CsrPattern], backend: Backend) -> list[CsrPattern]:
-    """At most 25 patterns with their longest rows and their counts known. Waits for the device once.
+    """At most 25 patterns with their longest rows and their counts known. Waits for the device once, or if all are, never.
 
     Raises PatternError if a row pointer decreases or a column lies outside its matrix.
     """
-    words = FAULTS + COUNTS
-    (found,) = backend.empty((words * len(patterns), INT64), zeros=1)
+    words, unknown = FAULTS + COUNTS, [p for p in patterns if p.counts is None]
+    if not unknown:
+        return list(patterns)
+    (found,) = backend.empty((words * len(unknown), INT64), zeros=1)
     checks = []
-    for number, p in enumerate(patterns):
+    for number, p in enumerate(unknown):
         if p.rowptr.size != p.nrows + 1:
             raise _wrong_ends(p)
         threads = backend.in_turns(max(1, ceil_div(max(p.nrows, p.nnz), CHECKS_A_THREAD)))
@@ -100,8 +102,9 @@ def validated_patterns(patterns: Sequence[CsrPattern], backend: Backend) -> list
         arguments = (p.nrows, p.ncols, p.nnz, p.rowptr, p.colidx, found[words * number : words * (number + 1)])
         checks.append(launch_1d(function, threads, CHECK_THREADS, arguments))
     backend.run(checks)
-    counters = backend.first(found, words * len(patterns))  # waits for the device
-    return [_as_found(p, counters[words * k : words * (k + 1)], backend) for k, p in enumerate(patterns)]
+    counters = backend.first(found, words * len(unknown))  # waits for the device
+    looked_at = (_as_found(p, counters[words * k : words * (k + 1)], backend) for k, p in enumerate(unknown))
+    return [p if p.counts is not None else next(looked_at) for p in patterns]
 
 
 def _as_found(pattern: CsrPattern, found: list[int], backend: Backend) -> CsrPattern:

@@ -77,6 +77,7 @@ class StoreRequestStruct(c.Structure):
         ("nnz", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("held", c.c_int64),
         ("row_block", c.c_int64),
         ("col_block", c.c_int64),
         ("mults", c.c_int64),
@@ -103,6 +104,7 @@ class OperandStruct(c.Structure):
         ("nnz", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("held", c.c_int64),
     ]
 
 
@@ -114,6 +116,7 @@ PLANNED_MATRIX: list[tuple[str, Any]] = [
     ("nnz", c.c_int64),
     ("rowptr", c.c_void_p),
     ("colidx", c.c_void_p),
+    ("held", c.c_int64),
 ]
 """What an answer begins with that has the pattern of a matrix, and the plan for its values."""
 
@@ -228,6 +231,7 @@ class AggregatesAnswerStruct(c.Structure):
         ("aggregates", c.c_void_p),
         ("turns", c.c_void_p),
         ("rounds", c.c_int64),
+        ("held", c.c_int64),
         ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]

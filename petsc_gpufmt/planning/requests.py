@@ -20,6 +20,7 @@ from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 from petsc_gpufmt.patterns.transpose import counted_transpose
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
+from petsc_gpufmt.planning.held_patterns import HeldPattern, held_pattern
 
 SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
 INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
@@ -180,7 +181,7 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.shuffle import shuffled
     from petsc_gpufmt.patterns.symmetry import is_symmetric
 
-    graph = _pattern(request.graph, backend, keep_columns=False).validated(backend)
+    graph = _pattern(request.graph, backend).validated(backend)
     answer.applies = bool(request.symmetric) or is_symmetric(graph, backend)
     if not answer.applies:
         return [(answer.outcome, [])]
@@ -193,7 +194,9 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     words = f"{found.count} aggregates of {graph.nrows} rows at distance {request.distance}, in {found.rounds} rounds"
     answer.summary = words.encode()
     answer.turns = None if found.turns is None else address(found.turns)
-    return [(answer.outcome, [found.numbers, found.turns])]
+    held = HeldPattern(graph)
+    answer.held = held.number
+    return [(answer.outcome, [found.numbers, found.turns, held])]
 
 
 def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -232,7 +235,9 @@ def _fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> lis
     """What abi.PLANNED_MATRIX has besides the outcome; returns what must live as long as the answer is used."""
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
     answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
-    return [pattern.rowptr, pattern.colidx, *abi.export_plan(numeric, answer.numeric)]
+    held = HeldPattern(pattern)
+    answer.held = held.number
+    return [held, *abi.export_plan(numeric, answer.numeric)]
 
 
 def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -320,7 +325,13 @@ def backend_at(place: Any) -> Iterator[Backend]:
 
 
 def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **blocks: int) -> CsrPattern:
-    """What is given as the pattern of a matrix, on the backend; a copy, its columns only if they are kept."""
+    """What is given as the pattern of a matrix, on the backend.
+
+    It is the one that an earlier answer holds, or a copy, of columns only if they are kept.
+    """
+    held = held_pattern(matrix.held, **blocks)
+    if held is not None:
+        return held
     rowptr = _view(matrix.rowptr, matrix.nrows + 1, backend.index)
     colidx = _view(matrix.colidx, matrix.nnz, backend.index)
     rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)

@@ -71,7 +71,12 @@ static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level,
   if (by_degrees) PetscCall(PetscMalloc1(n, &order));
   PetscCall(GpufmtPatternGet(G, &rowptr, &colidx));
   if (by_degrees) ierr = GpufmtGamgOrderByDegrees(n, rowptr, order);
-  request.graph     = (GpufmtOperand){.nrows = n, .ncols = n, .nnz = rowptr[n], .rowptr = rowptr, .colidx = colidx};
+  request.graph     = (GpufmtOperand){.nrows  = n,
+                                      .ncols  = n,
+                                      .nnz    = rowptr[n],
+                                      .rowptr = rowptr,
+                                      .colidx = colidx,
+                                      .held   = GpufmtPatternHeld(G, gamg->backend)};
   request.order     = order;
   request.distance  = level->distance;
   request.symmetric = level->symmetric;
@@ -81,7 +86,8 @@ static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level,
   PetscCall(PetscFree(order));
   PetscCall(ierr);
   gamg->nnodes = n;
-  if (!answer->applies) PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  if (answer->applies) GpufmtPatternHold(G, gamg->backend, answer->held);
+  else PetscCall(GpufmtLeaseDrop(&gamg->lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

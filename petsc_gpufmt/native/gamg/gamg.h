@@ -63,11 +63,12 @@ typedef struct {
   Mat                    graph;    /* that PETSc is to destroy */
   PetscCoarsenData      *lists;    /* likewise */
   int                    backend;
-  GpufmtLease            lease; /* of the aggregates */
+  GpufmtLease            lease; /* of the aggregates, and of the pattern of their graph */
   GpufmtAggregatesAnswer aggregates;
   PetscInt               nnodes;
   GpufmtLease            tentative_lease; /* held: the prolongator has no entries yet, which are those of this answer, smoothed */
   GpufmtTentativeAnswer  tentative;
+  GpufmtLease            smoothed_lease; /* of the pattern of the smoothed prolongator */
 
   GpufmtGamgStart starts[PETSC_MG_MAXLEVELS];
   GpufmtGamgBegun begun[PETSC_MG_MAXLEVELS];

@@ -199,7 +199,6 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
     PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->aggregates.naggregates));
     if (gamg->aggregates.naggregates) ierr = Create(pc, gamg, level, A, P);
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
-    if (ierr || !GpufmtLeaseHolds(&gamg->tentative_lease)) PetscCall(GpufmtLeaseDrop(&gamg->lease)); /* else they are smoothed next */
     PetscCall(ierr);
     if (*P && (*P)->assembled) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));
   }

@@ -3,6 +3,16 @@
 
 PetscErrorCode (*gpufmt_gamg_parent_setup)(PC) = NULL;
 
+/* what the planner holds of a level in progress: the patterns are wanted until the product of the next level's matrix is made */
+static PetscErrorCode DropLeases(GpufmtGamg *gamg)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtLeaseDrop(&gamg->smoothed_lease));
+  PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
+  PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Notes what PETSc's set-up holds in variables of its own, which it does not free after an error. */
 PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC pc, Mat A, PetscInt block, Mat *P, Mat *coarse, PetscMPIInt *nactive, IS *permutation, PetscBool is_last)
 {
@@ -21,6 +31,7 @@ PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC pc, Mat A, PetscInt block, Mat *P, Ma
   PetscCall((*gamg->agg.createlevel)(pc, A, block, P, coarse, nactive, permutation, is_last));
   gamg->prolongators[number] = *P;
   gamg->matrices[number]     = *coarse;
+  PetscCall(DropLeases(gamg));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -30,8 +41,7 @@ static PetscErrorCode ForgetOrDestroy(GpufmtGamg *gamg, PetscBool destroy)
   Mat listed;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtLeaseDrop(&gamg->lease));
-  PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
+  PetscCall(DropLeases(gamg));
   for (PetscInt k = 0; k < PETSC_MG_MAXLEVELS; k++) {
     if (destroy) PetscCall(MatDestroy(&gamg->matrices[k]));
     if (destroy) PetscCall(MatDestroy(&gamg->prolongators[k]));

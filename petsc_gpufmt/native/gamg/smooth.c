@@ -92,7 +92,6 @@ static PetscErrorCode Compute(GpufmtGamg *gamg, Mat A, int64_t nnz, Vec diagonal
 /* P, which has no entries yet, becomes P0 + alpha D A P0; false: the planner does not make it so */
 static PetscErrorCode SmoothAggregates(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Mat P, PetscBool *done)
 {
-  GpufmtLease           lease   = {0};
   GpufmtSmoothedRequest request = {0};
   GpufmtSmoothedAnswer  answer  = {0};
   GpufmtPlannedPattern  pattern;
@@ -103,22 +102,27 @@ static PetscErrorCode SmoothAggregates(PC pc, GpufmtGamg *gamg, Mat A, Vec diago
   PetscFunctionBegin;
   PetscCall(MatGetBlockSize(A, &block));
   PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
-  request.matrix      = (GpufmtOperand){.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = rowptr[A->rmap->n], .rowptr = rowptr, .colidx = colidx};
+  request.matrix      = (GpufmtOperand){.nrows  = A->rmap->n,
+                                        .ncols  = A->cmap->n,
+                                        .nnz    = rowptr[A->rmap->n],
+                                        .rowptr = rowptr,
+                                        .colidx = colidx,
+                                        .held   = GpufmtPatternHeld(A, gamg->backend)};
   request.naggregates = gamg->aggregates.naggregates;
   request.aggregates  = gamg->aggregates.aggregates;
   request.block       = (int32_t)block;
   request.nvectors    = (int32_t)GpufmtGamgOf(pc)->data_cell_cols;
-  ierr                = GpufmtPlannerAsk(GPUFMT_ASK_SMOOTHED, gamg->backend, -1, A, &request.place, &answer.outcome, &lease);
+  ierr                = GpufmtPlannerAsk(GPUFMT_ASK_SMOOTHED, gamg->backend, -1, A, &request.place, &answer.outcome, &gamg->smoothed_lease);
   PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
   PetscCall(ierr);
   *done = (PetscBool)(answer.applies != 0);
   if (*done) {
     pattern = (GpufmtPlannedPattern){gamg->backend, answer.nrows, answer.ncols, answer.nnz, answer.rowptr, answer.colidx};
     ierr    = GpufmtGamgSetPattern(P, A, &pattern);
+    if (!ierr) GpufmtPatternHold(P, gamg->backend, answer.held);
     if (!ierr) ierr = Compute(gamg, A, request.matrix.nnz, diagonal, alpha, P, &answer);
     if (!ierr) PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": %s\n", GpufmtGamgOf(pc)->current_level, answer.summary));
   }
-  PetscCall(GpufmtLeaseDrop(&lease));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -235,7 +239,6 @@ PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC pc, Mat A, Mat *P)
     if (!ierr) ierr = MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_prolongation");
   }
   PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
-  PetscCall(GpufmtLeaseDrop(&gamg->lease));
   if (ierr) PetscCall(MatDestroy(P));
   PetscCall(ierr);
   if (level->smoothing[0])

@@ -12,6 +12,7 @@ static PetscErrorCode Destroy(GpufmtContextAddress address)
   PetscFunctionBegin;
   PetscCall(GpufmtLeaseDrop(&(*gamg)->lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->tentative_lease));
+  PetscCall(GpufmtLeaseDrop(&(*gamg)->smoothed_lease));
   for (int k = 0; k < PETSC_MG_MAXLEVELS; k++) PetscCall(GpufmtLeaseDrop(&(*gamg)->starts[k].lease));
   PetscCall(PetscFree(*gamg));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -75,6 +75,7 @@ static PetscErrorCode StorePlan(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBoo
   request.nnz        = rowptr[A->rmap->n];
   request.rowptr     = rowptr;
   request.colidx     = colidx;
+  request.held       = GpufmtPatternHeld(A, backend);
   request.row_block  = row_block;
   request.col_block  = col_block;
   request.mults      = store->mults;

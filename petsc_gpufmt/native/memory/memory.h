@@ -45,10 +45,18 @@ typedef struct {
   GpufmtVersion version;
 } GpufmtDeviceValues;
 
+/* the pattern of a matrix as the planner may hold it on a backend, by its number there */
+typedef struct {
+  int64_t          number; /* 0: none */
+  int              backend;
+  PetscObjectState state; /* of the pattern */
+} GpufmtHeldPattern;
+
 /* what A->spptr of a sequential matrix of ours begins with */
 typedef struct {
   GpufmtDeviceValues values;  /* of a matrix that sparse products read or make */
   GpufmtManaged     *managed; /* the arrays of a result of these; else they are PETSc's own */
+  GpufmtHeldPattern  held;
 } GpufmtArrays;
 
 /* managed_memory.c */
@@ -80,6 +88,21 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
 static inline GpufmtArrays *GpufmtArraysOf(Mat A)
 {
   return A->ops->destroy == gpufmt_seq_destroy ? (GpufmtArrays *)A->spptr : NULL;
+}
+
+/* The number by which requests name the pattern of A: if the planner still holds it there, it is not sent again. 0: there is none. */
+static inline int64_t GpufmtPatternHeld(Mat A, int backend)
+{
+  const GpufmtArrays *arrays = GpufmtArraysOf(A);
+
+  return arrays && arrays->held.backend == backend && arrays->held.state == A->nonzerostate ? arrays->held.number : 0;
+}
+
+static inline void GpufmtPatternHold(Mat A, int backend, int64_t number)
+{
+  GpufmtArrays *arrays = GpufmtArraysOf(A);
+
+  if (arrays) arrays->held = (GpufmtHeldPattern){.number = number, .backend = backend, .state = A->nonzerostate};
 }
 
 /* upload.c */

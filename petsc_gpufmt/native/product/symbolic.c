@@ -44,7 +44,8 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
                                           .ncols  = operands[k]->cmap->n,
                                           .nnz    = rowptr[k][operands[k]->rmap->n],
                                           .rowptr = rowptr[k],
-                                          .colidx = colidx[k]};
+                                          .colidx = colidx[k],
+                                          .held   = GpufmtPatternHeld(operands[k], p->backend)};
   }
   for (int k = 0; k < n && !ierr; k++) ierr = GpufmtProductRecordBegin(p, k, operands, &digestions[k]); /* beside the planner */
   if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
@@ -161,6 +162,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   PetscCall(ierr);
   PetscCall(PetscObjectGetId((PetscObject)C, &p->result_id));
   PetscCall(MatGetNonzeroState(C, &p->result_state));
+  GpufmtPatternHold(C, backend, p->answer.held);
   C->ops->productsymbolic = MatProductSymbolic_SeqAIJGpufmt; /* MatSetType() has reset the operations */
   C->ops->productnumeric  = MatProductNumeric_SeqAIJGpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
