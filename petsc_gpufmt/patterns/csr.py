@@ -85,7 +85,7 @@ class CsrPattern:
 
 
 def validated_patterns(patterns: Sequence[CsrPattern], backend: Backend) -> list[CsrPattern]:
-    """At most 25 patterns with their longest rows and their counts known. Waits for the device once, or if all are, never.
+    """At most 25 patterns with their longest rows and their counts known. Waits for the device once, unless all are.
 
     Raises PatternError if a row pointer decreases or a column lies outside its matrix.
     """

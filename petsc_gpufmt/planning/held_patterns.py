@@ -1,4 +1,4 @@
-"""Patterns that answers hold on a backend: later requests name them by a number, and none is sent or looked at again."""
+"""Patterns that answers hold on a backend: later requests name them by numbers, so none is sent or checked again."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
+from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import coo, scale_and_add
@@ -159,6 +160,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     transposed(csr, backend)
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
+    start_vector(csr.nrows, 0, backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)

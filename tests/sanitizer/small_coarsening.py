@@ -1,5 +1,5 @@
-"""Small graphs coarsened on the GPU, for compute-sanitizer: the order of rows, aggregates, and their
-prolongators.
+"""Small graphs coarsened on the GPU, for compute-sanitizer: the order of rows, aggregates, their prolongators, and the
+start of estimates.
 
 Exits with status 1 if a result is not that of the host. Each array has memory of its own, so that an access outside
 shows.
@@ -19,6 +19,7 @@ from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
+from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 
@@ -54,6 +55,9 @@ def coarsened(graph, distance, backend, rng):
     found = aggregate(matrix, order, distance, backend)
     made = [found.numbers, found.turns, shuffled(n, backend)]
     assert is_symmetric(matrix, backend)
+    (start,) = backend.empty((n, backend.scalar))
+    backend.run(start_vector(n, 7, backend), {Slot.RESULT: start})
+    made.append(start)
     for block, nvectors in ((1, None), *SIZES):
         vectors = None
         if nvectors is not None:
