@@ -1,0 +1,90 @@
+"""Patterns of a level come to the planner once, and not again when requests that follow name them."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from answers import settled_tokens
+from builders import uniform
+from multigrid import check_same, levels, pair, solver
+from petsc_products import petsc_matrix, stencil_csr
+from places import INDEX, SCALAR
+
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.planning import abi, held_patterns, requests
+from petsc_gpufmt.planning.held_patterns import HeldPattern, held_pattern
+
+
+def test_a_pattern_is_known_as_long_as_it_is_held():
+    pattern = uniform(6, 5, 2, seed=41).pattern(np, INDEX)
+    first, second = HeldPattern(pattern), HeldPattern(pattern)
+    assert 0 != first.number != second.number
+    found = held_pattern(first.number, row_block=2)
+    assert found.colidx is pattern.colidx and (found.row_block, found.col_block) == (2, 1)
+    number = first.number
+    del first
+    gc.collect()
+    assert held_pattern(number) is None and held_pattern(0) is None and held_pattern(second.number)
+
+
+def test_a_request_that_names_a_pattern_gets_it_and_looks_at_no_array():
+    backend = HostBackend(SCALAR, INDEX)
+    held = HeldPattern(uniform(6, 6, 2, seed=42).pattern(np, INDEX).validated(backend))
+    operand = abi.OperandStruct(6, 6, held.pattern.nnz, None, None, held.number)
+    assert requests._pattern(operand, backend).rowptr is held.pattern.rowptr
+    assert requests._pattern(operand, backend).validated(backend).colidx is held.pattern.colidx
+
+
+@pytest.fixture
+def looked_up(monkeypatch):
+    """Whether each pattern that was asked for, and had a number, was held."""
+    found, function = [], held_pattern
+
+    def look_up(number, **blocks):
+        pattern = function(number, **blocks)
+        found.append((number != 0, pattern is not None))
+        return pattern
+
+    monkeypatch.setattr(requests, "held_pattern", look_up)
+    return found
+
+
+def test_each_pattern_of_a_set_up_comes_once(options, looked_up):
+    options["pc_gamg_coarse_eq_limit"] = 20
+    before, held = settled_tokens(), len(held_patterns._held)
+    ours, theirs = map(solver, pair(stencil_csr(9)))
+    theirs.setUp()
+    options["matptap_via"] = "rmerge"
+    ours.setUp()
+    # of each level: aggregates, store, smoothed, and two for the product; the finest comes, others are results of products
+    nlevels = ours.getPC().getMGLevels() - 1
+    assert looked_up.count((False, False)) == 1 and (True, False) not in looked_up
+    assert looked_up.count((True, True)) == 5 * nlevels - 1
+    check_same(levels(ours), levels(theirs), tolerance=1e-7)
+    ours.destroy()
+    theirs.destroy()
+    assert settled_tokens() == before and len(held_patterns._held) == held
+
+
+def test_another_pattern_is_not_taken_for_the_one_that_is_held(options, looked_up):
+    """The product that made a matrix goes on to hold the pattern that it had."""
+    options["matmatmult_via"] = "rmerge"
+    A = petsc_matrix(stencil_csr(4), "pjds")
+    C = A.matMult(A)
+    looked_up.clear()
+    D = C.matMult(C)
+    assert looked_up == [(True, True)]
+    looked_up.clear()
+    C.setOption(C.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    C.setValue(0, C.getSize()[1] - 1, 3.0)
+    C.assemble()
+    D = C.matMult(C)
+    assert looked_up == [(False, False)]
+    dense = C.copy()
+    dense.convert("dense")
+    product = D.copy()
+    product.convert("dense")
+    values = dense.getDenseArray()
+    assert np.allclose(product.getDenseArray(), values @ values)
