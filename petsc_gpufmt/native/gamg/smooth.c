@@ -186,6 +186,20 @@ static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Pet
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Values of A go to the device before its store is made, which would else send them and keep none: smoothing and the next level's matrix want them. */
+static PetscErrorCode SendValues(Mat A)
+{
+  GpufmtArrays   *arrays = GpufmtArraysOf(A);
+  const PetscInt *rowptr;
+  void           *stream;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+  PetscCall(GpufmtDeviceValuesUpdate(&arrays->values, A, rowptr[A->rmap->n], stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
 {
   const PetscInt level = GpufmtGamgOf(pc)->current_level;
@@ -197,6 +211,7 @@ static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
   PetscFunctionBegin;
   mg->min_eigen_DinvA[level] = mg->max_eigen_DinvA[level] = 0;
   if (GpufmtGamgAggOf(pc)->nsmooths <= 0) PetscFunctionReturn(PETSC_SUCCESS);
+  if (gamg->levels[level].ours && gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(SendValues(A));
   PetscCall(GpufmtGamgEstimate(pc, gamg, A, &emin, &emax));
   PetscCall(MatCreateVecs(A, &diagonal, NULL));
   ierr = SmoothBy(pc, gamg, A, diagonal, emax, P);

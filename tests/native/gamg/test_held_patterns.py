@@ -58,7 +58,7 @@ def test_each_pattern_of_a_set_up_comes_once(options, looked_up):
     theirs.setUp()
     options["matptap_via"] = "rmerge"
     ours.setUp()
-    # of each level: aggregates, store, smoothed, and two for the product; the finest comes, others are results of products
+    # of each level: aggregates, store, smoothed, two for the product; the finest comes, others are results of products
     nlevels = ours.getPC().getMGLevels() - 1
     assert looked_up.count((False, False)) == 1 and (True, False) not in looked_up
     assert looked_up.count((True, True)) == 5 * nlevels - 1
@@ -74,17 +74,16 @@ def test_another_pattern_is_not_taken_for_the_one_that_is_held(options, looked_u
     A = petsc_matrix(stencil_csr(4), "pjds")
     C = A.matMult(A)
     looked_up.clear()
-    D = C.matMult(C)
+    C.matMult(C)
     assert looked_up == [(True, True)]
     looked_up.clear()
     C.setOption(C.Option.NEW_NONZERO_ALLOCATION_ERR, False)
     C.setValue(0, C.getSize()[1] - 1, 3.0)
     C.assemble()
-    D = C.matMult(C)
+    square = C.matMult(C)
     assert looked_up == [(False, False)]
     dense = C.copy()
     dense.convert("dense")
-    product = D.copy()
-    product.convert("dense")
+    square.convert("dense")
     values = dense.getDenseArray()
-    assert np.allclose(product.getDenseArray(), values @ values)
+    assert np.allclose(square.getDenseArray(), values @ values)
