@@ -78,7 +78,7 @@ class Backend(ABC):
     def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
         """Arrays of (size, dtype) each, the first `zeros` of them full of zeros, the others not filled.
 
-        On a device they share an allocation.
+        On a device those that are filled share an allocation, and the others.
         """
         made = [self.xp.empty(size, dtype=dtype) for size, dtype in arrays]
         for array in made[:zeros]:
@@ -241,11 +241,10 @@ class CudaBackend(Backend):
         return self.memory.first(address(array), count, array.dtype, self.stream)
 
     def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
-        made = self.memory.empty(arrays, self.stream)
-        if zeros and (filled := [a for a in made[:zeros] if a.size]):
-            first, last = filled[0], filled[-1]
-            driver.fill(first.ptr, 0, last.ptr + last.nbytes - first.ptr, self.stream)
-        return made
+        if not zeros:
+            return self.memory.empty(arrays, self.stream)
+        full = self.memory.zeros(arrays[:zeros], self.stream)
+        return full + self.memory.empty(arrays[zeros:], self.stream) if arrays[zeros:] else full
 
     def clear(self, array: Any) -> None:
         if array.size:

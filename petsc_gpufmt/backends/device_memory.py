@@ -12,9 +12,14 @@ from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.device_array import DeviceArray
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
-SMALL = 1 << 12  # bytes, up to which sizes are powers of two: what comes back then fits what is taken next
+# Bytes up to which sizes are powers of two, and up to which these and the three quarters between them: what comes back
+# then fits what is taken next. Pieces of at most so many are kept for that, MOST_KEPT bytes of them.
+SMALL, MEDIUM, MOST_KEPT = 1 << 12, 1 << 22, 1 << 26
+# Bytes that are filled with zeros at once, and those that an array may take of them
+ZEROS, MOST_ZEROS = 1 << 18, 1 << 14
 MOST_FETCHED = 4096  # bytes, through pinned memory
 NULL_STREAM = 0  # of CUDA, which is always there
+BYTE = np.dtype(np.uint8)
 
 
 class Allocation:
@@ -42,8 +47,8 @@ class DeviceMemory:
     ----------
     stream : the one that memory was last taken for; it comes back in the order of this stream
     context : the device's primary context
-    given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; what is not small
-        returns to the pool before that is asked for more.
+    given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; before the pool is
+        asked for more, large pieces return to it, and all but small ones if they are many.
     """
 
     def __init__(self, device: int):
@@ -51,6 +56,7 @@ class DeviceMemory:
         self.given_back: dict[int, list[int]] = {}
         self._taken = False
         self._spare = 0  # bytes that the pool keeps for later, or fewer
+        self._zeros: DeviceArray | None = None  # what is left of those that were filled at once
         with driver.current(self.context):
             # where a device has no pools, memory is taken and given back at once, which waits for the device
             pools = driver.device_attribute(device, driver.MEMORY_POOLS_SUPPORTED)
@@ -64,19 +70,26 @@ class DeviceMemory:
 
         DriverError if memory runs out.
         """
-        total = 0
-        for size, dtype in arrays:
-            total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+        total = _together(arrays)
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
-        nbytes = 1 << (total - 1).bit_length() if total <= SMALL else total
+        nbytes = _rounded(total)
         begin = self._take(nbytes, stream)
-        memory, made = Allocation(self, begin, nbytes), []
-        for size, dtype in arrays:
-            array = DeviceArray(memory, begin, int(size), dtype)
-            made.append(array)
-            begin += (array.nbytes + ALIGNMENT - 1) & -ALIGNMENT
-        return made
+        return _in_turn(Allocation(self, begin, nbytes), begin, arrays)
+
+    def zeros(self, arrays: tuple[tuple[int, np.dtype], ...], stream: int) -> list[DeviceArray]:
+        """As `empty`, full of zeros: short arrays are parts of a piece that was filled at once."""
+        total = _together(arrays)
+        if total > MOST_ZEROS:
+            made = self.empty(arrays, stream)
+            driver.fill(min([array.ptr for array in made if array.size]), 0, total, stream)
+            return made
+        left = self._zeros
+        if left is None or left.size < total or stream != self.stream:
+            (left,) = self.empty(((ZEROS, BYTE),), stream)
+            driver.fill(left.ptr, 0, ZEROS, stream)
+        self._zeros = DeviceArray(left.memory, left.ptr + total, left.size - total, BYTE)
+        return _in_turn(left.memory, left.ptr, arrays)
 
     def _take(self, nbytes: int, stream: int) -> int:
         if stream != self.stream:
@@ -87,7 +100,7 @@ class DeviceMemory:
         if fitting:
             return fitting.pop()
         if nbytes > SMALL:
-            self._return(SMALL)
+            self._return(SMALL if self._bytes_given_back() > MOST_KEPT else MEDIUM)
         if self._pool is None:
             return driver.allocate(nbytes)
         return driver.allocate_from_pool(self._pool, nbytes, stream)
@@ -114,7 +127,7 @@ class DeviceMemory:
             return
         with driver.current(self.context):
             driver.synchronize_context()  # device synchronisation: what is freed may have been in use
-            self.stream, self._spare = NULL_STREAM, 0
+            self.stream, self._spare, self._zeros = NULL_STREAM, 0, None
             self._return()
             if self._pool is not None:
                 driver.synchronize_stream(NULL_STREAM)  # device synchronisation: only then it counts as free
@@ -132,9 +145,11 @@ class DeviceMemory:
         if not self._taken or self._pool is None:
             return 0
         reserved, used = (driver.pool_bytes(self._pool, a) for a in (driver.RESERVED_BYTES, driver.USED_BYTES))
-        given_back = sum([nbytes * len(addresses) for nbytes, addresses in list(self.given_back.items())])
-        self._spare = max(0, reserved - used + given_back)
+        self._spare = max(0, reserved - used + self._bytes_given_back())
         return self._spare
+
+    def _bytes_given_back(self) -> int:
+        return sum([nbytes * len(addresses) for nbytes, addresses in list(self.given_back.items())])
 
     def keeps(self, nbytes: int) -> bool:
         """Whether the pool keeps so many bytes for later; the driver is asked only where that is not known."""
@@ -154,6 +169,32 @@ class DeviceMemory:
         driver.copy_to_host(self._pinned, address, nbytes, stream)
         driver.synchronize_stream(stream)  # device synchronisation: the host reads next
         return self._fetched[:nbytes].view(dtype).tolist()
+
+
+def _together(arrays: tuple[tuple[int, np.dtype], ...]) -> int:
+    """Bytes of arrays that share an allocation."""
+    total = 0
+    for size, dtype in arrays:
+        total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+    return total
+
+
+def _in_turn(memory: Any, begin: int, arrays: tuple[tuple[int, np.dtype], ...]) -> list[DeviceArray]:
+    """Arrays of an allocation, one after the other from an address on."""
+    made = []
+    for size, dtype in arrays:
+        array = DeviceArray(memory, begin, int(size), dtype)
+        made.append(array)
+        begin += (array.nbytes + ALIGNMENT - 1) & -ALIGNMENT
+    return made
+
+
+def _rounded(nbytes: int) -> int:
+    """The bytes to take for so many, see SMALL and MEDIUM; large pieces are not rounded up."""
+    if nbytes <= SMALL:
+        return 1 << (nbytes - 1).bit_length()
+    step = (1 << nbytes.bit_length()) >> 3
+    return (nbytes + step - 1) & -step if nbytes <= MEDIUM else nbytes
 
 
 _memories: dict[int, DeviceMemory] = {}

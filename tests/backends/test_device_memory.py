@@ -7,12 +7,12 @@ import pytest
 from fake_driver import CONTEXT, fake_driver
 
 from petsc_gpufmt.backends import driver
-from petsc_gpufmt.backends.device_memory import SMALL, memory_of, trim_all
+from petsc_gpufmt.backends.device_memory import MEDIUM, MOST_KEPT, MOST_ZEROS, SMALL, ZEROS, memory_of, trim_all
 
 INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
-LARGE = SMALL // 4 + 1  # integers that are no small piece
+LARGE = MEDIUM // 4 + 1  # integers that are a large piece
 S, OTHER = 0x51, 0x52  # streams
-TAKE, FREE = "cuMemAllocFromPoolAsync", "cuMemFreeAsync"
+TAKE, FREE, FILL = "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemsetD8Async"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_last_view_gives_memory_back_before_more_is_taken(fake, memory):
     assert fake.calls[-1][0] == TAKE
 
 
-@pytest.mark.parametrize(("first", "second"), [(LARGE, LARGE), (10, 64), (300, 400)])
+@pytest.mark.parametrize(("first", "second"), [(LARGE, LARGE), (10, 64), (300, 400), (4097, 5120), (1800, 1900)])
 def test_what_has_come_back_is_taken_again_for_as_much(fake, memory, first, second):
     a = memory.empty(((first, INT),), S)
     address = a[0].ptr
@@ -79,6 +79,56 @@ def test_small_pieces_are_kept_until_memory_is_trimmed(fake, memory):
     trim_all()
 
     assert sorted(call[1] for call in fake.named(FREE)) == sorted(small) and list(fake.memory) == [large.ptr]
+
+
+def test_pieces_that_are_not_large_are_kept_until_they_are_many(fake, memory):
+    piece = MEDIUM // 4  # integers
+    a = [memory.empty(((piece, INT),), S) for _ in range(MOST_KEPT // MEDIUM)]
+    assert [call[1] for call in fake.named(TAKE)] == [MEDIUM] * len(a)
+    addresses = sorted(made[0].ptr for made in a)
+    a.clear()
+    (large,) = memory.empty(((LARGE, INT),), S)
+    assert not fake.named(FREE)
+    made = memory.empty(((piece // 2, INT),), S), memory.empty(((1, INT),), S)
+    medium, small = (array.ptr for (array,) in made)
+    del made
+
+    memory.empty(((LARGE, INT),), S)
+
+    assert sorted(call[1] for call in fake.named(FREE)) == sorted([*addresses, medium])
+    assert {large.ptr, small} < set(fake.memory)
+
+
+def test_short_arrays_of_zeros_are_filled_together(fake, memory):
+    a, nothing, b = memory.zeros(((3, DOUBLE), (0, INT), (70, INT)), S)
+    (c,) = memory.zeros(((MOST_ZEROS // 8, DOUBLE),), S)
+
+    assert fake.named(FILL) == [(FILL, a.ptr, 0, ZEROS, S)] and nothing.ptr == 0
+    assert [x.ptr - a.ptr for x in (b, c)] == [256, 256 + 512]
+    for x in (a, b, c):
+        to = np.empty(x.size, x.dtype)
+        memory.to_host(x.ptr, to, S)
+        assert not to.any()
+    parts = [memory.zeros(((MOST_ZEROS, np.dtype(np.int8)),), S)[0] for _ in range(ZEROS // MOST_ZEROS)]
+    assert len(fake.named(FILL)) == 2 and parts[-1].ptr == parts[-2].ptr + MOST_ZEROS
+
+
+def test_long_arrays_of_zeros_are_filled_by_themselves(fake, memory):
+    nothing, a, b = memory.zeros(((0, INT), (MOST_ZEROS, INT), (5, DOUBLE)), S)
+
+    assert fake.named(FILL) == [(FILL, a.ptr, 0, 4 * MOST_ZEROS + 256, S)] and nothing.ptr == 0
+    assert b.ptr == a.ptr + 4 * MOST_ZEROS
+
+
+def test_zeros_are_filled_anew_for_another_stream_and_after_trimming(fake, memory):
+    for stream in (S, OTHER):
+        memory.zeros(((1, INT),), stream)
+    trim_all()
+    assert not fake.memory
+
+    memory.zeros(((1, INT),), OTHER)
+
+    assert [call[-1] for call in fake.named(FILL)] == [S, OTHER, OTHER]
 
 
 def test_another_stream_is_followed_after_a_wait_for_the_device(fake, memory):
