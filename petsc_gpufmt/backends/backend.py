@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.device_memory import memory_of
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, address, argument_word
+from petsc_gpufmt.backends.program import Prepared, Program
 from petsc_gpufmt.errors import UnsupportedError
 
 
@@ -56,6 +58,10 @@ class Backend(ABC):
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         """Carry out launches now; `slots` holds the arrays that fill their slots."""
 
+    def carry_out(self, program: Program, blocks: Sequence[int], given: Sequence[Any]) -> None:
+        """Carry out the steps of a program now: with so many blocks each, none if it is left out, and what it names."""
+        self.run(program.launches(self.function, blocks, given))
+
     def adopt(self, array: Any, *, keep: bool = False) -> Any:
         """A one-dimensional host array as an array of this backend; a copy if it is to be kept while `array` may go.
 
@@ -81,8 +87,8 @@ class Backend(ABC):
         On a device those that are filled share an allocation, and the others.
         """
         made = [self.xp.empty(size, dtype=dtype) for size, dtype in arrays]
-        for array in made[:zeros]:
-            array.fill(0)
+        for filled in made[:zeros]:
+            filled.fill(0)
         return made
 
     def clear(self, array: Any) -> None:
@@ -162,6 +168,7 @@ class CudaBackend(Backend):
         self.model, self.resident_threads = driver.device_name(device), driver.resident_threads(device)
         self._launcher = driver.Launcher()
         self._functions: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self._prepared: dict[Program, Prepared] = {}
         self._scope: contextlib.ExitStack | None = None
 
     @contextlib.contextmanager
@@ -208,15 +215,27 @@ class CudaBackend(Backend):
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None
     ) -> None:
         """As of every backend; on another stream than that of `on` if one is given."""
-        launch_kernel, on_stream = self._launcher.launch, self.stream if stream is None else stream
+        heads: list[int] = []
+        words: list[int] = []
         for launch in launches:
             members, first_words = launch.flattened()
             if slots:
                 members = [slots[a] if type(a) is Slot else a for a in members]
-            words = [WORD_OF[type(a)](a) for a in members]
-            launch_kernel(
-                launch.function, launch.grid, launch.block, launch.shared_bytes, on_stream, words, first_words
-            )
+            blocks, *grid = launch.grid
+            place = len(words)
+            arguments = [place + 1 + word for word in first_words]
+            heads += driver.head(launch.function, place, grid, launch.block, launch.shared_bytes, arguments)
+            words.append(blocks)
+            words += [WORD_OF[type(a)](a) for a in members]
+        all_heads, all_words = array("Q", heads), array("Q", words)
+        (heads_at, _), (words_at, _) = all_heads.buffer_info(), all_words.buffer_info()
+        self._launcher.launch(len(launches), heads_at, words_at, self.stream if stream is None else stream)
+
+    def carry_out(self, program: Program, blocks: Sequence[int], given: Sequence[Any]) -> None:
+        prepared = self._prepared.get(program)
+        if prepared is None:
+            prepared = self._prepared[program] = Prepared(program, self.function)
+        prepared.launch(blocks, given, self.stream)
 
     def adopt(self, array: Any, *, keep: bool = False) -> Any:
         if not isinstance(array, np.ndarray):

@@ -16,7 +16,7 @@ ALIGNMENT = 256  # bytes, of arrays that share an allocation
 # then fits what is taken next. Pieces of at most so many are kept for that, MOST_KEPT bytes of them.
 SMALL, MEDIUM, MOST_KEPT = 1 << 12, 1 << 22, 1 << 26
 # Bytes that are filled with zeros at once, and those that an array may take of them
-ZEROS, MOST_ZEROS = 1 << 18, 1 << 14
+ZEROS, MOST_ZEROS = 1 << 16, 1 << 13
 MOST_FETCHED = 4096  # bytes, through pinned memory
 NULL_STREAM = 0  # of CUDA, which is always there
 BYTE = np.dtype(np.uint8)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes as c
 import functools
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.errors import UnsupportedError
 
 # What cuda.h calls CU_DEVICE_ATTRIBUTE_...
@@ -19,7 +19,7 @@ MEMORY_POOLS_SUPPORTED = 115
 RELEASE_THRESHOLD, RESERVED_BYTES, USED_BYTES, MOST_USED_BYTES = 4, 5, 7, 8
 PINNED_ALLOCATION, ON_A_DEVICE = 1, 1
 
-MOST_WORDS = 64  # of a launch
+MOST_ARGUMENTS = 64  # of a launch
 
 _POINTER, _SIZE, _INT, _UINT = c.c_void_p, c.c_size_t, c.c_int, c.c_uint
 # Arguments of the functions that are used. The first return at once, and are called with Python's lock held: to let go
@@ -33,7 +33,7 @@ QUICK: dict[str, tuple[Any, ...]] = {
     "cuEventRecord": (_POINTER, _POINTER),
     "cuGetErrorName": (_INT, _POINTER),
     "cuGetErrorString": (_INT, _POINTER),
-    "cuLaunchKernelEx": (_POINTER, _POINTER, _POINTER, _POINTER),
+    "cuLaunchKernel": (_POINTER, *(_UINT,) * 7, _POINTER, _POINTER, _POINTER),
     "cuMemAllocFromPoolAsync": (_POINTER, _SIZE, _POINTER, _POINTER),
     "cuMemFreeAsync": (c.c_uint64, _POINTER),
     "cuMemPoolGetAttribute": (_POINTER, _INT, _POINTER),
@@ -134,6 +134,12 @@ def call(name: str, *arguments: Any) -> None:
     """Call a function of the driver; DriverError if it fails."""
     if code := FUNCTIONS[name](*arguments):
         raise _error(code, name, libraries()[0])
+
+
+def function_address(name: str) -> int:
+    """Where a function of the driver is, for the native library."""
+    function: Any = FUNCTIONS[name]
+    return c.cast(function, _POINTER).value or 0
 
 
 def answer(kind: Any, name: str, *arguments: Any) -> Any:
@@ -315,41 +321,36 @@ def module_function(module: int, name: str) -> int:
 
 
 class Launcher:
-    """Launches kernels, one thread at a time: the memory that the driver reads is taken once."""
+    """Queues kernels, several by one call.
 
-    # CUlaunchConfig: grid, block, bytes of shared memory, stream, attributes (none), their number; words follow
-    CONFIG = "=7I4xQQI4x"
+    What launches are is in two arrays of 8-byte numbers. Each has a `head`, with places among the words: those of its
+    number of blocks, and of each of its arguments, which begin there.
+    """
 
     def __init__(self) -> None:
-        size = struct.calcsize(self.CONFIG)
-        self._memory = c.create_string_buffer(size + 8 * MOST_WORDS)
-        self._config, words = c.addressof(self._memory), c.addressof(self._memory) + size
-        self._addresses = range(words, words + 8 * MOST_WORDS, 8)
-        self._parameters: dict[Sequence[int], int] = {}  # where the addresses of arguments are, by their first words
-        self._kept: list[Any] = []  # what is there
-        self._pack = [struct.Struct(f"{self.CONFIG}{n}Q").pack_into for n in range(MOST_WORDS + 1)]
-        self._function = FUNCTIONS["cuLaunchKernelEx"]
+        self._kernel, self._launch_all = function_address("cuLaunchKernel"), native_library.launch_all()
 
-    def launch(
-        self,
-        function: int,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        stream: int,
-        words: list[int],
-        first_words: Sequence[int],
-    ) -> None:
-        """Queue a kernel, with at most MOST_WORDS words of 8 bytes.
+    def launch(self, nlaunches: int, heads: int, words: int, stream: int) -> None:
+        """Queue kernels, whose heads and words are at these addresses; those with no blocks are left out.
 
-        `first_words` has the number of the word that each argument begins with, as a range or a tuple.
+        DriverError at the first that is refused.
         """
-        self._pack[len(words)](self._memory, 0, *grid, *block, shared_bytes, stream, 0, 0, *words)
-        parameters = self._parameters.get(first_words) or self._place_of_addresses(first_words)
-        if code := self._function(self._config, function, parameters, None):
-            raise _error(code, "cuLaunchKernelEx", libraries()[0])
+        if code := self._launch_all(self._kernel, nlaunches, heads, words, stream):
+            raise _error(code, "cuLaunchKernel", libraries()[0])
 
-    def _place_of_addresses(self, first_words: Sequence[int]) -> int:
-        self._kept.append((c.c_uint64 * len(first_words))(*[self._addresses[word] for word in first_words]))
-        self._parameters[first_words] = c.addressof(self._kept[-1])
-        return self._parameters[first_words]
+
+def head(
+    function: int,
+    blocks: int,
+    grid: Sequence[int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    arguments: Sequence[int],
+) -> tuple[int, ...]:
+    """What native/runtime/launches.c knows of a launch; `grid` in the other dimensions than that of `blocks`.
+
+    ValueError for more arguments than MOST_ARGUMENTS.
+    """
+    if len(arguments) > MOST_ARGUMENTS:
+        raise ValueError(f"a kernel with {len(arguments)} arguments: at most {MOST_ARGUMENTS} can be passed")
+    return function, blocks, *grid, *block, shared_bytes, len(arguments), *arguments

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,15 @@ def load() -> ctypes.CDLL:
 def host_function(kernel: str) -> int:
     """Address of the host counterpart of a kernel."""
     return ctypes.cast(getattr(load(), SYMBOL_OF_HOST_KERNEL.format(kernel=kernel)), ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def launch_all() -> Callable[..., int]:
+    """What queues launches by a function of the driver, as `driver.Launches` says; called with Python's lock held."""
+    load()
+    function = ctypes.PyDLL(str(library_path())).GpufmtLaunchAll
+    function.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    return function
 
 
 def upload(dev_array: Any, host_array: np.ndarray, stream: int) -> None:

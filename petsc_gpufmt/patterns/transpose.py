@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 from petsc_gpufmt.patterns.segments import (
@@ -23,6 +22,27 @@ from petsc_gpufmt.patterns.segments import (
 )
 
 TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/patterns/transpose.cu
+STEM = "patterns/transpose"
+# `colidx` has the slots of entries until these are in their columns
+PROGRAM = Program(
+    "nnz nrows ncols counts from_rowptr from_colidx rowptr control entries from_source colidx source",
+    Step(STEM, "transpose_count", (BLOCK_THREADS,), BLOCK_THREADS, "nnz from_colidx rowptr colidx"),
+    Step(STEM, "transpose_row_pointer", (NUMBERS_A_THREAD,), SCAN_THREADS, "counts rowptr control"),
+    Step(
+        STEM,
+        "transpose_scatter",
+        (BLOCK_THREADS,),
+        BLOCK_THREADS,
+        "nnz nrows from_rowptr from_colidx rowptr colidx entries",
+    ),
+    Step(
+        STEM,
+        "transpose_sort",
+        (SORT_THREADS, ENTRIES_A_THREAD, PIECE),
+        SORT_THREADS,
+        "nnz ncols rowptr entries from_source colidx source",
+    ),
+)
 
 
 class Transposition:
@@ -39,7 +59,7 @@ class Transposition:
     """
 
     def __init__(self, csr: CsrPattern, backend: Backend, *, with_values: bool = False):
-        index, integer, nnz, ncols = backend.index, backend.index.type, csr.nnz, csr.ncols
+        index, nnz, ncols = backend.index, csr.nnz, csr.ncols
         ntiles = _tiles(ncols)
         rowptr, control, colidx, source, self.values = backend.empty(
             (ncols + 1, index),
@@ -56,24 +76,10 @@ class Transposition:
             return
         (self.entries,) = backend.empty((2 * nnz, index))
         self.longest = control[1:2]
-        slots = colidx  # until the entries are in their columns
         self.outputs = (csr.source, colidx, source)
-
-        def launch(kernel: str, template: tuple[int, ...], n: int, block: int, *arguments: object) -> Launch:
-            return launch_1d(backend.function("patterns/transpose", kernel, template), n, block, arguments)
-
-        sort = (SORT_THREADS, ENTRIES_A_THREAD, PIECE)
-        sorted_by = (integer(nnz), integer(ncols), rowptr, self.entries, *self.outputs)
-        counts = (np.int64(ncols + 1), rowptr, control)
-        to_columns = (integer(csr.nrows), csr.rowptr, csr.colidx, rowptr, slots, self.entries)
-        backend.run(
-            [
-                self._over_entries("transpose_count", csr.colidx, rowptr, slots),
-                launch("transpose_row_pointer", (NUMBERS_A_THREAD,), ntiles * SCAN_THREADS, SCAN_THREADS, *counts),
-                self._over_entries("transpose_scatter", *to_columns),
-                launch("transpose_sort", sort, windows(nnz) * SORT_THREADS, SORT_THREADS, *sorted_by),
-            ]
-        )
+        over_entries = ceil_div(nnz, BATCH)
+        given = (nnz, csr.nrows, ncols, ncols + 1, csr.rowptr, csr.colidx, rowptr, control, self.entries, *self.outputs)
+        backend.carry_out(PROGRAM, (over_entries, ntiles, over_entries, windows(nnz)), given)
 
     def finish(self, longest: int | None = None) -> CsrPattern:
         """Put long rows in order: `longest` is what the device has written there; waits for the device if not given."""
@@ -93,19 +99,15 @@ class Transposition:
         if longest > 2 * PIECE:
             (merged,) = backend.empty((2 * rows.nnz, backend.index))
         while width < longest:
-            pieces = (backend.index.type(rows.nrows), rows.rowptr, np.int64(width), entries, merged)
-            backend.run([self._over_entries("transpose_merge", *pieces, *self.outputs)])
+            function = backend.function(STEM, "transpose_merge", (BLOCK_THREADS,))
+            arguments = (rows.nnz, rows.nrows, rows.rowptr, width, entries, merged, *self.outputs)
+            backend.run([launch_1d(function, ceil_div(rows.nnz, BATCH), BLOCK_THREADS, arguments)])
             entries, merged, width = merged, entries, 2 * width
 
     @property
     def bytes_held(self) -> int:
         """Bytes besides those of the pattern."""
         return 0 if self.entries is None else self.entries.nbytes
-
-    def _over_entries(self, kernel: str, *arguments: object) -> Launch:
-        nnz, backend = self.pattern.nnz, self.backend
-        function = backend.function("patterns/transpose", kernel, (BLOCK_THREADS,))
-        return launch_1d(function, ceil_div(nnz, BATCH), BLOCK_THREADS, (backend.index.type(nnz), *arguments))
 
 
 def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
@@ -135,7 +137,7 @@ def _tiles(ncols: int) -> int:
     return tiles(ncols + 1, NUMBERS_A_THREAD)
 
 
-@compiled_ahead("patterns/transpose")
+@compiled_ahead(STEM)
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
     over_entries = [(f"transpose_{what}", (BLOCK_THREADS,)) for what in ("count", "scatter", "merge")]

@@ -6,6 +6,7 @@ when the operands are counted, and when the lengths of C's rows are; for `uncoun
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, ceil_div, launch_1d, power_of_two
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.errors import IndexOverflowError, OutOfMemoryError, PatternError
 from petsc_gpufmt.patterns import scan
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -54,6 +56,15 @@ class Bins:
 
 # By words of B that meet a row of A, and by entries of a row of C
 WORD_BINS, LENGTH_BINS = Bins(6144, 9), Bins(500, 6)
+
+
+ROW_POINTER = {
+    rows: Program(
+        names := "nrows lengths terms A_rowptr largest nbins rowptr control carried",
+        Step("spgemm/census", "spgemm_row_pointer", (rows,), scan.SCAN_THREADS, names),
+    )
+    for rows in (2, 8)
+}
 
 
 @dataclass(slots=True)
@@ -205,13 +216,10 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = 
         (B.nnz, WORD),
         (B.nrows, index),
     )
-    team = power_of_two(B.nnz / B.nrows, 2, WARP)
-    function = backend.function("spgemm/hash", "spgemm_hash_words", (team,))
-    divide = launch_1d(function, B.nrows * team, BLOCK_THREADS, (B.nrows, B.rowptr, B.colidx, words, ends, control))
-    team = power_of_two(A.nnz / nrows, 2, WARP)
-    function = backend.function("spgemm/hash", "spgemm_hash_count_words", (team,))
-    arguments = (nrows, A.rowptr, A.colidx, B.rowptr, ends, *WORD_BINS.arguments, terms, sizes, control)
-    backend.run([divide, _in_turns(function, nrows * team, arguments, backend)])
+    of_b, of_a = power_of_two(B.nnz / B.nrows, 2, WARP), power_of_two(A.nnz / nrows, 2, WARP)
+    blocks = ceil_div(B.nrows * of_b, BLOCK_THREADS), ceil_div(backend.in_turns(nrows * of_a), BLOCK_THREADS)
+    given = (nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, words, ends, *WORD_BINS.arguments, terms, sizes)
+    backend.carry_out(words_program(of_b, of_a), blocks, (*given, control))
     words_of_b = Words(words, ends, sizes, order, control)
     if not wait:
         return Operands(A, B, terms, sizes, rowptr, control, **_longest(A, B), counted=False, words=words_of_b)
@@ -238,12 +246,9 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend, carried: Any
     if lengths is None:
         backend.clear(rowptr)
         return ResultRows(rowptr, 0, 0, [], 0, control)
-    function = backend.function("spgemm/census", "spgemm_row_pointer", (rows_a_thread(nrows),))
-    arguments = (
-        *(nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments),
-        *(rowptr, control, carried),
-    )
-    backend.run([launch_1d(function, ceil_div(nrows, rows_a_thread(nrows)), scan.SCAN_THREADS, arguments)])
+    at_once = rows_a_thread(nrows)
+    given = (nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments, rowptr, control, carried)
+    backend.carry_out(ROW_POINTER[at_once], (scan.tiles(nrows, at_once),), given)
     counters = backend.first(control, CURSORS)  # waits for the device
     census = _census(counters, BY_LENGTH, LENGTH_BINS)
     if not operands.counted:
@@ -296,6 +301,28 @@ def require_memory(needed: int, backend: Backend, what: str) -> None:
 def tiles(nrows: int) -> int:
     """Blocks of the prefix sum over rows."""
     return scan.tiles(nrows, rows_a_thread(nrows))
+
+
+@functools.cache
+def words_program(of_b: int, of_a: int) -> Program:
+    """B in words, and a census of the rows of A B by these; each row by so many threads."""
+    return Program(
+        "nrows A_rowptr A_colidx B_nrows B_rowptr B_colidx words ends largest nbins terms sizes control",
+        Step(
+            "spgemm/hash",
+            "spgemm_hash_words",
+            (of_b,),
+            BLOCK_THREADS,
+            "B_nrows B_rowptr B_colidx words ends control",
+        ),
+        Step(
+            "spgemm/hash",
+            "spgemm_hash_count_words",
+            (of_a,),
+            BLOCK_THREADS,
+            "nrows A_rowptr A_colidx B_rowptr ends largest nbins terms sizes control",
+        ),
+    )
 
 
 def rows_a_thread(nrows: int) -> int:

@@ -38,15 +38,8 @@ from petsc_gpufmt.spgemm.census import (
     count_words,
     teams,
 )
-from petsc_gpufmt.spgemm.hash_shapes import (
-    BLOCK_BITMAPS,
-    SHAPES,
-    SMALLEST_TABLES,
-    TEAMS_OF_BINS,
-    TEAMS_OF_TABLES,
-    WORDS,
-    kernels_of_bins,
-)
+from petsc_gpufmt.spgemm.hash_all_bins import AllBins
+from petsc_gpufmt.spgemm.hash_shapes import BLOCK_BITMAPS, SHAPES, SMALLEST_TABLES, TEAMS_OF_BINS, WORDS
 
 THREADS = 256  # a block, of kernels that go over rows once
 LARGEST_WORD = 2**32 - 2
@@ -161,6 +154,7 @@ class HashAccumulator(Accumulator):
     Attributes
     ----------
     symbolic : list of Kernel; until `columns` ends
+    all_bins : AllBins in place of these, where the host does not wait for the census
     numeric : list of Bin, rows of C by length, once `values` is called; empty on the host
     units : list of Units, a launch each, once `values` is called
     """
@@ -178,8 +172,8 @@ class HashAccumulator(Accumulator):
             )
         self.on_host = backend.name == "host"
         self.shapes = SHAPES[bisect_left(WORDS, self.nwords)]
-        self.one_wait = False
         self.symbolic: list[Kernel] = []
+        self.all_bins: AllBins | None = None
         self.numeric: list[Bin] = []
         self.units: list[Units] = []
         self.held: list[Any] = []
@@ -196,7 +190,8 @@ class HashAccumulator(Accumulator):
         if self.on_host:
             self.symbolic = [self._symbolic_kernel(Bin(A.nrows, None, 0, 0))]
         elif words.census is None:
-            self.symbolic = self._kernels_for_all_bins()
+            self.all_bins = AllBins(self.operands, backend, self.nwords)
+            return self.all_bins.lengths()
         else:
             teams = tuple(shape.team for shape in self.shapes.values())
             bins = self._bins(words.census, WORD_BINS, teams, (words.sizes, None, words.control), 0, self._few_threads)
@@ -205,41 +200,11 @@ class HashAccumulator(Accumulator):
         return words.sizes
 
     def columns(self, rowptr: Any, colidx: Any) -> None:
-        kernels = self._of_bins_with_rows() if self.one_wait else self.symbolic
-        self.backend.run([self._symbolic_launch("columns", kernel, rowptr, colidx) for kernel in kernels])
-        self.symbolic, self.operands.words = [], None
-
-    def _kernels_for_all_bins(self) -> list[Kernel]:
-        """Kernels for any rows: how many there are in which bin only the device knows."""
-        A, words, self.one_wait = self.operands.A, self.operands.words, True
-        assert words is not None
-        self._sort_rows(WORD_BINS, (words.sizes, None, words.control), words.order)
-        most = self.operands.longest_left * min(self.operands.longest_right, self.nwords)
-        first = sum([most <= bound for bound in WORD_BINS.bounds[1 : SMALLEST_TABLES + 1] if bound])
-        kernels = []
-        for kind, template, threads, begin, end in kernels_of_bins(bisect_left(WORDS, self.nwords), first):
-            rows = Bin(A.nrows, WORD_BINS.bounds[begin], 0, 0, 0, words.order, begin, end)
-            if kind == "tables":
-                blocks = ceil_div(A.nrows, TEAMS_OF_TABLES[self.shapes[rows.bound].slots]) + end - begin
-            else:
-                blocks = min(ceil_div(A.nrows * template[0], threads), self.backend.resident_threads // threads)
-            kernels.append(Kernel(rows, kind, template, threads, max(1, blocks), self._which_rows(kind, rows)))
-        return kernels
-
-    def _of_bins_with_rows(self) -> list[Kernel]:
-        """The kernels of the symbolic phase that there are rows for, as is known now."""
-        assert self.operands.words is not None and self.operands.words.census is not None
-        counts = [count for count, _, _ in self.operands.words.census]
-        kernels = []
-        for kernel in self.symbolic:
-            count = sum(counts[kernel.rows.first : kernel.rows.last + 1])
-            if count:
-                if kernel.kind == "tables":
-                    kernel.blocks = self._blocks_of_tables(kernel.rows)
-                else:
-                    kernel.blocks = ceil_div(count * kernel.template[0], kernel.threads)
-                kernels.append(kernel)
-        return kernels
+        if self.all_bins:
+            self.all_bins.columns(rowptr, colidx)
+        else:
+            self.backend.run([self._symbolic_launch("columns", kernel, rowptr, colidx) for kernel in self.symbolic])
+        self.symbolic, self.all_bins, self.operands.words = [], None, None
 
     def _symbolic_kernels(self, bins: list[Bin]) -> list[Kernel]:
         """A kernel a bin; one for the tables of a product that does not fill the device with rows of one bin."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
 from petsc_gpufmt.backends.plan import WARP, power_of_two
@@ -68,23 +67,6 @@ SHAPES = tuple(
 TEAMS_OF_TABLES = {512: 4, 256: 4, 128: 8, 64: 16, 32: 16}
 SMALLEST_TABLES = WORD_BINS.count
 TEAMS_OF_BINS = dict(enumerate(TEAMS_OF_TABLES.values(), SMALLEST_TABLES - len(TABLES_TOGETHER) + 1))
-
-
-@functools.cache
-def kernels_of_bins(largest_words: int, first: int) -> tuple[tuple[str, tuple[int, ...], int, int, int], ...]:
-    """(kind, template, threads, first bin, last bin) of launches for all rows of the bins from `first` on.
-
-    `largest_words` is an index of SHAPES whose tables can all share a launch.
-    """
-    found: list[list[Any]] = []
-    for number in range(first, SMALLEST_TABLES + 1):
-        shape = SHAPES[largest_words][WORD_BINS.bounds[number]]
-        kind, template = ("tables", ()) if shape.kind == "table" else (shape.kind, (shape.team, *shape.sizes))
-        if found and found[-1][:2] == [kind, template]:
-            found[-1][4] = number
-        else:
-            found.append([kind, template, shape.threads, number, number])
-    return tuple((kind, template, threads, begin, end) for kind, template, threads, begin, end in found)
 
 
 @compiled_ahead("spgemm/hash_symbolic")

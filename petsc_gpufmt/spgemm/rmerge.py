@@ -12,9 +12,9 @@ no width is asked for, columns are found by a sorting network.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.accumulator import Accumulator
 from petsc_gpufmt.spgemm.census import Operands, ResultRows
@@ -32,6 +33,7 @@ DEFAULT_WIDTH = 16
 BLOCK_THREADS = 128
 # Entries of a row of A or of B that a network takes at most
 LARGEST_NETWORK = 8
+RESULTS = {"lengths": "lengths terms control", "columns": "rowptr colidx"}
 NETWORKS = tuple(power_of_two(entries, 2, LARGEST_NETWORK) for entries in range(LARGEST_NETWORK + 1))
 # Default of `merge_buffer`: of what is free on a device, or of a host
 FREE_SHARE = 1 / 8
@@ -104,6 +106,13 @@ def network_sizes(longest_left: int, longest_right: int, width: int) -> tuple[in
     return NETWORKS[longest_left], NETWORKS[longest_right]
 
 
+@functools.cache
+def network_program(operation: str, network: tuple[int, int]) -> Program:
+    """The network that finds lengths or columns, and for lengths counts terms too."""
+    names = f"nrows A_rowptr A_colidx B_rowptr B_colidx {RESULTS[operation]}"
+    return Program(names, Step("spgemm/rmerge_network", f"rmerge_network_{operation}", network, BLOCK_THREADS, names))
+
+
 class MergeAccumulator(Accumulator):
     """Rows of C by row merging.
 
@@ -130,13 +139,13 @@ class MergeAccumulator(Accumulator):
         self.ranges: list[ColumnRange] = []
         self.intermediates = Intermediates(backend)
 
-    @cached_property
+    @functools.cached_property
     def _left(self) -> CsrPattern:
         """A in arrays that can be computed with."""
         A, xp = self.operands.A, self.backend.xp
         return replace(A, rowptr=xp.asarray(A.rowptr), colidx=xp.asarray(A.colidx))
 
-    @cached_property
+    @functools.cached_property
     def direct(self) -> list[LeftRows]:
         A, rows = self._left, self._direct_rows
         left = LeftRows(0, A.rowptr[:-1], A.rowptr[1:], A.colidx)
@@ -144,7 +153,7 @@ class MergeAccumulator(Accumulator):
         mean = A.nnz / A.nrows if rows is None and A.nrows else 0.0
         return bins(left, min(self.limit, self.operands.longest_left), self.backend, mean)
 
-    @cached_property
+    @functools.cached_property
     def buffer_bytes(self) -> int:
         """Bytes that intermediates may take, but for those of one column."""
         if self.given_buffer:
@@ -175,7 +184,7 @@ class MergeAccumulator(Accumulator):
     def lengths(self) -> Any:
         if self.network:
             lengths, terms, control = self.operands.lengths, self.operands.terms, self.operands.control
-            self.backend.run([self._network_launch("lengths", self.network, lengths, terms, control)])
+            self._by_network("lengths", (lengths, terms, control))
             return lengths
         out = self.backend.xp.empty(self.operands.A.nrows, dtype=np.int64)
         for left in self.direct:
@@ -189,7 +198,7 @@ class MergeAccumulator(Accumulator):
 
     def columns(self, rowptr: Any, colidx: Any) -> None:
         if self.network:
-            self.backend.run([self._network_launch("columns", self.network, rowptr, colidx)])
+            self._by_network("columns", (rowptr, colidx))
             return
         rowptr = self.backend.xp.asarray(rowptr)
         for left in self.direct:
@@ -200,11 +209,12 @@ class MergeAccumulator(Accumulator):
             for number in range(len(self.ranges)):
                 self.backend.run(self._split_columns(number, rowptr, colidx, merged))
 
-    def _network_launch(self, operation: str, network: tuple[int, int], *results: Any) -> Launch:
-        A, B, backend = self.operands.A, self.operands.B, self.backend
-        function = backend.function("spgemm/rmerge_network", f"rmerge_network_{operation}", network)
-        arguments = (A.nrows, A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
-        return launch_1d(function, A.nrows * network[0], BLOCK_THREADS, arguments)
+    def _by_network(self, operation: str, results: tuple[Any, ...]) -> None:
+        A, B = self.operands.A, self.operands.B
+        assert self.network is not None
+        blocks = ceil_div(A.nrows * self.network[0], BLOCK_THREADS)
+        given = (A.nrows, A.rowptr, A.colidx, B.rowptr, B.colidx, *results)
+        self.backend.carry_out(network_program(operation, self.network), (blocks,), given)
 
     def _count(self, left: LeftRows, right: RightRows) -> Any:
         """(left.count,) int64, numbers of columns of the rows."""

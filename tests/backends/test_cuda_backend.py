@@ -286,7 +286,7 @@ def test_mults_are_timed_as_a_graph(fake, backend, block_sum):
     assert seconds > 0
 
 
-@pytest.mark.parametrize("name", ["cuLaunchKernelEx", "cuMemAllocFromPoolAsync"])
+@pytest.mark.parametrize("name", ["cuLaunchKernel", "cuMemAllocFromPoolAsync"])
 def test_what_the_driver_refuses_is_a_limit_of_a_format(fake, backend, name):
     fake.failing[name] = 701
     with pytest.raises(Exception, match="CUDA error 701") as e:

@@ -1,7 +1,7 @@
 """The driver's functions through ctypes: what they are called with, and what failures say."""
 
 import ctypes
-import struct
+from array import array
 
 import pytest
 from fake_driver import CONTEXT, INVALID_CONTEXT, NOT_FOUND, OUT_OF_MEMORY, FakeDriver, fake_driver
@@ -43,10 +43,10 @@ def test_a_driver_that_does_not_start_fails_with_its_error(fake, monkeypatch):
 
 
 def test_a_driver_that_is_too_old_is_told_by_what_it_lacks(fake, monkeypatch):
-    monkeypatch.delattr(FakeDriver, "_cuLaunchKernelEx")
+    monkeypatch.delattr(FakeDriver, "_cuMemAllocFromPoolAsync")
 
-    with pytest.raises(UnsupportedError, match=r"no function cuLaunchKernelEx: install the driver of CUDA 12 or newer"):
-        driver.Launcher()
+    with pytest.raises(UnsupportedError, match=r"no function cuMemAllocFromPoolAsync: install the driver of CUDA 12"):
+        driver.allocate_from_pool(1, 100, 0)
 
 
 def test_every_function_is_one_of_the_fake(fake):
@@ -103,56 +103,53 @@ def words_at(parameters, count):
     return [ctypes.c_uint64.from_address(place).value for place in (ctypes.c_uint64 * count).from_address(parameters)]
 
 
-def test_a_launch_passes_its_shape_and_its_arguments(fake):
-    launcher = driver.Launcher()
+def queue(launches, words, stream=0):
+    heads = array("Q", [number for launch in launches for number in driver.head(*launch)])
+    words = array("Q", words)
+    driver.Launcher().launch(len(launches), heads.buffer_info()[0], words.buffer_info()[0], stream)
+
+
+def test_launches_pass_their_shapes_and_their_arguments(fake):
     given = []
     fake.launched = lambda parameters: given.append(words_at(parameters, 2))
+    words = [2**31 - 1, 5, 2**64 - 1, 1, 2, 3]
 
-    launcher.launch(7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234, [5, 2**64 - 1], range(2))
-    launcher.launch(8, (1, 1, 1), (1, 1, 1), 0, 0, [1, 2, 3], (0, 2))
-    launcher.launch(9, (1, 1, 1), (1, 1, 1), 0, 0, [4, 5], range(2))
+    queue([(7, 0, (2, 3), (32, 4, 5), 48, (1, 2)), (8, 3, (1, 1), (1, 1, 1), 0, (3, 5))], words, 0x7F00_0000_1234)
 
     assert fake.named("launch") == [
         ("launch", 7, (2**31 - 1, 2, 3), (32, 4, 5), 48, 0x7F00_0000_1234),
-        ("launch", 8, (1, 1, 1), (1, 1, 1), 0, 0),
-        ("launch", 9, (1, 1, 1), (1, 1, 1), 0, 0),
+        ("launch", 8, (1, 1, 1), (1, 1, 1), 0, 0x7F00_0000_1234),
     ]
-    assert given == [[5, 2**64 - 1], [1, 3], [4, 5]]
+    assert given == [[5, 2**64 - 1], [1, 3]]
 
 
-def test_a_launch_has_as_many_words_as_there_is_room_for(fake):
-    given, words = [], list(range(driver.MOST_WORDS))
-    fake.launched = lambda parameters: given.append(words_at(parameters, len(words)))
+def test_a_launch_without_blocks_is_left_out(fake):
+    queue([(7, 0, (1, 1), (1, 1, 1), 0, ()), (8, 1, (1, 1), (1, 1, 1), 0, (0,))], [0, 4])
 
-    driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, words, range(len(words)))
-
-    assert given == [words]
-    with pytest.raises(IndexError):
-        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [*words, 0], range(1))
+    assert [call[1:3] for call in fake.named("launch")] == [(8, (4, 1, 1))]
 
 
-def test_the_structure_of_a_launch_is_that_of_the_driver():
-    class Config(ctypes.Structure):  # CUlaunchConfig
-        _fields_ = [
-            *((name, ctypes.c_uint) for name in ("nx", "ny", "nz", "x", "y", "z", "shared")),
-            ("stream", ctypes.c_void_p),
-            ("attributes", ctypes.c_void_p),
-            ("nattributes", ctypes.c_uint),
-        ]
+def test_a_launch_has_as_many_arguments_as_there_is_room_for(fake):
+    given, places = [], range(1, driver.MOST_ARGUMENTS + 1)
+    fake.launched = lambda parameters: given.append(words_at(parameters, len(places)))
 
-    packed = struct.pack(driver.Launcher.CONFIG, *range(1, 11))
-    config = Config.from_buffer_copy(packed)
+    queue([(7, 0, (1, 1), (1, 1, 1), 0, places)], range(1, driver.MOST_ARGUMENTS + 2))
 
-    assert len(packed) == ctypes.sizeof(Config) == 56
-    assert [getattr(config, name) for name, _ in Config._fields_] == list(range(1, 11))
+    assert given == [list(range(2, driver.MOST_ARGUMENTS + 2))]
+    with pytest.raises(ValueError, match="a kernel with 65 arguments: at most 64 can be passed"):
+        driver.head(7, 0, (1, 1), (1, 1, 1), 0, range(driver.MOST_ARGUMENTS + 1))
+
+
+def test_the_structure_of_a_pool_is_that_of_the_driver():
     assert ctypes.sizeof(driver._PoolProperties) == 88
 
 
-def test_a_launch_that_fails_says_so(fake):
-    fake.failing["cuLaunchKernelEx"] = INVALID_CONTEXT
+def test_launches_end_with_one_that_fails(fake):
+    fake.failing["cuLaunchKernel"] = INVALID_CONTEXT
 
-    with pytest.raises(driver.DriverError, match="invalid device context, in cuLaunchKernelEx"):
-        driver.Launcher().launch(7, (1, 1, 1), (1, 1, 1), 0, 0, [], ())
+    with pytest.raises(driver.DriverError, match="invalid device context, in cuLaunchKernel$"):
+        queue([(7, 0, (1, 1), (1, 1, 1), 0, ())] * 2, [1])
+    assert len(fake.named("launch")) == 1
 
 
 def test_the_time_of_a_graph_is_that_of_its_fastest_run(fake):

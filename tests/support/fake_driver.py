@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as c
-import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,6 +34,9 @@ DO_NOTHING = {
     "cuEventDestroy_v2",
 }
 NEEDS_CONTEXT = ("cuMem", "cuLaunch", "cuModule", "cuCtxSynchronize", "cuStreamCreate", "cuEventCreate")
+
+
+LAUNCH_KERNEL = c.CFUNCTYPE(c.c_int, c.c_void_p, *[c.c_uint] * 7, *[c.c_void_p] * 3)
 
 
 class FakeFunction:
@@ -86,7 +88,9 @@ class FakeDriver:
         self._kept: list[Any] = []
         self._streams = iter(range(FIRST_STREAM, 1 << 20))
 
-    def __getattr__(self, name: str) -> FakeFunction:
+    def __getattr__(self, name: str) -> Any:
+        if name == "cuLaunchKernel":  # which C calls
+            return LAUNCH_KERNEL(self._launch)
         if name not in DO_NOTHING and not hasattr(FakeDriver, f"_{name}"):
             raise AttributeError(name)
         function = FakeFunction(self, name)
@@ -214,18 +218,19 @@ class FakeDriver:
         function._obj.value = MODULE + 1
         return 0
 
-    def _cuLaunchKernelEx(self, config, function, parameters, extra):
-        *shape, shared, stream, attributes, count = struct.unpack(
-            driver.Launcher.CONFIG, c.string_at(config, struct.calcsize(driver.Launcher.CONFIG))
-        )
-        assert (attributes, count, extra) == (0, 0, None)
-        self.calls.append(("launch", function, tuple(shape[:3]), tuple(shape[3:]), shared, stream))
+    def _launch(self, function, *rest):
+        *shape, shared, stream, parameters, extra = rest
+        assert extra is None
+        self.calls.append(("launch", function, tuple(shape[:3]), tuple(shape[3:]), shared, stream or 0))
+        if "cuLaunchKernel" in self.failing:
+            return self.failing["cuLaunchKernel"]
         self.busy = True
         self.launched(parameters)
         if function > MODULE + 1:
             grid, block = (c.c_uint32 * 3)(*shape[:3]), (c.c_uint32 * 3)(*shape[3:])
             message = LAUNCH(function)(grid, block, c.cast(parameters, c.POINTER(c.c_void_p)))
             assert not message, message
+        return 0
 
     def _cuStreamCreate(self, stream, flags):
         stream._obj.value = next(self._streams)
