@@ -7,7 +7,7 @@ import ctypes
 import functools
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,10 @@ class Backend(ABC):
     @abstractmethod
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
         """Carry out launches now; `slots` holds the arrays that fill their slots."""
+
+    def prepared(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> Callable[[], None]:
+        """What carries out launches each time it is called; their arguments, which have to stay, are looked at once."""
+        return functools.partial(self.run, launches, slots)
 
     def carry_out(self, program: Program, blocks: Sequence[int], given: Sequence[Any]) -> None:
         """Carry out the steps of a program now: with so many blocks each, none if it is left out, and what it names."""
@@ -215,6 +219,14 @@ class CudaBackend(Backend):
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None
     ) -> None:
         """As of every backend; on another stream than that of `on` if one is given."""
+        self._queueing(launches, slots)(self.stream if stream is None else stream)
+
+    def prepared(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> Callable[[], None]:
+        queue = self._queueing(launches, slots)
+        return lambda: queue(self.stream)
+
+    def _queueing(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None) -> Callable[[int], None]:
+        """What queues launches on a stream."""
         heads: list[int] = []
         words: list[int] = []
         for launch in launches:
@@ -227,9 +239,13 @@ class CudaBackend(Backend):
             heads += driver.head(launch.function, place, grid, launch.block, launch.shared_bytes, arguments)
             words.append(blocks)
             words += [WORD_OF[type(a)](a) for a in members]
-        all_heads, all_words = array("Q", heads), array("Q", words)
-        (heads_at, _), (words_at, _) = all_heads.buffer_info(), all_words.buffer_info()
-        self._launcher.launch(len(launches), heads_at, words_at, self.stream if stream is None else stream)
+        arrays = array("Q", heads), array("Q", words)
+
+        def queue(stream: int) -> None:
+            (heads_at, _), (words_at, _) = [numbers.buffer_info() for numbers in arrays]
+            self._launcher.launch(len(launches), heads_at, words_at, stream)
+
+        return queue
 
     def carry_out(self, program: Program, blocks: Sequence[int], given: Sequence[Any]) -> None:
         prepared = self._prepared.get(program)

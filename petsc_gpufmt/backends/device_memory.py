@@ -70,16 +70,20 @@ class DeviceMemory:
 
         DriverError if memory runs out.
         """
-        total = _together(arrays)
+        places, total = _in_turn(arrays)
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
         nbytes = _rounded(total)
         begin = self._take(nbytes, stream)
-        return _in_turn(Allocation(self, begin, nbytes), begin, arrays)
+        memory = Allocation(self, begin, nbytes)
+        return [
+            DeviceArray(memory, begin + place, int(size), dtype)
+            for place, (size, dtype) in zip(places, arrays, strict=True)
+        ]
 
     def zeros(self, arrays: tuple[tuple[int, np.dtype], ...], stream: int) -> list[DeviceArray]:
         """As `empty`, full of zeros: short arrays are parts of a piece that was filled at once."""
-        total = _together(arrays)
+        places, total = _in_turn(arrays)
         if total > MOST_ZEROS:
             made = self.empty(arrays, stream)
             driver.fill(min([array.ptr for array in made if array.size]), 0, total, stream)
@@ -88,8 +92,12 @@ class DeviceMemory:
         if left is None or left.size < total or stream != self.stream:
             (left,) = self.empty(((ZEROS, BYTE),), stream)
             driver.fill(left.ptr, 0, ZEROS, stream)
-        self._zeros = DeviceArray(left.memory, left.ptr + total, left.size - total, BYTE)
-        return _in_turn(left.memory, left.ptr, arrays)
+        memory, begin = left.memory, left.ptr
+        self._zeros = DeviceArray(memory, begin + total, left.size - total, BYTE)
+        return [
+            DeviceArray(memory, begin + place, int(size), dtype)
+            for place, (size, dtype) in zip(places, arrays, strict=True)
+        ]
 
     def _take(self, nbytes: int, stream: int) -> int:
         if stream != self.stream:
@@ -100,7 +108,7 @@ class DeviceMemory:
         if fitting:
             return fitting.pop()
         if nbytes > SMALL:
-            self._return(SMALL if self._bytes_given_back() > MOST_KEPT else MEDIUM)
+            self._return(SMALL if self.bytes_given_back() > MOST_KEPT else MEDIUM)
         if self._pool is None:
             return driver.allocate(nbytes)
         return driver.allocate_from_pool(self._pool, nbytes, stream)
@@ -145,10 +153,11 @@ class DeviceMemory:
         if not self._taken or self._pool is None:
             return 0
         reserved, used = (driver.pool_bytes(self._pool, a) for a in (driver.RESERVED_BYTES, driver.USED_BYTES))
-        self._spare = max(0, reserved - used + self._bytes_given_back())
+        self._spare = max(0, reserved - used + self.bytes_given_back())
         return self._spare
 
-    def _bytes_given_back(self) -> int:
+    def bytes_given_back(self) -> int:
+        """Bytes that no array uses, but that the pool does not have yet."""
         return sum([nbytes * len(addresses) for nbytes, addresses in list(self.given_back.items())])
 
     def keeps(self, nbytes: int) -> bool:
@@ -171,22 +180,13 @@ class DeviceMemory:
         return self._fetched[:nbytes].view(dtype).tolist()
 
 
-def _together(arrays: tuple[tuple[int, np.dtype], ...]) -> int:
-    """Bytes of arrays that share an allocation."""
-    total = 0
+def _in_turn(arrays: tuple[tuple[int, np.dtype], ...]) -> tuple[list[int], int]:
+    """Where arrays begin that follow each other in an allocation, and the bytes of all."""
+    places, total = [], 0
     for size, dtype in arrays:
+        places.append(total)
         total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
-    return total
-
-
-def _in_turn(memory: Any, begin: int, arrays: tuple[tuple[int, np.dtype], ...]) -> list[DeviceArray]:
-    """Arrays of an allocation, one after the other from an address on."""
-    made = []
-    for size, dtype in arrays:
-        array = DeviceArray(memory, begin, int(size), dtype)
-        made.append(array)
-        begin += (array.nbytes + ALIGNMENT - 1) & -ALIGNMENT
-    return made
+    return places, total
 
 
 def _rounded(nbytes: int) -> int:

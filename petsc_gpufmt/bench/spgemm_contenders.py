@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import scipy.sparse
 
-from petsc_gpufmt.backends.backend import Backend, argument_block
-from petsc_gpufmt.backends.plan import Launch, Product, Slot, ceil_div
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.plan import Product, Slot, ceil_div
 from petsc_gpufmt.bench.cusparse_spgemm import ALGORITHMS, CusparseSpgemm
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.places import Place
@@ -24,23 +23,6 @@ OURS = "rmerge"
 PRODUCTS = {"AB": Product.AB, "PtAP": Product.PTAP}
 
 
-def replay(backend: Backend, launches: Sequence[Launch], slots: dict[Slot, Any]) -> Callable[[], None]:
-    """A call that carries out `launches`, on a device with their arguments made only once, as the C library does."""
-    if backend.name != "cuda":
-        return lambda: backend.run(launches, slots)
-    from cupy.cuda import driver
-
-    stream = backend.xp.cuda.get_current_stream().ptr
-    prepared = [(launch, argument_block(launch, slots)) for launch in launches]
-
-    def call() -> None:
-        for launch, (_, params) in prepared:
-            shape = *launch.grid, *launch.block, launch.shared_bytes
-            driver.launchKernel(launch.function, *shape, stream, ctypes.addressof(params), 0)
-
-    return call
-
-
 class PlannedRun(PreparedProduct):
     """Our plans, without PETSc: what the planner makes and the C library replays."""
 
@@ -48,23 +30,22 @@ class PlannedRun(PreparedProduct):
         self.backend, self.options, self.product = backend, options, PRODUCTS[task.kind]
         self.shape = task.reference.C.matrix.shape
         self.patterns = once_each(task.operands, self._pattern)
-        values = once_each(task.operands, lambda operand: backend.xp.asarray(operand.data))
+        values = once_each(task.operands, lambda operand: backend.adopt(operand.data))
         self.slots: dict[Slot, Any] = dict(zip((Slot.A_VALUES, Slot.B_VALUES), values, strict=True))
         self.planned: Any = None
         self.replayed: Callable[[], None] = lambda: None
 
     def _pattern(self, operand: scipy.sparse.csr_matrix) -> CsrPattern:
-        xp = self.backend.xp
         nrows, ncols = operand.shape
-        pattern = CsrPattern(nrows, ncols, xp.asarray(operand.indptr), xp.asarray(operand.indices))
+        pattern = CsrPattern(nrows, ncols, self.backend.adopt(operand.indptr), self.backend.adopt(operand.indices))
         return pattern.validated(self.backend)  # finds its longest row, as where the planner brings it to a device
 
     def cold(self) -> None:
         from petsc_gpufmt.spgemm.chain import plan_product
 
         self.planned = plan_product(self.product, self.patterns, self.backend, self.options)
-        self.slots[Slot.RESULT] = self.backend.xp.empty(self.planned.pattern.nnz, dtype=self.backend.scalar)
-        self.replayed = replay(self.backend, self.planned.numeric, self.slots)
+        (self.slots[Slot.RESULT],) = self.backend.empty((self.planned.pattern.nnz, self.backend.scalar))
+        self.replayed = self.backend.prepared(self.planned.numeric, self.slots)
         self.numeric()
 
     def numeric(self) -> None:

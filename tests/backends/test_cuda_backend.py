@@ -104,6 +104,21 @@ def test_launches_fill_their_slots_and_go_to_the_stream(fake, backend, block_sum
     assert fake.named("launch") == [("launch", block_sum, (3, 1, 1), (256, 1, 1), 0, STREAM)]
 
 
+def test_prepared_launches_are_carried_out_each_time_on_the_stream_of_then(fake, backend, block_sum):
+    x = backend.adopt(np.arange(256, dtype=np.float64))
+    (sums,) = backend.empty((1, np.dtype(np.float64)))
+    call = backend.prepared([Launch(block_sum, (1, 1, 1), (256, 1, 1), (x, Slot.Z))], {Slot.Z: sums})
+    assert not fake.named("launch")
+
+    call()
+    backend.clear(sums)
+    with backend.on(STREAM):
+        call()
+
+    assert backend.to_host(sums).tolist() == [255 * 128]
+    assert [call[-1] for call in fake.named("launch")] == [0, STREAM]
+
+
 def test_arguments_of_every_type_are_passed(fake, backend, cupy):
     words = []
 

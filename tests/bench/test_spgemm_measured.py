@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-import types
-
 import numpy as np
 import pytest
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
-from petsc_gpufmt.backends.plan import Launch, Slot  # noqa: E402
 from petsc_gpufmt.bench import galerkin, matrices, results, spgemm  # noqa: E402
 from petsc_gpufmt.bench import spgemm_contenders as contenders  # noqa: E402
 from petsc_gpufmt.bench import spgemm_tasks as tasks  # noqa: E402
@@ -401,27 +396,6 @@ def test_squares_with_too_many_terms_are_left_out(tmp_path, monkeypatch, capsys)
     assert status == 0
     assert [case["matrix"]["name"] for case in run["cases"]] == ["7-point 3^3"]
     assert "7-point 4^3, A A left out" in capsys.readouterr().out
-
-
-def test_launches_on_a_device_are_replayed_with_what_fills_their_slots(monkeypatch):
-    launched = []
-
-    def launch(function, *arguments):
-        shape, params = arguments[:7], arguments[8]
-        words = [ctypes.c_uint64.from_address(word).value for word in (ctypes.c_uint64 * 2).from_address(params)]
-        launched.append((function, shape, arguments[7], words))
-
-    cuda, driver = types.ModuleType("cupy.cuda"), types.SimpleNamespace(launchKernel=launch)
-    cuda.driver = driver
-    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
-    stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=77))
-    backend = types.SimpleNamespace(name="cuda", xp=types.SimpleNamespace(cuda=stream))
-    values = np.ones(3)
-    planned = [Launch(5, (2, 1, 1), (32, 1, 1), (Slot.RESULT, np.int32(9)), 64)]
-    call = contenders.replay(backend, planned, {Slot.RESULT: values})
-    call()
-    call()
-    assert launched == [(5, (2, 1, 1, 32, 1, 1, 64), 77, [values.ctypes.data, 9])] * 2
 
 
 def test_wrong_products_are_reported(tmp_path, monkeypatch, capsys):
