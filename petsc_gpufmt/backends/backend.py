@@ -278,8 +278,8 @@ class CudaBackend(Backend):
     def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
         if not zeros:
             return self.memory.empty(arrays, self.stream)
-        full = self.memory.zeros(arrays[:zeros], self.stream)
-        return full + self.memory.empty(arrays[zeros:], self.stream) if arrays[zeros:] else full
+        full, others = self.memory.zeros(arrays[:zeros], self.stream), arrays[zeros:]
+        return full + self.memory.empty(others, self.stream) if others else full
 
     def clear(self, array: Any) -> None:
         if array.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ SMALL, MEDIUM, MOST_KEPT = 1 << 12, 1 << 22, 1 << 26
 ZEROS, MOST_ZEROS = 1 << 16, 1 << 13
 MOST_FETCHED = 4096  # bytes, through pinned memory
 NULL_STREAM = 0  # of CUDA, which is always there
-BYTE = np.dtype(np.uint8)
 
 
 class Allocation:
@@ -56,16 +56,16 @@ class DeviceMemory:
         self.given_back: dict[int, list[int]] = {}
         self._taken = False
         self._spare = 0  # bytes that the pool keeps for later, or fewer
-        self._zeros: DeviceArray | None = None  # what is left of those that were filled at once
+        self._zeros: tuple[Allocation | None, int] = None, 0  # what was filled at once, and where the rest of it begins
         with driver.current(self.context):
             # where a device has no pools, memory is taken and given back at once, which waits for the device
             pools = driver.device_attribute(device, driver.MEMORY_POOLS_SUPPORTED)
             self._pool = driver.create_pool(device) if pools else None
             self._pinned = driver.allocate_pinned(MOST_FETCHED)
         fetched: Any = (ctypes.c_ubyte * MOST_FETCHED).from_address(self._pinned)
-        self._fetched = np.frombuffer(fetched, np.uint8)
+        self._fetched: Any = memoryview(fetched).cast("B")
 
-    def empty(self, arrays: tuple[tuple[int, np.dtype], ...], stream: int) -> list[DeviceArray]:
+    def empty(self, arrays: Sequence[tuple[int, np.dtype]], stream: int) -> list[DeviceArray]:
         """Arrays of (size, dtype) each, not filled, in one allocation, to be used on a stream.
 
         DriverError if memory runs out.
@@ -76,28 +76,22 @@ class DeviceMemory:
         nbytes = _rounded(total)
         begin = self._take(nbytes, stream)
         memory = Allocation(self, begin, nbytes)
-        return [
-            DeviceArray(memory, begin + place, int(size), dtype)
-            for place, (size, dtype) in zip(places, arrays, strict=True)
-        ]
+        return [DeviceArray(memory, begin + place, size, dtype) for place, size, dtype in places]
 
-    def zeros(self, arrays: tuple[tuple[int, np.dtype], ...], stream: int) -> list[DeviceArray]:
+    def zeros(self, arrays: Sequence[tuple[int, np.dtype]], stream: int) -> list[DeviceArray]:
         """As `empty`, full of zeros: short arrays are parts of a piece that was filled at once."""
         places, total = _in_turn(arrays)
         if total > MOST_ZEROS:
             made = self.empty(arrays, stream)
             driver.fill(min([array.ptr for array in made if array.size]), 0, total, stream)
             return made
-        left = self._zeros
-        if left is None or left.size < total or stream != self.stream:
-            (left,) = self.empty(((ZEROS, BYTE),), stream)
-            driver.fill(left.ptr, 0, ZEROS, stream)
-        memory, begin = left.memory, left.ptr
-        self._zeros = DeviceArray(memory, begin + total, left.size - total, BYTE)
-        return [
-            DeviceArray(memory, begin + place, int(size), dtype)
-            for place, (size, dtype) in zip(places, arrays, strict=True)
-        ]
+        memory, begin = self._zeros
+        if memory is None or begin + total > memory.address + ZEROS or stream != self.stream:
+            begin = self._take(ZEROS, stream)
+            memory = Allocation(self, begin, ZEROS)
+            driver.fill(begin, 0, ZEROS, stream)
+        self._zeros = memory, begin + total
+        return [DeviceArray(memory, begin + place, size, dtype) for place, size, dtype in places]
 
     def _take(self, nbytes: int, stream: int) -> int:
         if stream != self.stream:
@@ -135,7 +129,7 @@ class DeviceMemory:
             return
         with driver.current(self.context):
             driver.synchronize_context()  # device synchronisation: what is freed may have been in use
-            self.stream, self._spare, self._zeros = NULL_STREAM, 0, None
+            self.stream, self._spare, self._zeros = NULL_STREAM, 0, (None, 0)
             self._return()
             if self._pool is not None:
                 driver.synchronize_stream(NULL_STREAM)  # device synchronisation: only then it counts as free
@@ -177,15 +171,16 @@ class DeviceMemory:
             raise ValueError(f"{nbytes} bytes are asked for at once: at most {MOST_FETCHED} can be")
         driver.copy_to_host(self._pinned, address, nbytes, stream)
         driver.synchronize_stream(stream)  # device synchronisation: the host reads next
-        return self._fetched[:nbytes].view(dtype).tolist()
+        return self._fetched.cast(dtype.char)[:count].tolist()
 
 
-def _in_turn(arrays: tuple[tuple[int, np.dtype], ...]) -> tuple[list[int], int]:
-    """Where arrays begin that follow each other in an allocation, and the bytes of all."""
+def _in_turn(arrays: Sequence[tuple[int, np.dtype]]) -> tuple[list[tuple[int, int, np.dtype]], int]:
+    """(place, size, dtype) of arrays that follow each other in an allocation, and the bytes of all."""
     places, total = [], 0
     for size, dtype in arrays:
-        places.append(total)
-        total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+        size = int(size)
+        places.append((total, size, dtype))
+        total += (size * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
     return places, total
 
 

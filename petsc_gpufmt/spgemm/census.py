@@ -271,8 +271,9 @@ def _learn(operands: Operands, counters: list[int], census: list[tuple[int, int,
         operands.total_terms, operands.rises = sum([terms for _, terms, _ in census]), not counters[FALLS]
         return
     operands.words.census = _census(counters, BY_WORDS, WORD_BINS)
-    for name, value in _totals(counters).items():
-        setattr(operands, name, value)
+    operands.total_terms, operands.most_terms = counters[TERMS], counters[MOST_TERMS]
+    operands.longest_left, operands.longest_right = counters[LONGEST_LEFT], counters[LONGEST_RIGHT]
+    operands.rises = not counters[FALLS]
 
 
 def check_chain(A: CsrPattern, B: CsrPattern) -> None:
@@ -373,4 +374,5 @@ def _totals(counters: list[int]) -> dict[str, Any]:
 
 
 def _census(counters: list[int], first: int, bins: Bins) -> list[tuple[int, int, int]]:
-    return [(counters[i], counters[i + 1], counters[i + 2]) for i in range(first, first + 3 * (bins.count + 2), 3)]
+    end = first + 3 * (bins.count + 2)
+    return list(zip(*[counters[first + field : end : 3] for field in range(3)], strict=True))

@@ -210,7 +210,8 @@ class Phases:
 
     def bytes_needed(self) -> int:
         """Of both, as an accumulator says it."""
-        return sum([a.bytes_needed() for a in self.all])
+        needed = self.symbolic.bytes_needed() if self.symbolic else 0
+        return needed if self.numeric is self.symbolic or not self.numeric else needed + self.numeric.bytes_needed()
 
 
 def make_accumulators(operands: Operands, backend: Backend, options: dict[str, int | str]) -> Phases:
