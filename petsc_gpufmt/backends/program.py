@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Struct
-
-ARGUMENT = re.compile(r"(\w+)|\{([^}]*)\}")
 
 
 class Step(NamedTuple):
@@ -46,14 +44,23 @@ class Program:
     def __init__(self, names: str, *steps: Step):
         """ValueError for an argument that is not given, and for a struct whose members do not follow each other."""
         self.names, self.steps = names.split(), steps
-        self.arguments = [[self._place(*argument) for argument in ARGUMENT.findall(step.arguments)] for step in steps]
+        place = {name: number for number, name in enumerate(self.names)}
+        self.arguments = [list(self._arguments(step.arguments.split(), place)) for step in steps]
 
-    def _place(self, name: str, members: str) -> tuple[int, int]:
-        wanted = members.split() or [name]
-        first = self.names.index(wanted[0]) if wanted[0] in self.names else 0
-        if self.names[first : first + len(wanted)] != wanted:
-            raise ValueError(f"{' '.join(wanted)} is not among what the program is given: {' '.join(self.names)}")
-        return first, 0 if name else len(wanted)
+    def _arguments(self, words: list[str], place: dict[str, int]) -> Iterator[tuple[int, int]]:
+        first, members = 0, 0  # of the struct that has begun
+        for word in words:
+            here, begins = place.get(word.strip("{}"), -1), word[0] == "{"
+            if here < 0 or (members and here != first + members):
+                given = " ".join(self.names)
+                raise ValueError(f"{' '.join(words)} are not, a struct in one piece, among what is given: {given}")
+            if begins:
+                first = here
+            if begins or members:
+                members += 1
+            if word[-1] == "}" or not members:
+                yield (first, members) if members else (here, 0)
+                members = 0
 
     def launches(
         self, function: Callable[[str, str, tuple[int, ...]], int], blocks: Sequence[int], given: Sequence[Any]
@@ -69,7 +76,10 @@ class Program:
 
 
 class Prepared:
-    """A program with its kernels loaded on a device; its words are the numbers of blocks, and then what is given."""
+    """A program with its kernels loaded on a device; its words are the numbers of blocks, and then what is given.
+
+    It is for one thread at a time.
+    """
 
     def __init__(self, program: Program, function: Callable[[str, str, tuple[int, ...]], int]):
         nsteps = len(program.steps)
@@ -79,12 +89,13 @@ class Prepared:
             kernel = function(step.stem, step.kernel, step.template)
             heads += driver.head(kernel, number, (1, 1), (step.threads, 1, 1), 0, arguments)
         self._nsteps, self._heads = nsteps, (ctypes.c_uint64 * len(heads))(*heads)
-        packer = struct.Struct(f"{nsteps + len(program.names)}Q")
+        packer = struct.Struct(f"{nsteps + len(program.names)}q")
         self._words = ctypes.create_string_buffer(packer.size)
         self._pack, self._launcher = packer.pack_into, driver.Launcher()
         self._addresses = ctypes.addressof(self._heads), ctypes.addressof(self._words)
 
     def launch(self, blocks: Sequence[int], given: Sequence[Any], stream: int) -> None:
         """Queue the launches on a stream. struct.error unless there are as many blocks and arguments as asked for."""
-        self._pack(self._words, 0, *blocks, *[WORD_OF[type(a)](a) for a in given])
+        words = [a if type(a) is int else a.ptr if type(a) is DeviceArray else WORD_OF[type(a)](a) for a in given]
+        self._pack(self._words, 0, *blocks, *words)
         self._launcher.launch(self._nsteps, *self._addresses, stream)

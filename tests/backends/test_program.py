@@ -102,9 +102,9 @@ def test_a_program_is_carried_out_by_every_backend(emulation_folder):
     assert gathered.tolist() == [7, 5]
 
 
-@pytest.mark.parametrize("arguments", ["nrows columns", "{rowptr counts}", "{last more}"])
+@pytest.mark.parametrize("arguments", ["nrows columns", "{rowptr counts} nrows", "{last more}"])
 def test_what_a_program_is_not_given_is_refused(arguments):
-    with pytest.raises(ValueError, match="is not among what the program is given: nrows rowptr none counts first last"):
+    with pytest.raises(ValueError, match="are not, a struct in one piece, among what is given: nrows rowptr none"):
         Program(" ".join(PROGRAM.names), Step("stem", "kernel", (), 32, arguments))
 
 
