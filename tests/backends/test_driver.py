@@ -129,6 +129,12 @@ def test_a_launch_without_blocks_is_left_out(fake):
     assert [call[1:3] for call in fake.named("launch")] == [(8, (4, 1, 1))]
 
 
+def test_more_blocks_than_the_driver_counts_are_not_cut(fake):
+    queue([(7, 0, (1, 1), (1, 1, 1), 0, ())], [2**32 + 5])
+
+    assert [call[2] for call in fake.named("launch")] == [(2**32 - 1, 1, 1)]  # a driver refuses that
+
+
 def test_a_launch_has_as_many_arguments_as_there_is_room_for(fake):
     given, places = [], range(1, driver.MOST_ARGUMENTS + 1)
     fake.launched = lambda parameters: given.append(words_at(parameters, len(places)))

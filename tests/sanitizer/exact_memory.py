@@ -20,7 +20,8 @@ def take_arrays_one_by_one(backend):
             self.clear(array)  # they do not follow one another
         return made
 
-    device_memory.DeviceMemory.empty, device_memory.ALIGNMENT, device_memory.SMALL = alone, 1, 0
+    device_memory.DeviceMemory.empty, device_memory.ALIGNMENT = alone, 1
+    device_memory.SMALL = device_memory.MEDIUM = 0  # none is rounded up
     type(backend).empty = cleared
     backend.memory._pool = None  # of the process: the planner's, too
     backend.xp.cuda.set_allocator(None)

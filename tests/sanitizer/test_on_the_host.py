@@ -40,7 +40,7 @@ def test_small_products_are_right(monkeypatch, capsys, program, lines):
 
 def test_arrays_have_memory_of_their_own(emulation_folder, monkeypatch):
     changed = [(device_memory.DeviceMemory, "empty"), (CudaBackend, "empty")]
-    for owner, name in [*changed, *((device_memory, constant) for constant in ("ALIGNMENT", "SMALL"))]:
+    for owner, name in [*changed, *((device_memory, constant) for constant in ("ALIGNMENT", "SMALL", "MEDIUM"))]:
         monkeypatch.setattr(owner, name, getattr(owner, name))  # as they are, again, after the test
     with fake_driver(emulation_folder, pools=False) as driver:
         backend = CudaBackend("float64", "int32", device=0)

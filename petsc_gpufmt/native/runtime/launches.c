@@ -14,7 +14,8 @@ PETSC_EXTERN int GpufmtLaunchAll(LaunchKernel launch, int64_t nlaunches, const u
   void *params[MOST_ARGUMENTS];
 
   for (; nlaunches > 0; nlaunches--, heads += HEAD + heads[NARGUMENTS]) {
-    const unsigned blocks = (unsigned)words[heads[BLOCKS]];
+    const uint64_t wanted = words[heads[BLOCKS]];
+    const unsigned blocks = wanted < UINT_MAX ? (unsigned)wanted : UINT_MAX; /* which the driver refuses */
     int            code;
 
     if (!blocks) continue;
