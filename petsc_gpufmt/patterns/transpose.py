@@ -77,7 +77,7 @@ class Transposition:
         (self.entries,) = backend.empty((2 * nnz, index))
         self.longest = control[1:2]
         self.outputs = (csr.source, colidx, source)
-        over_entries = ceil_div(nnz, BATCH)
+        over_entries = ceil_div(nnz, BATCH * BLOCK_THREADS)
         given = (nnz, csr.nrows, ncols, ncols + 1, csr.rowptr, csr.colidx, rowptr, control, self.entries, *self.outputs)
         backend.carry_out(PROGRAM, (over_entries, ntiles, over_entries, windows(nnz)), given)
 

@@ -1,7 +1,8 @@
 """The symbolic phase of hashing in a product of few rows: launches for all bins that there may be.
 
 How many rows are in which bin only the device knows when lengths are found: a wait for that would take longer than
-launches without rows. Columns are found by the kernels that have some.
+launches without rows. Columns are found by the kernels that have some. Rows so few that the device runs a block for
+each at once are not sorted: one launch has them all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.spgemm.census import BLOCK_THREADS, BY_WORDS, WORD_BINS, Operands
 from petsc_gpufmt.spgemm.hash_shapes import (
+    BLOCK_TEAM,
     SHAPES,
     SMALLEST_TABLES,
     TEAMS_OF_BINS,
@@ -72,10 +74,16 @@ class Programs(NamedTuple):
     columns: Program
 
 
+def kernel_of_all(largest_words: int) -> KernelOfBins:
+    """A block for each row."""
+    kind, team, sizes, threads, _ = SHAPES[largest_words][None]
+    return KernelOfBins(kind, (team, *sizes), threads, 0, SMALLEST_TABLES, team, 0)
+
+
 @functools.cache
-def programs(largest_words: int, first: int) -> Programs:
-    """Those that `kernels_of_bins` answers for; rows are sorted before lengths are found."""
-    kernels = kernels_of_bins(largest_words, first)
+def programs(largest_words: int, first: int | None) -> Programs:
+    """Those for the rows from bin `first` on, sorted before their lengths are found; None: a block for each row."""
+    kernels = [kernel_of_all(largest_words)] if first is None else kernels_of_bins(largest_words, first)
     binned = [f"counts{number} first{number} last{number}" for number in range(len(kernels))]
 
     def steps(operation: str, results: str) -> Iterator[Step]:
@@ -87,10 +95,10 @@ def programs(largest_words: int, first: int) -> Programs:
 
     given, of_kernels = "nrows nwords order A_rowptr A_colidx B_rowptr ends words none", " ".join(binned)
     sorted_rows = "nrows sizes none largest nbins control order"
-    sort = Step("spgemm/hash", "spgemm_hash_sort_rows", (0,), BLOCK_THREADS, sorted_rows)
+    sort = [] if first is None else [Step("spgemm/hash", "spgemm_hash_sort_rows", (0,), BLOCK_THREADS, sorted_rows)]
     return Programs(
         kernels,
-        Program(f"{given} sizes control largest nbins {of_kernels}", sort, *steps("lengths", "sizes")),
+        Program(f"{given} sizes control largest nbins {of_kernels}", *sort, *steps("lengths", "sizes")),
         Program(f"{given} rowptr colidx {of_kernels}", *steps("columns", "rowptr colidx")),
     )
 
@@ -102,17 +110,18 @@ class AllBins:
         words, A, B = operands.words, operands.A, operands.B
         assert words is not None
         self.words, self.backend, self.nrows = words, backend, A.nrows
+        self.sorted = A.nrows * BLOCK_TEAM > backend.resident_threads
         most = operands.longest_left * min(operands.longest_right, nwords)
         first = sum([most <= bound for bound in WORD_BINS.bounds[1 : SMALLEST_TABLES + 1] if bound])
-        self.programs = programs(bisect_left(WORDS, nwords), first)
-        counts = words.control[BY_WORDS:]
+        self.programs = programs(bisect_left(WORDS, nwords), first if self.sorted else None)
+        counts, order = words.control[BY_WORDS:], words.order if self.sorted else None
         self.binned = [a for kernel in self.programs.kernels for a in (counts, kernel.first, kernel.last)]
-        self.given = (A.nrows, nwords, words.order, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, None)
+        self.given = (A.nrows, nwords, order, A.rowptr, A.colidx, B.rowptr, words.ends, words.words, None)
 
     def lengths(self) -> Any:
         """(nrows of C,) int64, queued."""
         nrows, words, resident = self.nrows, self.words, self.backend.resident_threads
-        blocks = [ceil_div(nrows, BLOCK_THREADS)]
+        blocks = [ceil_div(nrows, BLOCK_THREADS)] if self.sorted else []
         for kernel in self.programs.kernels:
             if kernel.team:
                 in_turns = min(ceil_div(nrows * kernel.team, kernel.threads), resident // kernel.threads)

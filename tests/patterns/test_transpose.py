@@ -8,8 +8,9 @@ from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, from_entries, poisoned, s
 from emulation.backend import EmulatedBackend
 from places import INDEX, SCALAR, make_backend
 
+from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.patterns.segments import ENTRIES_A_THREAD, PIECE, SORT_THREADS
+from petsc_gpufmt.patterns.segments import BATCH, BLOCK_THREADS, ENTRIES_A_THREAD, PIECE, SORT_THREADS
 from petsc_gpufmt.patterns.transpose import bytes_to_transpose, counted_transpose, transposed
 
 PLACES = [
@@ -152,6 +153,17 @@ class ShufflingBackend(EmulatedBackend):
                     begins[:-1], np.diff(begins)
                 )
             super().run([launch], slots)
+
+
+def test_launches_have_no_more_blocks_than_entries_and_columns_need(emulation_folder, monkeypatch):
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
+    launched, run = [], backend.run
+    monkeypatch.setattr(backend, "run", lambda launches: launched.extend(launches) or run(launches))
+
+    transposed(columns_of_lengths(np.full(1500, 2), 90).pattern(np, np.int32), backend)
+
+    entries = ceil_div(3000, BATCH * BLOCK_THREADS)
+    assert [launch.grid[0] for launch in launched[:4]] == [entries, 2, entries, 2]
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])

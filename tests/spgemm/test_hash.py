@@ -163,8 +163,10 @@ def rows_of_every_bin(ncols):
         pytest.param(lambda: (uniform(70, 90, 5, seed=78), uniform(90, 8, 2, seed=79)), id="few words"),
     ],
 )
-def test_a_small_product_waits_once_and_has_the_same_bits(factors, emulation_folder):
-    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=8192)
+@pytest.mark.parametrize("resident_threads", [8192, 1 << 16])
+def test_a_small_product_waits_once_and_has_the_same_bits(factors, resident_threads, emulation_folder):
+    """With its rows in bins, and with a block for each."""
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=resident_threads)
     left, right = factors()
     counted = Product(left, right, device)
     first, waits = device.first, []
@@ -179,6 +181,20 @@ def test_a_small_product_waits_once_and_has_the_same_bits(factors, emulation_fol
         getattr(product.operands, a) == getattr(counted.operands, a)
         for a in ("total_terms", "most_terms", "longest_right")
     )
+
+
+def test_rows_that_all_have_a_block_at_once_are_not_sorted(emulation_folder):
+    left, right = uniform(40, 90, 5, seed=82), uniform(90, 3000, 9, seed=83)
+
+    for resident_threads, sorts in ((40 * 256, []), (40 * 256 - 1, [0])):
+        device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=resident_threads)
+        asked_for, function = [], device.function
+        device.function = lambda *kernel, a=asked_for, f=function: a.append(kernel) or f(*kernel)
+        Product(left, right, device, wait=False).check()
+
+        symbolic = [kernel for stem, kernel, _ in asked_for if stem == "spgemm/hash_symbolic"]
+        assert [kernel[2][0] for kernel in asked_for if kernel[1] == "spgemm_hash_sort_rows"][: len(sorts)] == sorts
+        assert (symbolic == ["spgemm_hash_bitmap_lengths", "spgemm_hash_bitmap_columns"]) == (not sorts)
 
 
 def test_a_product_is_small_as_its_rows_and_columns_are_few(emulation_folder):
