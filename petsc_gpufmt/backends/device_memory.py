@@ -14,7 +14,7 @@ from petsc_gpufmt.backends.device_array import DeviceArray
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
 # Bytes up to which sizes are powers of two, and up to which these and the three quarters between them: what comes back
-# then fits what is taken next. Pieces of at most so many are kept for that, MOST_KEPT bytes of them.
+# then fits what is taken next, for which so many bytes are kept, and small pieces
 SMALL, MEDIUM, MOST_KEPT = 1 << 12, 1 << 22, 1 << 26
 # Bytes that are filled with zeros at once, and those that an array may take of them
 ZEROS, MOST_ZEROS = 1 << 16, 1 << 13
@@ -47,8 +47,8 @@ class DeviceMemory:
     ----------
     stream : the one that memory was last taken for; it comes back in the order of this stream
     context : the device's primary context
-    given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; before the pool is
-        asked for more, large pieces return to it, and all but small ones if they are many.
+    given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; where there is
+        too much of it, all but small pieces return to the pool before that is asked for more.
     """
 
     def __init__(self, device: int):
@@ -101,8 +101,8 @@ class DeviceMemory:
         fitting = self.given_back.get(nbytes)
         if fitting:
             return fitting.pop()
-        if nbytes > SMALL:
-            self._return(SMALL if self.bytes_given_back() > MOST_KEPT else MEDIUM)
+        if nbytes > SMALL and self.bytes_given_back() > MOST_KEPT:
+            self._return(SMALL)
         if self._pool is None:
             return driver.allocate(nbytes)
         return driver.allocate_from_pool(self._pool, nbytes, stream)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from fake_driver import CONTEXT, fake_driver
 
-from petsc_gpufmt.backends import driver
-from petsc_gpufmt.backends.device_memory import MEDIUM, MOST_KEPT, MOST_ZEROS, SMALL, ZEROS, memory_of, trim_all
+from petsc_gpufmt.backends import device_memory, driver
+from petsc_gpufmt.backends.device_memory import MOST_ZEROS, SMALL, ZEROS, memory_of, trim_all
 
 INT, DOUBLE = np.dtype(np.int32), np.dtype(np.float64)
-LARGE = MEDIUM // 4 + 1  # integers that are a large piece
+MOST_KEPT = 1 << 16  # bytes, in these tests
+LARGE = MOST_KEPT // 4 + 1  # integers that are not kept
 S, OTHER = 0x51, 0x52  # streams
 TAKE, FREE, FILL = "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemsetD8Async"
 
@@ -22,7 +23,8 @@ def fake():
 
 
 @pytest.fixture
-def memory(fake):
+def memory(fake, monkeypatch):
+    monkeypatch.setattr(device_memory, "MOST_KEPT", MOST_KEPT)
     return memory_of(0)
 
 
@@ -81,22 +83,20 @@ def test_small_pieces_are_kept_until_memory_is_trimmed(fake, memory):
     assert sorted(call[1] for call in fake.named(FREE)) == sorted(small) and list(fake.memory) == [large.ptr]
 
 
-def test_pieces_that_are_not_large_are_kept_until_they_are_many(fake, memory):
-    piece = MEDIUM // 4  # integers
-    a = [memory.empty(((piece, INT),), S) for _ in range(MOST_KEPT // MEDIUM)]
-    assert [call[1] for call in fake.named(TAKE)] == [MEDIUM] * len(a)
-    addresses = sorted(made[0].ptr for made in a)
-    a.clear()
-    (large,) = memory.empty(((LARGE, INT),), S)
-    assert not fake.named(FREE)
-    made = memory.empty(((piece // 2, INT),), S), memory.empty(((1, INT),), S)
-    medium, small = (array.ptr for (array,) in made)
-    del made
+def test_pieces_are_kept_until_they_are_many(fake, memory):
+    """One that is new each time, say, which nothing fits."""
+    (medium,) = memory.empty(((SMALL, INT),), S)
+    address = medium.ptr
+    del medium
+    for _ in range(2):
+        memory.empty(((MOST_KEPT // 4 - SMALL, INT),), S)
+    assert not fake.named(FREE) and len(fake.named(TAKE)) == 2  # not more than MOST_KEPT
 
     memory.empty(((LARGE, INT),), S)
+    assert not fake.named(FREE)
+    memory.empty(((2 * LARGE, INT),), S)
 
-    assert sorted(call[1] for call in fake.named(FREE)) == sorted([*addresses, medium])
-    assert {large.ptr, small} < set(fake.memory)
+    assert len(fake.named(FREE)) == 3 and (FREE, address, S) in fake.named(FREE)
 
 
 def test_short_arrays_of_zeros_are_filled_together(fake, memory):
@@ -209,7 +209,8 @@ def test_memory_that_runs_out_is_an_error_of_the_driver(fake, memory):
     assert memory.empty(((10, INT),), S)[0].size == 10
 
 
-def test_a_device_without_pools_takes_and_gives_back_at_once():
+def test_a_device_without_pools_takes_and_gives_back_at_once(monkeypatch):
+    monkeypatch.setattr(device_memory, "MOST_KEPT", MOST_KEPT)
     with fake_driver(pools=False) as fake:
         memory = memory_of(0)
         a = memory.empty(((2 * LARGE, INT),), S)
