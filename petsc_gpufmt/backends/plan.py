@@ -61,7 +61,7 @@ class Product(enum.IntEnum):
     @property
     def letters(self) -> str:
         """The operands by their letters in the formula, in their order."""
-        return {Product.PTAP: "AP", Product.RART: "AR", Product.ABC: "ABC"}.get(self, "AB")
+        return PRODUCT_LETTERS[self]
 
 
 class ScaleAndAdd(enum.IntEnum):
@@ -80,6 +80,7 @@ class ScaleAndAdd(enum.IntEnum):
 
 
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")
+PRODUCT_LETTERS = ("AB", "AB", "AB", "AP", "AR", "ABC")
 
 
 class Struct(tuple[Any, ...]):

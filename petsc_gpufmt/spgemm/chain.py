@@ -108,11 +108,15 @@ class Chain:
         of_patterns = {address(a): int(a.nbytes) for p in self._patterns for a in (p.rowptr, p.colidx)}
         arrays: dict[int, int] = {}
         needed = before = 0
+        total = sum(of_patterns.values())  # of patterns, and of arrays that are no pattern's
         for nlaunches, nbytes in [*self._steps, (len(self.launches), 0)]:
-            members = {id(a): a for launch in self.launches[before:nlaunches] for a in launch.flattened()[0]}
-            arrays.update({address(a): int(a.nbytes) for a in members.values() if not isinstance(a, NOT_ARRAYS)})
+            for launch in self.launches[before:nlaunches]:
+                for a in launch.flattened()[0]:
+                    if not isinstance(a, NOT_ARRAYS) and (place := address(a)) not in arrays:
+                        arrays[place] = int(a.nbytes)
+                        total += 0 if place in of_patterns else arrays[place]
             before = nlaunches
-            needed = max(needed, nbytes + sum({**of_patterns, **arrays}.values()))
+            needed = max(needed, nbytes + total)
         return needed, sum(arrays.values())
 
 
