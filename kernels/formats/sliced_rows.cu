@@ -10,7 +10,7 @@
 constexpr int TILE   = 1024; // rows that a block sorts
 constexpr int ROUNDS = 8;    // in which a warp measures rows, 32 at once: two slices of 128 rows
 
-struct Control {   // all zeros at first; a zero for each block of sliced_rows_offsets follows
+struct Control {   // all zeros at first; a zero for each block of sliced_rows_offsets follows, what it tells the others
   count_t ticket;  // tiles that blocks have taken
   count_t nstored; // entries of all slices
   count_t moved;   // whether a row is longer than the one before it in its window
@@ -74,18 +74,19 @@ __global__ void __launch_bounds__(256)
 }
 
 // slice_offsets [nslices + 1], where each slice of `height` rows begins when padded to its longest, and their end, which is also in *control.
-// `height` is a power of two from 8 to 128. Rows are in the order of row_perm, in their own if that is null. `states` are the zeros after control.
+// `height` is a power of two from 8 to 128. Rows are in the order of row_perm, in their own if that is null.
 // Threads: a block for each 2048 rows and one place more; a warp has 256 of them.
 // clang-format off: it would align the parameters of the two lines
 __global__ void __launch_bounds__(SCAN_THREADS)
   sliced_rows_offsets(index_t nrows, index_t height, const index_t *__restrict__ rowptr, const index_t *__restrict__ row_perm,
-                      offset_t *__restrict__ slice_offsets, Control *control, count_t *states)
+                      offset_t *__restrict__ slice_offsets, Control *control)
 // clang-format on
 {
   __shared__ BlockScan scan;
   const offset_t       nslices = ((offset_t)nrows + height - 1) / height;
   const int            lanes = min(height, index_t(WARP)), rounds = (int)height / lanes; // rounds of a slice
   offset_t             widths[ROUNDS], before[ROUNDS], sum = 0;
+  count_t *const       states = (count_t *)(control + 1);
 
   scan.take_tile(&control->ticket);
   __syncthreads();

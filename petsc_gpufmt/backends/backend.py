@@ -22,6 +22,8 @@ from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, address, argument_
 from petsc_gpufmt.backends.program import Prepared, Program
 from petsc_gpufmt.errors import UnsupportedError
 
+WORD = np.dtype(np.int64)
+
 
 class Backend(ABC):
     """What a format may ask for.
@@ -84,6 +86,13 @@ class Backend(ABC):
     def first(self, array: Any, count: int) -> list[int]:
         """The first `count` entries of an integer array, at most 4096 bytes; waits for the launches so far."""
         return self.to_host(array[:count]).tolist()
+
+    def told(self, count: int) -> Any:
+        """(count,) int64, at most 4096 bytes, that launches write and `first` reads; not filled.
+
+        On a device they are in memory of the host, and no copy is waited for. One such array is in use at a time.
+        """
+        return self.empty((count, WORD))[0]
 
     def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
         """Arrays of (size, dtype) each, the first `zeros` of them full of zeros, the others not filled.
@@ -271,6 +280,9 @@ class CudaBackend(Backend):
             self.memory.to_host(array.ptr, fetched, self.stream)
             return fetched
         return array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
+
+    def told(self, count: int) -> Any:
+        return DeviceArray(self.memory, self.memory.told, count, WORD)
 
     def first(self, array: Any, count: int) -> list[int]:
         return self.memory.first(address(array), count, array.dtype, self.stream)

@@ -47,6 +47,7 @@ class DeviceMemory:
     ----------
     stream : the one that memory was last taken for; it comes back in the order of this stream
     context : the device's primary context
+    told : address of MOST_FETCHED bytes of the host to which kernels write what it is to know
     given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; where there is
         too much of it, all but small pieces return to the pool before that is asked for more.
     """
@@ -61,9 +62,9 @@ class DeviceMemory:
             # where a device has no pools, memory is taken and given back at once, which waits for the device
             pools = driver.device_attribute(device, driver.MEMORY_POOLS_SUPPORTED)
             self._pool = driver.create_pool(device) if pools else None
-            self._pinned = driver.allocate_pinned(MOST_FETCHED)
-        fetched: Any = (ctypes.c_ubyte * MOST_FETCHED).from_address(self._pinned)
-        self._fetched: Any = memoryview(fetched).cast("B")
+            self.told = driver.allocate_pinned(2 * MOST_FETCHED)
+        self._pinned = self.told + MOST_FETCHED
+        self._told_there, self._fetched = _memory_at(self.told), _memory_at(self._pinned)
 
     def empty(self, arrays: Sequence[tuple[int, np.dtype]], stream: int) -> list[DeviceArray]:
         """Arrays of (size, dtype) each, not filled, in one allocation, to be used on a stream.
@@ -165,13 +166,22 @@ class DeviceMemory:
             driver.synchronize_stream(stream)  # device synchronisation: the host reads next
 
     def first(self, address: int, count: int, dtype: np.dtype, stream: int) -> list[int]:
-        """`count` integers at an address, through pinned memory; as `to_host`. ValueError above MOST_FETCHED bytes."""
+        """`count` integers at an address, told or copied; as `to_host`. ValueError above MOST_FETCHED bytes."""
         nbytes = count * dtype.itemsize
         if nbytes > MOST_FETCHED:
             raise ValueError(f"{nbytes} bytes are asked for at once: at most {MOST_FETCHED} can be")
-        driver.copy_to_host(self._pinned, address, nbytes, stream)
+        there = self._told_there
+        if address != self.told:
+            there = self._fetched
+            driver.copy_to_host(self._pinned, address, nbytes, stream)
         driver.synchronize_stream(stream)  # device synchronisation: the host reads next
-        return self._fetched.cast(dtype.char)[:count].tolist()
+        return there.cast(dtype.char)[:count].tolist()
+
+
+def _memory_at(address: int) -> Any:
+    """MOST_FETCHED bytes of the host."""
+    memory: Any = (ctypes.c_ubyte * MOST_FETCHED).from_address(address)
+    return memoryview(memory).cast("B")
 
 
 def _in_turn(arrays: Sequence[tuple[int, np.dtype]]) -> tuple[list[tuple[int, int, np.dtype]], int]:

@@ -25,7 +25,7 @@ from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import StoredColumns
 from petsc_gpufmt.formats.common.known import NOTHING, Known
-from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns, may_be_few
+from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns, Search, may_be_few
 from petsc_gpufmt.formats.common.sliced_rows import Slices, cut
 from petsc_gpufmt.option_value import AUTO
 from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, RowCounts
@@ -89,7 +89,7 @@ class Pjds(Format):
         options: dict[str, Any],
         counts: RowCounts,
         slices: Slices,
-        known: Known = NOTHING,
+        sought: Search | RowPatterns | None,
     ):
         self.backend = backend
         self.nrows, self.ncols, self.nnz = csr.nrows, csr.ncols, csr.nnz
@@ -101,7 +101,7 @@ class Pjds(Format):
         self.mean_width = self.nstored / max(1, self.nslices * self.slice_height)
         self.block_threads = options["block_threads"] or DEFAULT_BLOCK_THREADS
         self.threads_per_row = options["threads_per_row"] or self._enough_threads_per_row()
-        self.columns, self.val = self._store_columns(csr, options["index"], options["sigma_window"] == AUTOMATIC, known)
+        self.columns, self.val = self._store_columns(csr, options["index"], sought)
 
     @classmethod
     def build(cls, csr: CsrPattern, backend: Backend, options: dict[str, Any]) -> Pjds:
@@ -114,13 +114,19 @@ class Pjds(Format):
         height = options["slice_height"] or backend.simd_width
         check_options(options, height)
         csr, counts = csr.counted(backend)
-        slices = cut_automatically(csr, height, options["sigma_window"], backend)
-        return cls(csr, backend, options, counts, slices, known)
+        window = options["sigma_window"]
+        if keeps_order(csr, counts, height, window, backend):  # the device looks for patterns meanwhile
+            sought = seek_patterns(csr, None, options, known, backend)
+            slices = cut_automatically(csr, height, window, backend)
+        else:
+            slices = cut_automatically(csr, height, window, backend)
+            sought = seek_patterns(csr, slices.row_perm, options, known, backend)
+        return cls(csr, backend, options, counts, slices, sought)
 
     @classmethod
     def tuning_key(cls, csr: CsrPattern) -> str:
         """How many rows, and their mean length rounded up to a power of two."""
-        rows = next((name for name, most in (("few", 1 << 15), ("some", 1 << 18)) if csr.nrows <= most), "many")
+        rows = "few" if csr.nrows <= 1 << 15 else "some" if csr.nrows <= 1 << 18 else "many"
         mean = ceil_div(csr.nnz, max(1, csr.nrows))
         return f"rows={rows},width={1 << max(0, mean - 1).bit_length()}"
 
@@ -134,40 +140,24 @@ class Pjds(Format):
         ]
 
     def _store_columns(
-        self, csr: CsrPattern, choice: str, sorted_at_need: bool, known: Known
+        self, csr: CsrPattern, choice: str, sought: Search | RowPatterns | None
     ) -> tuple[StoredColumns | RowPatterns, Any]:
         """The columns as asked for, if nothing is in the fewest bytes; and the array of values, not filled."""
         index, values = (self.nstored, self.backend.index), (self.nstored, self.backend.scalar)
-        few = self.nnz < FEW_ENTRIES
-        on_host = self.backend.name == "host"
-        seldom = sorted_at_need and self.row_perm is not None and self.nrows <= MANY_ROWS and not on_host
-        if choice == PATTERN or (choice == AUTO and not few and not seldom and may_be_few(csr)):
-            patterns = self._find_patterns(csr, choice, known)
+        otherwise = choice
+        if choice == AUTO and (self.backend.name == "host" or self.nnz < FEW_ENTRIES):
+            otherwise = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
+        if sought or otherwise != columns.FULL_ONLY:
+            (val,) = self.backend.empty(values)
+            patterns = found_patterns(sought, choice)
             if patterns and (choice == PATTERN or patterns.nbytes < 2 * self.nstored):
-                return patterns, *self.backend.empty(values)
-        if choice == AUTO and (on_host or few):
-            choice = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
-        if choice == columns.FULL_ONLY:
+                return patterns, val
+            (col,) = self.backend.empty(index)  # full columns may go
+        else:
             col, val = self.backend.empty(index, values)
-        else:  # full columns go
-            (col,), (val,) = self.backend.empty(index), self.backend.empty(values)
         self.backend.run(self._fill("pjds_fill_columns", csr.colidx, col, source=None))
         where = (self.slice_offsets, self.slice_height, self.backend)
-        return StoredColumns.compress(col, *where, choice, self.ncols), val
-
-    def _find_patterns(self, csr: CsrPattern, choice: str, known: Known) -> RowPatterns | None:
-        """The row patterns, if there are any; OptionError if they are asked for and there are none."""
-        if known.sought_patterns and choice == AUTO and (self.row_perm is None or not known.patterns):
-            return known.patterns
-        try:
-            return RowPatterns.find(csr, self.longest, self.row_perm, self.backend)
-        except NoRowPatternsError as e:
-            if choice == PATTERN:
-                raise OptionError(
-                    f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {e}: "
-                    f"choose {', '.join(columns.CHOICES)}"
-                ) from e
-            return None
+        return StoredColumns.compress(col, *where, otherwise, self.ncols), val
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
@@ -326,26 +316,75 @@ def check_options(options: dict[str, Any], height: int) -> None:
         )
 
 
+def seek_patterns(
+    csr: CsrPattern, row_perm: Any, options: dict[str, Any], known: Known, backend: Backend
+) -> Search | RowPatterns | None:
+    """The row patterns, or what looks for them, where that may pay; OptionError if they are asked for in vain."""
+    choice = options["index"]
+    if choice not in (AUTO, PATTERN):
+        return None
+    csr, counts = csr.counted(backend)
+    if choice == AUTO:
+        sorted_at_need = row_perm is not None and options["sigma_window"] == AUTOMATIC
+        seldom = sorted_at_need and csr.nrows <= MANY_ROWS and backend.name != "host"
+        if csr.nnz < FEW_ENTRIES or seldom or not may_be_few(csr):
+            return None
+        if known.sought_patterns and (row_perm is None or not known.patterns):
+            return known.patterns
+    try:
+        return Search.begin(csr, counts.longest, row_perm, backend)
+    except NoRowPatternsError as e:
+        refuse_to_do_without(choice, e)
+        return None
+
+
+def found_patterns(sought: Search | RowPatterns | None, choice: str) -> RowPatterns | None:
+    """What was sought, if it is there; waits for the device. OptionError if it is asked for in vain."""
+    if not isinstance(sought, Search):
+        return sought
+    try:
+        return sought.found()
+    except NoRowPatternsError as e:
+        refuse_to_do_without(choice, e)
+        return None
+
+
+def refuse_to_do_without(choice: str, reason: NoRowPatternsError) -> None:
+    if choice == PATTERN:
+        raise OptionError(
+            f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {reason}: "
+            f"choose {', '.join(columns.CHOICES)}"
+        ) from reason
+
+
+def is_acceptable(nstored: int, nnz: int, backend: Backend) -> bool:
+    """Whether so many stored entries have little padding, or so little that it does not matter."""
+    return nstored - nnz <= max(ACCEPTABLE_FILL_RATIO * nstored, backend.resident_threads // THREADS_PER_PADDING)
+
+
+def keeps_order(csr: CsrPattern, counts: RowCounts, height: int, sigma: int, backend: Backend) -> bool:
+    """Whether it is known without a look that rows will keep their order."""
+    if sigma != AUTOMATIC:
+        return sigma == 1
+    return height == SLICE_HEIGHT and is_acceptable(counts.sliced_entries, csr.nnz, backend)
+
+
 def cut_automatically(csr: CsrPattern, height: int, sigma: int, backend: Backend) -> Slices:
     """The slices for `sigma_window` = sigma; for 0, those of the smallest automatic window with acceptable padding."""
 
     def cut_within(rows: int) -> Slices:
         return cut(csr, max(1, csr.nrows if rows == ALL_ROWS else min(rows, csr.nrows)), height, backend)
 
-    def is_acceptable(nstored: int) -> bool:
-        accepted = max(ACCEPTABLE_FILL_RATIO * nstored, backend.resident_threads // THREADS_PER_PADDING)
-        return nstored - csr.nnz <= accepted
-
     if sigma != AUTOMATIC:
         return cut_within(sigma)
     counted = csr.counted(backend)[1].sliced_entries if height == SLICE_HEIGHT else 0  # of rows in their order
-    known = counted > 0 and csr.nrows > 1 and not is_acceptable(counted)
+    known = counted > 0 and csr.nrows > 1 and not is_acceptable(counted, csr.nnz, backend)
     best = None
     for candidate in AUTOMATIC_WINDOWS[known:]:
         slices = cut_within(candidate)
         if best is None or slices.nstored < best.nstored:
             best = slices
-        if is_acceptable(slices.nstored) or slices.window >= csr.nrows:
+        if is_acceptable(slices.nstored, csr.nnz, backend) or slices.window >= csr.nrows:
             break
     assert best is not None
     return cut_within(1) if known and counted <= best.nstored else best

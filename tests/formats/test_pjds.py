@@ -16,7 +16,7 @@ from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats import pjds
 from petsc_gpufmt.formats.common import base, columns
 from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
-from petsc_gpufmt.formats.common.row_patterns import RowPatterns
+from petsc_gpufmt.formats.common.row_patterns import RowPatterns, Search
 from petsc_gpufmt.formats.common.sliced_rows import cut
 from petsc_gpufmt.formats.pjds import (
     ALL_ROWS,
@@ -319,7 +319,7 @@ def test_a_device_does_not_look_for_patterns_in_few_rows_that_it_sorts(emulation
     def index_of(matrix):
         return StoredMatrix(matrix, Pjds, backend, {}).format.columns
 
-    monkeypatch.setattr(RowPatterns, "find", None)
+    monkeypatch.setattr(Search, "begin", None)
     assert index_of(uneven).mode == columns.SHORT
     with pytest.raises(TypeError):
         index_of(even)

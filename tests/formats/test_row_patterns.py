@@ -9,10 +9,10 @@ from places import make_backend
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.formats.common import row_patterns
 from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, NoRowPatternsError, RowPatterns
 
 SEVERAL_BLOCKS = 1024
+DELTAS = 7  # argument of row_patterns_assign
 
 
 @pytest.fixture(params=["host", "device_like", "emulation int64", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -136,18 +136,19 @@ def test_no_rows_have_no_patterns(backend):
 
 @pytest.mark.parametrize("other", ["length", "columns"])
 def test_a_collision_of_hashes_gives_no_dictionary(backend, monkeypatch, other):
-    """Two patterns under one hash: the row that stands for a pattern is exchanged for one of another pattern."""
-    matrix = from_row_lengths(np.where(np.arange(60) % 2, 3, 5 if other == "length" else 3), 60, seed=54)
-    collect = row_patterns.collect
+    """A row of another pattern has the hash of one: the table is changed between its making and its use."""
+    matrix = from_row_lengths(np.where(np.arange(60) % 2, 3, 5), 60, seed=54)
+    run = backend.run
 
-    def collide(csr, words, where):
-        keys, rows = collect(csr, words, where)
-        first, second = np.flatnonzero(where.to_host(keys))[:2]
-        found = where.to_host(rows).copy()
-        found[first] = found[first] ^ 1 if other == "length" else found[second]
-        return keys, where.adopt(found)
+    def collide(launches, slots=None):
+        collect, assign = launches
+        run([collect], slots)
+        deltas = backend.to_host(assign.arguments[DELTAS]).copy()
+        deltas[2 if other == "length" else 0] = np.iinfo(deltas.dtype).min if other == "length" else 99
+        arguments = (*assign.arguments[:DELTAS], backend.adopt(deltas), *assign.arguments[DELTAS + 1 :])
+        run([replace(assign, arguments=arguments)], slots)
 
-    monkeypatch.setattr(row_patterns, "collect", collide)
+    monkeypatch.setattr(backend, "run", collide)
 
     with pytest.raises(NoRowPatternsError, match="two row patterns with the same hash"):
         find(matrix, backend)

@@ -92,9 +92,9 @@ class Format(ABC):
         chosen = {
             name: option_word(_flag(cls, name), options[name], words)
             for name, words in cls.words.items()
-            if name in options
+            if name in options and options[name] not in words
         }
-        return {**options, **chosen}
+        return {**options, **chosen} if chosen else options
 
     @classmethod
     def measured(cls, backend: Backend, key: str) -> dict[str, Any]:

@@ -24,15 +24,15 @@ MOST_PATTERNS = 256
 MOST_TABLE_BYTES = 16384
 """A table that leaves the first-level cache of a multiprocessor to x."""
 
-SLOTS = 1024
-"""Of the hash table of patterns, as in the kernels."""
+SEARCH_WORDS = 2 + 2 * 1024
+"""Of `Search` in the kernels."""
 
 UNLIKE_RATIO = 4
 """Of rows and columns, from which rows are not taken to be alike."""
 
 STRIDE_MULTIPLE = 4
 THREADS_PER_BLOCK = 256
-COUNTS = 2  # how many patterns there are, and whether a row differs from the pattern of its hash
+TOLD = 2  # words of the kernels for the host
 UINT8 = np.dtype(np.uint8)
 
 
@@ -64,37 +64,7 @@ class RowPatterns:
 
         Every row is compared with its pattern: a collision of hashes cannot give a wrong matrix.
         """
-        if not csr.nrows:
-            raise NoRowPatternsError("no rows")
-        stride, most = table_limits(longest, backend)
-        if not most:
-            raise NoRowPatternsError(
-                f"rows of up to {longest} entries, too long for a table of {MOST_TABLE_BYTES} bytes"
-            )
-        words, in_order, deltas, row_pattern = backend.empty(
-            (COUNTS + 2 * SLOTS, INT64), (most, INT64), (most * stride, backend.index), (csr.nrows, UINT8)
-        )
-        backend.clear(words)
-        count, mismatch, pattern = words[:1], words[1:COUNTS], (csr.rowptr, csr.colidx)
-        keys, rows = collect(csr, words, backend)
-        table = (most, stride, keys, rows, count, *pattern, in_order, deltas)
-        assigned = (csr.nrows, most, stride, count, in_order, deltas, *pattern, row_perm, row_pattern, mismatch)
-        backend.run(
-            [
-                _launch(backend, "row_patterns_table", 1, table),
-                _launch(backend, "row_patterns_assign", csr.nrows, assigned),
-            ]
-        )
-        npatterns, differs = backend.first(words, COUNTS)  # waits for the device
-        if npatterns > most:
-            number = f"{npatterns}" if npatterns <= MOST_PATTERNS else f"more than {MOST_PATTERNS}"
-            raise NoRowPatternsError(
-                f"{number} row patterns of up to {longest} entries, where {MOST_PATTERNS} patterns in a table of "
-                f"{MOST_TABLE_BYTES} bytes are the limit"
-            )
-        if differs:
-            raise NoRowPatternsError("two row patterns with the same hash")
-        return cls(row_pattern, deltas[: npatterns * stride], stride, row_perm, backend)
+        return Search.begin(csr, longest, row_perm, backend).found()
 
     @property
     def members(self) -> tuple[Any, Any, Any]:
@@ -127,6 +97,66 @@ class RowPatterns:
         return f"{self.npatterns} row pattern{'' if self.npatterns == 1 else 's'}"
 
 
+@dataclass(slots=True)
+class Search:
+    """Row patterns that are being looked for, by launches that have begun; one search at a time.
+
+    Attributes
+    ----------
+    longest, stride, most : entries of the longest row, and of a pattern; how many patterns there may be
+    told : (TOLD,) int64 that will say how many there are, and whether a row differs from the pattern of its hash
+    pattern_deltas : (most * stride,) index
+    row_pattern, row_perm : as of RowPatterns
+    """
+
+    longest: int
+    stride: int
+    most: int
+    told: Any
+    pattern_deltas: Any
+    row_pattern: Any
+    row_perm: Any
+    backend: Backend
+
+    @classmethod
+    def begin(cls, csr: CsrPattern, longest: int, row_perm: Any, backend: Backend) -> Search:
+        """Launch what finds the patterns; NoRowPatternsError if it is known that there is no table of them."""
+        if not csr.nrows:
+            raise NoRowPatternsError("no rows")
+        stride, most = table_limits(longest, backend)
+        if not most:
+            raise NoRowPatternsError(
+                f"rows of up to {longest} entries, too long for a table of {MOST_TABLE_BYTES} bytes"
+            )
+        words, deltas, row_pattern = backend.empty(
+            (SEARCH_WORDS, INT64), (most * stride, backend.index), (csr.nrows, UINT8), zeros=1
+        )
+        told, rows = backend.told(TOLD), (csr.nrows, csr.rowptr, csr.colidx)
+        collect = (*rows, most, stride, words, deltas, told)
+        assign = (*rows, row_perm, most, stride, words, deltas, row_pattern, told)
+        backend.run(
+            [
+                _launch(backend, "row_patterns_collect", backend.in_turns(csr.nrows), collect),  # rows in turns
+                _launch(backend, "row_patterns_assign", csr.nrows, assign),
+            ]
+        )
+        return cls(longest, stride, most, told, deltas, row_pattern, row_perm, backend)
+
+    def found(self) -> RowPatterns:
+        """The patterns; waits for the device. NoRowPatternsError if they are too many."""
+        npatterns, differs = self.backend.first(self.told, TOLD)  # waits for the device
+        if npatterns > self.most:
+            number = f"{npatterns}" if npatterns <= MOST_PATTERNS else f"more than {MOST_PATTERNS}"
+            raise NoRowPatternsError(
+                f"{number} row patterns of up to {self.longest} entries, where {MOST_PATTERNS} patterns in a table of "
+                f"{MOST_TABLE_BYTES} bytes are the limit"
+            )
+        if differs:
+            raise NoRowPatternsError("two row patterns with the same hash")
+        deltas = self.pattern_deltas[: npatterns * self.stride]
+        return RowPatterns(self.row_pattern, deltas, self.stride, self.row_perm, self.backend)
+
+
 def may_be_few(csr: CsrPattern) -> bool:
     """Whether rows may be alike relative to the diagonal: those of interpolations and their transposes never are."""
     return max(csr.nrows, csr.ncols) < UNLIKE_RATIO * min(csr.nrows, csr.ncols)
@@ -138,19 +168,6 @@ def table_limits(longest: int, backend: Backend) -> tuple[int, int]:
     return stride, min(MOST_PATTERNS, MOST_TABLE_BYTES // (stride * backend.index.itemsize))
 
 
-def collect(csr: CsrPattern, words: Any, backend: Backend) -> tuple[Any, Any]:
-    """Launch what finds the different rows: their hashes, in some of SLOTS places, and a row for each hash.
-
-    Both are parts of `words`, (COUNTS + 2 SLOTS,) int64, all 0. The first word will say how many there are, more than
-    MOST_PATTERNS if too many; then some are missing.
-    """
-    keys, rows = words[COUNTS : COUNTS + SLOTS], words[COUNTS + SLOTS :]
-    threads = backend.in_turns(csr.nrows)  # blocks take rows in turns
-    arguments = (csr.nrows, csr.rowptr, csr.colidx, keys, rows, words[:1])
-    backend.run([_launch(backend, "row_patterns_collect", threads, arguments)])
-    return keys, rows
-
-
 def _launch(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> Launch:
     """The launch of a kernel of kernels/formats/row_patterns.cu with at least `n` threads."""
     return launch_1d(backend.function("formats/row_patterns", kernel, ()), n, THREADS_PER_BLOCK, arguments)
@@ -159,4 +176,4 @@ def _launch(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -
 @compiled_ahead("formats/row_patterns")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    yield [(f"row_patterns_{what}", ()) for what in ("collect", "table", "assign")]
+    yield [(f"row_patterns_{what}", ()) for what in ("collect", "assign")]

@@ -47,17 +47,15 @@ def cut(csr: CsrPattern, window: int, height: int, backend: Backend) -> Slices:
     nslices = ceil_div(csr.nrows, height)
     nblocks = nslices * height // SCANNED_ROWS + 1
     sort = window > 1 and csr.nrows > 1
-    offsets, row_perm, control = backend.empty(
-        (nslices + 1, INT64), (csr.nrows if sort else 0, backend.index), (CONTROL_WORDS + nblocks, INT64)
+    control, offsets, row_perm = backend.empty(
+        (CONTROL_WORDS + nblocks, INT64), (nslices + 1, INT64), (csr.nrows if sort else 0, backend.index), zeros=1
     )
-    backend.clear(control)
-    head, states = control[:CONTROL_WORDS], control[CONTROL_WORDS:]
     if sort:
-        put_in_order(csr, counts.longest, window, row_perm, head, backend)
+        put_in_order(csr, counts.longest, window, row_perm, control, backend)
     else:
         row_perm = None
     function = backend.function("formats/sliced_rows", "sliced_rows_offsets", ())
-    arguments = (csr.nrows, height, csr.rowptr, row_perm, offsets, head, states)
+    arguments = (csr.nrows, height, csr.rowptr, row_perm, offsets, control)
     backend.run([launch_1d(function, nblocks * SCAN_THREADS, SCAN_THREADS, arguments)])
     if not sort and height == SLICE_HEIGHT:
         return Slices(height, window, None, offsets, counts.sliced_entries)
