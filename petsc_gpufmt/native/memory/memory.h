@@ -107,8 +107,8 @@ static inline void GpufmtPatternHold(Mat A, int backend, int64_t number)
 
 /* upload.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
-GPUFMT_HIDDEN PetscErrorCode GpufmtUploadHasThreads(const void *host, size_t bytes, PetscBool *);
-GPUFMT_HIDDEN int            GpufmtUploadByThreads(void *dev, const void *host, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pageable);
+GPUFMT_HIDDEN int            GpufmtUploadPageable(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
 /* upload_beside.c */

@@ -4,45 +4,30 @@
 
 #if PetscDefined(HAVE_CUDA)
 
-/* The driver copies pageable memory by one core, at some 10 GB/s. Threads and pinned memory take some 3 ms to make, which is what they gain in
-   32 MB: who has uploaded half of that goes on so, most likely. Arrays that they would not serve do not count. */
-static const size_t counted_from = (size_t)1 << 19, worth_making = (size_t)1 << 24;
-
-static size_t not_staged = 0; /* bytes that have gone by the driver's way */
-
-/* Whether the threads of runtime/staging.c do it. As PETSc's own start of CUDA, making them is left out of the events in progress. */
-static PetscErrorCode IsStaged(size_t bytes, PetscBool *staged)
+/* Whether an array is in ordinary memory of the host, which the driver cannot send as it is. What sends a large one is made here: as PETSc's own start
+   of CUDA, it is left out of the events in progress. */
+PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pageable)
 {
   PetscFunctionBegin;
-  *staged = (PetscBool)GpufmtStagingServes(bytes);
-  if (*staged || bytes < counted_from || (not_staged += bytes) < worth_making) PetscFunctionReturn(PETSC_SUCCESS);
-  not_staged = 0;
+  *pageable = (PetscBool) !(GpufmtManagedContains(host) || GpufmtDriverKnows(host));
+  if (!*pageable || !GpufmtStagingWanted(bytes)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscLogEventsPause());
   GpufmtStagingMake();
   PetscCall(PetscLogEventsResume());
-  *staged = (PetscBool)GpufmtStagingServes(bytes);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* whether an array of the host is one that several threads send, and they can */
-PetscErrorCode GpufmtUploadHasThreads(const void *host, size_t bytes, PetscBool *has)
+/* Sends such an array, which may change when this returns; without PETSc, any thread of the context may call it, one at a time. */
+int GpufmtUploadPageable(void *dev, const void *host, size_t bytes, void *stream)
 {
-  PetscFunctionBegin;
-  *has = PETSC_FALSE;
-  if (!GpufmtManagedContains(host) && !GpufmtDriverKnows(host)) PetscCall(IsStaged(bytes, has));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* Sends an array that GpufmtUploadHasThreads(); without PETSc, any thread of the context may call it, one at a time. */
-int GpufmtUploadByThreads(void *dev, const void *host, size_t bytes, void *stream)
-{
-  return GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream);
+  if (GpufmtStagingServesUpload(bytes)) return GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream);
+  return gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream);
 }
 
 /* synchronize! returns when the host array may be changed; what follows on the stream finds it on the device */
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
-  PetscBool threads;
+  PetscBool pageable;
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
@@ -52,11 +37,11 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the caller may free or change what was copied */
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(GpufmtUploadHasThreads(host, bytes, &threads));
-  if (threads) CallDriver("an upload", GpufmtUploadByThreads(dev, host, bytes, stream));
+  PetscCall(GpufmtUploadPrepare(host, bytes, &pageable));
+  if (pageable) CallDriver("an upload", GpufmtUploadPageable(dev, host, bytes, stream));
   else {
     CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
-    if (GpufmtDriverKnows(host)) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! */
+    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the driver sends pinned memory later */
   }
   PetscCall(PetscLogCpuToGpu((PetscLogDouble)bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -67,7 +52,6 @@ PetscErrorCode GpufmtUploadFinalize(void)
   PetscFunctionBegin;
   PetscCall(GpufmtUploadsEnd());
   CallDriver("the end of uploads", GpufmtStagingEnd());
-  not_staged = 0;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -15,11 +15,13 @@ static struct {
   int             result; /* of the driver */
 } beside;
 
+static const size_t worth_a_thread = (size_t)1 << 19; /* which begins after some 40 us */
+
 static void *Run(void *unused)
 {
   beside.result = gpufmt_driver.CtxSetCurrent(beside.context);
   for (int k = 0; k < beside.njobs && !beside.result; k++)
-    beside.result = GpufmtUploadByThreads(beside.jobs[k].dev, beside.jobs[k].host, beside.jobs[k].bytes, beside.stream);
+    beside.result = GpufmtUploadPageable(beside.jobs[k].dev, beside.jobs[k].host, beside.jobs[k].bytes, beside.stream);
   return NULL;
 }
 
@@ -31,10 +33,10 @@ PetscErrorCode GpufmtUploadsBegin(int n, const GpufmtUploadJob jobs[], void *str
   PetscCall(GpufmtUploadsEnd());
   beside.njobs = 0;
   for (int k = 0; k < n; k++) {
-    PetscBool threads;
+    PetscBool pageable;
 
-    PetscCall(GpufmtUploadHasThreads(jobs[k].host, jobs[k].bytes, &threads));
-    if (threads) beside.jobs[beside.njobs++] = jobs[k];
+    PetscCall(GpufmtUploadPrepare(jobs[k].host, jobs[k].bytes, &pageable));
+    if (pageable && jobs[k].bytes >= worth_a_thread) beside.jobs[beside.njobs++] = jobs[k];
     else PetscCall(GpufmtDeviceUpload(jobs[k].dev, jobs[k].host, jobs[k].bytes, stream));
   }
   if (!beside.njobs) PetscFunctionReturn(PETSC_SUCCESS);

@@ -241,7 +241,7 @@ PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, v
 {
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
-  if (GpufmtStagingServes(bytes) && !GpufmtDriverKnows(host)) { /* synchronize! */
+  if (GpufmtStagingServesDownload(bytes) && !GpufmtDriverKnows(host)) { /* synchronize! */
     CallDriver("a download", GpufmtStagingDownload(host, (DevicePointer)dev, bytes, stream));
   } else {
     CallDriver("cuMemcpyDtoH", gpufmt_driver.MemcpyDtoHAsync(host, (DevicePointer)dev, bytes, stream));

@@ -63,7 +63,9 @@ GPUFMT_HIDDEN bool                GpufmtDriverKnows(const void *host);
 
 /* staging.c */
 GPUFMT_HIDDEN void       GpufmtStagingMake(void);
-GPUFMT_HIDDEN bool       GpufmtStagingServes(size_t bytes);
+GPUFMT_HIDDEN bool       GpufmtStagingWanted(size_t bytes);
+GPUFMT_HIDDEN bool       GpufmtStagingServesUpload(size_t bytes);
+GPUFMT_HIDDEN bool       GpufmtStagingServesDownload(size_t bytes);
 GPUFMT_HIDDEN CudaResult GpufmtStagingUpload(DevicePointer, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN CudaResult GpufmtStagingDownload(void *host, DevicePointer, size_t bytes, void *stream);
 GPUFMT_HIDDEN CudaResult GpufmtStagingSettle(void);

@@ -24,7 +24,10 @@ enum {
 };
 static const size_t piece_bytes = (size_t)1 << 17; /* 10 us for one core, 3 us on the bus: the last thread is not late by more */
 
-static const size_t smallest = (size_t)1 << 19;
+/* An upload below 64 MB is as fast by the driver's own way, which one core takes: the array is in a cache then, or the memory of the host is the
+   limit. A download is not: its threads share the first touch of the array's pages. They are awake after some 40 us, in which the driver copies
+   0.4 MB. */
+static size_t smallest_upload = (size_t)1 << 26, smallest_download = (size_t)1 << 19;
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool     ready  = false;
@@ -174,7 +177,7 @@ static void Abandon(size_t k, void *stream)
 }
 
 /* Sends an array of the host, which may change when this returns; what follows on the stream finds it on the device. Where
-   GpufmtStagingServes(). */
+   GpufmtStagingServesUpload(). */
 CudaResult GpufmtStagingUpload(DevicePointer dev, const void *host, size_t bytes, void *stream)
 {
   const size_t end    = sent + (bytes + piece_bytes - 1) / piece_bytes;
@@ -310,10 +313,21 @@ static bool IsReady(void)
   return atomic_load(&ready) && process == getpid() && !gpufmt_driver.CtxGetCurrent(&current) && current == context;
 }
 
-/* Whether a copy of so many bytes is for this file, and can be. Threads are awake after some 40 us, in which the driver copies 0.4 MB by one core. */
-bool GpufmtStagingServes(size_t bytes)
+/* whether a copy of so many bytes is for this file, and can be */
+bool GpufmtStagingServesUpload(size_t bytes)
 {
-  return bytes >= smallest && IsReady();
+  return bytes >= smallest_upload && IsReady();
+}
+
+bool GpufmtStagingServesDownload(size_t bytes)
+{
+  return bytes >= smallest_download && IsReady();
+}
+
+/* whether it would be, if GpufmtStagingMake() were called: that takes as long as a large upload gains, and the next one gains it too */
+bool GpufmtStagingWanted(size_t bytes)
+{
+  return bytes >= smallest_upload && !IsReady();
 }
 
 /* synchronize! ends what GpufmtStagingMake() has made in this process */

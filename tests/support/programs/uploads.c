@@ -26,6 +26,7 @@ static int Processors(cpu_set_t *set)
 #include "late_driver.h"
 
 enum { MOST_BYTES = 40 << 20 };
+static const size_t smallest = (size_t)1 << 19; /* for threads, here: no less than of a download */
 
 static char *host, *device;
 
@@ -69,7 +70,7 @@ static void BeginAnew(void)
 {
   End();
   GpufmtStagingMake();
-  Check(GpufmtStagingServes(smallest));
+  Check(GpufmtStagingServesUpload(smallest));
 }
 
 static void AwaitSleep(void)
@@ -169,35 +170,34 @@ static void Streams(void)
   Check(!pthread_join(thread, NULL));
 }
 
-/* threads and ring are made when they pay, once, and leave nothing */
+/* threads and ring are made by the first upload that is large, once, and leave nothing */
 static void Making(void)
 {
-  const size_t half   = worth_making / 2;
+  const size_t large  = 2 * smallest;
   const int    before = ThreadsNow();
 
+  smallest_upload = large;
   End();
   nallocations = ndirect = 0;
-  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, smallest - 1, current_stream));
-  Check(!GpufmtUpload(device, host, half, current_stream));
-  End(); /* and what was uploaded before does not count */
-  Check(!GpufmtUpload(device, host, half, current_stream));
-  Check(ThreadsBecome(before) && !nallocations && ndirect == 102);
-  Check(!GpufmtUpload(device, host, half, current_stream));
-  Check(ThreadsBecome(before + nprocessors - 1) && nevents == PIECES && nallocations == 1);
-  for (int k = 0; k < 3; k++) Check(!GpufmtUpload(device, host, half, current_stream));
-  Check(ndirect == 102 && nallocations == 1);
+  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, large - 1, current_stream));
+  Check(ThreadsBecome(before) && !nallocations && ndirect == 100);
+  for (int k = 0; k < 3; k++) Check(!GpufmtUpload(device, host, large, current_stream));
+  Check(ThreadsBecome(before + nprocessors - 1) && nevents == PIECES && nallocations == 1 && ndirect == 100);
+  Check(!GpufmtUpload(device, host, large - 1, current_stream) && ndirect == 101);
+  Check(!GpufmtDeviceDownload(host, device, smallest, current_stream) && ndirect == 101);
   End();
   Check(ThreadsBecome(before) && !nevents && !pinned_bytes);
   End();
 
   nprocessors = 1;
-  Check(!GpufmtUpload(device, host, worth_making, current_stream));
-  Check(ThreadsBecome(before) && nallocations == 1 && ndirect == 103);
+  Check(!GpufmtUpload(device, host, large, current_stream));
+  Check(ThreadsBecome(before) && nallocations == 1 && ndirect == 102);
   nprocessors = 100;
-  Check(!GpufmtUpload(device, host, worth_making, current_stream));
+  Check(!GpufmtUpload(device, host, large, current_stream));
   Check(ThreadsBecome(before + THREADS));
   End();
-  nprocessors = 5;
+  nprocessors     = 5;
+  smallest_upload = smallest;
 }
 
 static void *Make(void *unused)
@@ -216,7 +216,7 @@ static void MakingTwice(void)
     nallocations = 0;
     Check(!pthread_create(&thread, NULL, Make, NULL));
     GpufmtStagingMake();
-    Check(GpufmtStagingServes(smallest));
+    Check(GpufmtStagingServesUpload(smallest));
     Check(!pthread_join(thread, NULL));
     Check(nallocations == 1 && ThreadsBecome(before + nprocessors - 1));
     End();
@@ -265,7 +265,7 @@ static void Fork(void)
   if (!child) {
     ndirect = 0;
     GpufmtStagingMake();
-    Check(!GpufmtStagingServes(smallest) && !GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
+    Check(!GpufmtStagingServesUpload(smallest) && !GpufmtUpload(device, host, bytes, current_stream) && ndirect == 1);
     End();
     Check(pinned_bytes);
     _exit(0);
@@ -351,6 +351,8 @@ int main(int argc, char **argv)
     {"beside",       Beside     }
   };
 
+  Check(smallest_upload == (size_t)64 << 20 && smallest_download == smallest);
+  smallest_upload = smallest;
   StartDriver();
   host   = (char *)malloc(MOST_BYTES);
   device = (char *)malloc(MOST_BYTES);
