@@ -25,7 +25,7 @@ NULL_STREAM = 0  # of CUDA, which is always there
 class Allocation:
     """Memory that arrays share; with the last of them it is noted as given back."""
 
-    __slots__ = ("address", "memory", "nbytes")
+    __slots__ = ("__weakref__", "address", "memory", "nbytes")
 
     def __init__(self, memory: DeviceMemory, address: int, nbytes: int):
         self.memory, self.address, self.nbytes = memory, address, nbytes

@@ -311,6 +311,24 @@ def test_the_automatic_index_on_a_device_is_that_of_fewest_bytes(emulation_folde
     assert StoredMatrix(far, Pjds, backend, {}).format.columns.mode == columns.FULL
 
 
+@pytest.mark.parametrize(("options", "first"), [({}, 0), ({"sigma_window": 1}, 0), ({"sigma_window": 64}, 2)])
+def test_patterns_are_sought_while_rows_are_cut_if_these_keep_their_order(
+    emulation_folder, monkeypatch, options, first
+):
+    monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
+    backend = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=4096, device_like=True)
+    asked, function, matrix = [], backend.function, banded(512)
+    csr = matrix.pattern_on(backend).validated(backend)
+    monkeypatch.setattr(
+        backend, "function", lambda stem, kernel, *more: asked.append(kernel) or function(stem, kernel, *more)
+    )
+
+    built = Pjds.build(csr, backend, {**Pjds.default_options, **options})
+
+    assert asked.index("row_patterns_collect") == first and "sliced_rows_offsets" in asked
+    assert isinstance(built.columns, RowPatterns)
+
+
 def test_a_device_does_not_look_for_patterns_in_few_rows_that_it_sorts(emulation_folder, monkeypatch):
     monkeypatch.setattr(pjds, "FEW_ENTRIES", 0)
     backend = EmulatedBackend(np.float64, np.int32, emulation_folder)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, banded, from_row_lengths, shape, stencil, uniform
+from fake_driver import fake_driver
 from places import make_backend
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, NoRowPatternsError, RowPatterns
 
 SEVERAL_BLOCKS = 1024
@@ -94,6 +95,17 @@ def test_numbers_of_patterns_do_not_depend_on_where_they_are_found(backend):
     found = find(stencil(), backend)
 
     assert backend.to_host(found.row_pattern).tolist() == host.row_pattern.tolist()
+
+
+def test_a_device_tells_how_many_there_are_without_a_copy(emulation_folder):
+    with fake_driver(emulation_folder) as fake:
+        backend = CudaBackend(np.float64, np.int32, device=0)
+
+        assert find(stencil(), backend).npatterns == 27
+        assert len(fake.named("launch")) == 2 and len(fake.named("cuStreamSynchronize")) == 1
+        assert not fake.named("cuMemcpyDtoHAsync_v2")
+        with pytest.raises(NoRowPatternsError, match="more than 256"):
+            find(many_patterns(MOST_PATTERNS + 1), backend)
 
 
 @EVERY_SHAPE_MOST_SLOW
