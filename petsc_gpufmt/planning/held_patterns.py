@@ -1,34 +1,87 @@
-"""Patterns that answers hold on a backend: later requests name them by numbers, so none is sent or checked again."""
+"""Patterns that are on a backend already: requests name them by numbers, so none is sent or checked again.
+
+Arrays are known as long as something has them: an answer that holds the pattern, or a plan that reads it. A store of
+pJDS has the row pointer of its pattern, a sparse product both arrays of its operands. Nothing is kept for a plan that
+may come.
+"""
 
 from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.patterns.csr import CsrPattern
 
+FEW_KNOWN = 64  # numbers, up to which those of patterns that are gone are not looked for
+
 _numbers = itertools.count(1)
+_known: dict[int, Known] = {}
 
 
 class HeldPattern:
-    """A pattern that is known by a number as long as the answer lives that keeps this object.
+    """A pattern that is known by a number as long as the answer lives that keeps this object, or its arrays.
 
     Attributes
     ----------
     pattern : CsrPattern
-    number : of no other pattern of the process; never 0
+    number : of no other pattern of the process; positive, as those that the library gives are negative
     """
 
     def __init__(self, pattern: CsrPattern):
         self.pattern, self.number = pattern, next(_numbers)
-        _held[self.number] = self
+        know(self.number, pattern)
 
 
-_held: weakref.WeakValueDictionary[int, HeldPattern] = weakref.WeakValueDictionary()
+class Known:
+    """A pattern without its arrays, and where these are."""
+
+    __slots__ = ("colidx", "pattern", "rowptr")
+
+    def __init__(self, pattern: CsrPattern):
+        self.pattern = replace(pattern, rowptr=None, colidx=None)
+        self.rowptr, self.colidx = _reference(pattern.rowptr), _reference(pattern.colidx)
+
+
+def know(number: int, pattern: CsrPattern) -> None:
+    """Give a pattern a number that is not 0; of its arrays, those that are none, or another's, are not known by it."""
+    if number:
+        if len(_known) >= FEW_KNOWN:
+            for gone in [n for n, known in _known.items() if known.rowptr() is None and known.colidx() is None]:
+                del _known[gone]
+        _known[number] = Known(pattern)
+
+
+def held_arrays(number: int) -> tuple[Any, Any]:
+    """The row pointer and the columns of the pattern of that number; None for what is gone."""
+    known = _known.get(number)
+    return (known.rowptr(), known.colidx()) if known else (None, None)
 
 
 def held_pattern(number: int, row_block: int = 1, col_block: int = 1) -> CsrPattern | None:
-    """The pattern of that number with these block sizes; None if nothing holds it any more."""
-    held = _held.get(number)
-    return replace(held.pattern, row_block=row_block, col_block=col_block) if held else None
+    """The pattern of that number with these block sizes; None if one of its arrays is gone."""
+    rowptr, colidx = held_arrays(number)
+    if rowptr is None or colidx is None:
+        return None
+    pattern = _known[number].pattern
+    return replace(pattern, rowptr=rowptr, colidx=colidx, row_block=row_block, col_block=col_block)
+
+
+def _reference(array: Any) -> Callable[[], Any]:
+    """What returns an array, or None once it is gone. Views of memory that the package does not own are not known."""
+    if isinstance(array, DeviceArray):
+        memory, place = weakref.ref(array.memory), (array.ptr, array.size, array.dtype)
+
+        def array_there() -> DeviceArray | None:
+            owner = memory()
+            return None if owner is None else DeviceArray(owner, *place)
+
+        return array_there
+    if isinstance(array, np.ndarray):
+        return weakref.ref(array)
+    return lambda: None

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 from petsc_gpufmt.patterns.transpose import counted_transpose
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
-from petsc_gpufmt.planning.held_patterns import HeldPattern, held_pattern
+from petsc_gpufmt.planning.held_patterns import HeldPattern, held_arrays, held_pattern, know
 
 SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
 INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
@@ -327,15 +328,20 @@ def backend_at(place: Any) -> Iterator[Backend]:
 def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **blocks: int) -> CsrPattern:
     """What is given as the pattern of a matrix, on the backend.
 
-    It is the one that an earlier answer holds, or a copy, of columns only if they are kept.
+    Its arrays are those that an answer or a plan has, or copies, of columns only if they are kept.
     """
     held = held_pattern(matrix.held, **blocks)
     if held is not None:
         return held
-    rowptr = _view(matrix.rowptr, matrix.nrows + 1, backend.index)
-    colidx = _view(matrix.colidx, matrix.nnz, backend.index)
-    rowptr, colidx = backend.adopt(rowptr, keep=True), backend.adopt(colidx, keep=keep_columns)
-    return CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
+    rowptr, colidx = held_arrays(matrix.held)
+    if rowptr is None:
+        rowptr = _indices(matrix.rowptr, matrix.nrows + 1, backend)
+    if colidx is None:
+        colidx = _indices(matrix.colidx, matrix.nnz, backend, keep=keep_columns)
+    pattern = CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
+    on_host = backend.name == "host"
+    know(matrix.held, replace(pattern, colidx=None) if on_host and not keep_columns else pattern)
+    return pattern
 
 
 def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:

@@ -177,6 +177,21 @@ def test_the_pattern_of_a_result_is_not_sent_either(petsc):  # noqa: F811
     np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
 
 
+def test_a_pattern_is_sent_once_for_all_its_plans(petsc):  # noqa: F811
+    A, P = operands_of(Product.PTAP, **SIZES)
+    a, p = matrices = [petsc_matrix(A), petsc_matrix(P)]
+    C = multiply(Product.PTAP, matrices)
+    x, y = p.createVecs()
+    before = copied_bytes("ctog")
+    square = multiply(Product.AB, [a, a])
+    p.mult(x, y)
+    p.multTranspose(y, x)
+    a.mult(y, y.duplicate())
+    assert copied_bytes("ctog") - before <= 8 * (x.size + 2 * y.size)
+    check(Product.PTAP, [A, P], C)
+    check(Product.AB, [A, A], square)
+
+
 def test_values_that_the_host_changed_after_a_refresh_and_before_the_next(petsc):  # noqa: F811
     C = multiply(Product.PTAP, [petsc_matrix(m) for m in operands_of(Product.PTAP, **SIZES)])
     x, z = C.createVecs()

@@ -22,7 +22,7 @@ EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.form
 class Answered(Answer):
     """The plan of a sparse product."""
 
-    def __init__(self, product, operands, options="", backend="host", **fields):
+    def __init__(self, product, operands, options="", backend="host", held=(0, 0, 0), **fields):
         self.product, self.operands = product, operands
         request = abi.ProductRequestStruct(
             product=product,
@@ -31,7 +31,7 @@ class Answered(Answer):
             place=requested_place(backend),
         )
         self.arrays = {id(m): (m.rowptr.astype(INDEX), m.colidx.astype(INDEX)) for m in operands}
-        for m, struct in zip(operands, request.operands, strict=False):
+        for m, struct, struct.held in zip(operands, request.operands, held, strict=False):
             rowptr, colidx = self.arrays[id(m)]
             struct.nrows, struct.ncols, struct.nnz = m.nrows, m.ncols, colidx.size
             struct.rowptr, struct.colidx = rowptr.ctypes.data, colidx.ctypes.data

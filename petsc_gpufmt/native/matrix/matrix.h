@@ -139,6 +139,7 @@ GPUFMT_HIDDEN void                               GpufmtParentsForget(void);
 /* pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
+GPUFMT_HIDDEN int64_t        GpufmtPatternHeld(Mat, int backend);
 
 /* store.c */
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Refresh;

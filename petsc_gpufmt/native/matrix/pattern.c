@@ -24,3 +24,15 @@ PetscErrorCode GpufmtPatternRestore(Mat A, const PetscInt **rowptr, const PetscI
   PetscCall(MatRestoreRowIJ(A, 0, PETSC_FALSE, PETSC_FALSE, &nrows, rowptr, colidx, &done));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
+
+/* The number by which requests name the pattern of A, or 0 for a matrix of another type: as long as something of the planner has its arrays on this
+   backend, they are not sent again. It moves with the data, and another pattern has another one. */
+int64_t GpufmtPatternHeld(Mat A, int backend)
+{
+  static int64_t      last   = 0;
+  const GpufmtArrays *arrays = GpufmtArraysOf(A);
+
+  if (!arrays) return 0;
+  if (!arrays->held.number || arrays->held.backend != backend || arrays->held.state != A->nonzerostate) GpufmtPatternHold(A, backend, --last);
+  return arrays->held.number;
+}

@@ -47,7 +47,7 @@ typedef struct {
 
 /* the pattern of a matrix as the planner may hold it on a backend, by its number there */
 typedef struct {
-  int64_t          number; /* 0: none */
+  int64_t          number; /* from an answer; below 0: of GpufmtPatternHeld(); 0: none */
   int              backend;
   PetscObjectState state; /* of the pattern */
 } GpufmtHeldPattern;
@@ -90,14 +90,7 @@ static inline GpufmtArrays *GpufmtArraysOf(Mat A)
   return A->ops->destroy == gpufmt_seq_destroy ? (GpufmtArrays *)A->spptr : NULL;
 }
 
-/* The number by which requests name the pattern of A: if the planner still holds it there, it is not sent again. 0: there is none. */
-static inline int64_t GpufmtPatternHeld(Mat A, int backend)
-{
-  const GpufmtArrays *arrays = GpufmtArraysOf(A);
-
-  return arrays && arrays->held.backend == backend && arrays->held.state == A->nonzerostate ? arrays->held.number : 0;
-}
-
+/* The planner holds the pattern of A on a backend, or has held it, under a number. */
 static inline void GpufmtPatternHold(Mat A, int backend, int64_t number)
 {
   GpufmtArrays *arrays = GpufmtArraysOf(A);

@@ -14,19 +14,34 @@ from places import INDEX, SCALAR
 
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.planning import abi, held_patterns, requests
-from petsc_gpufmt.planning.held_patterns import HeldPattern, held_pattern
+from petsc_gpufmt.planning.held_patterns import FEW_KNOWN, HeldPattern, held_arrays, held_pattern
+
+
+def known():
+    """Numbers of patterns that something has."""
+    gc.collect()
+    return {n for n in held_patterns._known if any(a is not None for a in held_arrays(n))}
 
 
 def test_a_pattern_is_known_as_long_as_it_is_held():
     pattern = uniform(6, 5, 2, seed=41).pattern(np, INDEX)
-    first, second = HeldPattern(pattern), HeldPattern(pattern)
-    assert 0 != first.number != second.number
+    first, second = HeldPattern(pattern), HeldPattern(uniform(6, 5, 2, seed=43).pattern(np, INDEX))
+    assert 0 < first.number < second.number
     found = held_pattern(first.number, row_block=2)
     assert found.colidx is pattern.colidx and (found.row_block, found.col_block) == (2, 1)
-    number = first.number
-    del first
+    number, rowptr = first.number, pattern.rowptr
+    del first, found, pattern
     gc.collect()
     assert held_pattern(number) is None and held_pattern(0) is None and held_pattern(second.number)
+    assert held_arrays(number) == (rowptr, None)
+
+
+def test_numbers_of_patterns_that_are_gone_are_forgotten():
+    for seed in range(2 * FEW_KNOWN):
+        HeldPattern(uniform(3, 3, 1, seed=seed).pattern(np, INDEX))
+    gc.collect()
+    last = HeldPattern(uniform(3, 3, 1, seed=1).pattern(np, INDEX))
+    assert known() >= {last.number} and len(held_patterns._known) <= FEW_KNOWN
 
 
 def test_a_request_that_names_a_pattern_gets_it_and_looks_at_no_array():
@@ -53,19 +68,19 @@ def looked_up(monkeypatch):
 
 def test_each_pattern_of_a_set_up_comes_once(options, looked_up):
     options["pc_gamg_coarse_eq_limit"] = 20
-    before, held = settled_tokens(), len(held_patterns._held)
+    before, held = settled_tokens(), known()
     ours, theirs = map(solver, pair(stencil_csr(9)))
     theirs.setUp()
     options["matptap_via"] = "rmerge"
     ours.setUp()
     # of each level: aggregates, store, smoothed, two for the product; the finest comes, others are results of products
     nlevels = ours.getPC().getMGLevels() - 1
-    assert looked_up.count((False, False)) == 1 and (True, False) not in looked_up
+    assert looked_up.count((True, False)) == 1 and (False, False) not in looked_up
     assert looked_up.count((True, True)) == 5 * nlevels - 1
     check_same(levels(ours), levels(theirs), tolerance=1e-7)
     ours.destroy()
     theirs.destroy()
-    assert settled_tokens() == before and len(held_patterns._held) == held
+    assert settled_tokens() == before and known() == held
 
 
 def test_another_pattern_is_not_taken_for_the_one_that_is_held(options, looked_up):
@@ -81,7 +96,7 @@ def test_another_pattern_is_not_taken_for_the_one_that_is_held(options, looked_u
     C.setValue(0, C.getSize()[1] - 1, 3.0)
     C.assemble()
     square = C.matMult(C)
-    assert looked_up == [(False, False)]
+    assert looked_up == [(True, False)]
     dense = C.copy()
     dense.convert("dense")
     square.convert("dense")
