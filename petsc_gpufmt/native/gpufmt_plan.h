@@ -80,8 +80,7 @@ typedef struct {
   int32_t     transposed;
   int64_t     nrows, ncols, nnz;    /* of the CSR block, not of its transpose */
   const void *rowptr, *colidx;      /* host CSR pattern: [nrows + 1], [nnz] */
-  int64_t     held;                 /* number of this pattern in an answer of the same backend, or below 0 one that the library has given it;
-                                       it has no other on this backend; 0: it has none */
+  int64_t     held;                 /* number of this pattern on this backend: of the answer that made it; below 0: of the library; 0: it has none */
   int64_t     row_block, col_block; /* block sizes that the application has set, 1: none */
   int64_t     mults;                /* that this pattern has seen; not 0: an earlier answer asked for a new plan by `replan_after` */
 } GpufmtStoreRequest;

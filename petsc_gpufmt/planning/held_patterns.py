@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.device_array import DeviceArray
+from petsc_gpufmt.backends.device_memory import Allocation
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 FEW_KNOWN = 64  # numbers, up to which those of patterns that are gone are not looked for
@@ -35,32 +36,45 @@ class HeldPattern:
 
     def __init__(self, pattern: CsrPattern):
         self.pattern, self.number = pattern, next(_numbers)
-        know(self.number, pattern)
+        know(self.number, pattern, self)
 
 
 class Known:
-    """A pattern without its arrays, and where these are."""
+    """A pattern without its arrays, and where these are.
 
-    __slots__ = ("colidx", "pattern", "rowptr")
+    Attributes
+    ----------
+    pattern : CsrPattern
+    holder : returns the HeldPattern that has the arrays, None if it is gone
+    rowptr, colidx : return the arrays, None for those that are gone
+    """
 
-    def __init__(self, pattern: CsrPattern):
+    __slots__ = ("colidx", "holder", "pattern", "rowptr")
+
+    def __init__(self, pattern: CsrPattern, holder: HeldPattern | None):
         self.pattern = replace(pattern, rowptr=None, colidx=None)
+        self.holder = weakref.ref(holder) if holder else _nothing
         self.rowptr, self.colidx = _reference(pattern.rowptr), _reference(pattern.colidx)
 
+    def arrays(self) -> tuple[Any, Any]:
+        holder = self.holder()
+        return (holder.pattern.rowptr, holder.pattern.colidx) if holder else (self.rowptr(), self.colidx())
 
-def know(number: int, pattern: CsrPattern) -> None:
-    """Give a pattern a number that is not 0; of its arrays, those that are none, or another's, are not known by it."""
-    if number:
-        if len(_known) >= FEW_KNOWN:
-            for gone in [n for n, known in _known.items() if known.rowptr() is None and known.colidx() is None]:
-                del _known[gone]
-        _known[number] = Known(pattern)
+
+def know(number: int, pattern: CsrPattern, holder: HeldPattern | None = None) -> None:
+    """Give a pattern a number that is not 0; an array that is None is not known by it."""
+    if not number:
+        return
+    if len(_known) >= FEW_KNOWN:
+        for gone in [n for n, known in _known.items() if all(array is None for array in known.arrays())]:
+            del _known[gone]
+    _known[number] = Known(pattern, holder)
 
 
 def held_arrays(number: int) -> tuple[Any, Any]:
     """The row pointer and the columns of the pattern of that number; None for what is gone."""
     known = _known.get(number)
-    return (known.rowptr(), known.colidx()) if known else (None, None)
+    return known.arrays() if known else (None, None)
 
 
 def held_pattern(number: int, row_block: int = 1, col_block: int = 1) -> CsrPattern | None:
@@ -72,16 +86,20 @@ def held_pattern(number: int, row_block: int = 1, col_block: int = 1) -> CsrPatt
     return replace(pattern, rowptr=rowptr, colidx=colidx, row_block=row_block, col_block=col_block)
 
 
+def _nothing() -> None:
+    return None
+
+
 def _reference(array: Any) -> Callable[[], Any]:
-    """What returns an array, or None once it is gone. Views of memory that the package does not own are not known."""
-    if isinstance(array, DeviceArray):
-        memory, place = weakref.ref(array.memory), (array.ptr, array.size, array.dtype)
-
-        def array_there() -> DeviceArray | None:
-            owner = memory()
-            return None if owner is None else DeviceArray(owner, *place)
-
-        return array_there
+    """What returns an array, or None once nobody has it any more."""
     if isinstance(array, np.ndarray):
         return weakref.ref(array)
-    return lambda: None
+    if not isinstance(array, DeviceArray) or not isinstance(array.memory, Allocation):
+        return _nothing  # of memory that others own, who alone know how long it is there
+    memory, place = weakref.ref(array.memory), (array.ptr, array.size, array.dtype)
+
+    def array_there() -> DeviceArray | None:
+        owner = memory()
+        return None if owner is None else DeviceArray(owner, *place)
+
+    return array_there

@@ -2,6 +2,7 @@
 
 import gc
 
+import numpy as np
 import petsc4py.PETSc  # noqa: F401  what is planned is cited
 import pytest
 import test_planner
@@ -11,7 +12,9 @@ from chains import operands_of
 from fake_driver import fake_driver, upload
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import CudaBackend
 from petsc_gpufmt.backends.plan import Product
+from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.planning import held_patterns
 
 INDEX = native_library.petsc_types()[1]
@@ -87,3 +90,16 @@ def test_operands_of_a_galerkin_product_are_there_for_their_stores(uploads):
         del uploads[:]
         with stored(-1, A), stored(-2, P), stored(-2, P, transposed=True):
             assert not uploads
+
+
+def test_memory_that_others_own_is_known_as_long_as_an_answer_holds_it(uploads):
+    backend = CudaBackend(np.float64, INDEX, device=0)
+    arrays = [backend.adopt(a.astype(INDEX)) for a in (MATRIX.rowptr, MATRIX.colidx)]
+    views = [backend.view(a.ptr, a.size, a.dtype) for a in arrays]
+    held = held_patterns.HeldPattern(CsrPattern(NROWS, NROWS, *views))
+    number = held.number
+
+    assert held_patterns.held_pattern(number).colidx is views[1]
+    del held
+    gc.collect()
+    assert held_patterns.held_arrays(number) == (None, None)
