@@ -4,7 +4,8 @@
 
 typedef unsigned long long row_key_t, count_t;
 
-constexpr int SLOTS = 1024; // of a hash table, a power of two
+constexpr int SLOTS = 1024; // of the hash table of a block
+constexpr int TABLE = 511;  // of the one that all blocks share: 8 KB with the counters
 constexpr int LIMIT = 256;  // patterns that a byte numbers
 constexpr int BATCH = 8;    // entries that a thread loads at once
 
@@ -12,8 +13,8 @@ constexpr int BATCH = 8;    // entries that a thread loads at once
 struct Search {
   alignas(8) int npatterns; // beyond LIMIT if there are too many: then some are missing
   alignas(8) int nready;    // blocks that have looked at all their rows
-  row_key_t keys[SLOTS];    // a hash table, 0: free; at last the keys alone, in ascending order
-  offset_t  rows[SLOTS];    // a row that has the key of the slot
+  row_key_t keys[TABLE];    // a hash table, 0: free; at last the keys alone, in ascending order
+  offset_t  rows[TABLE];    // a row that has the key of the slot
 };
 
 // 64-bit hash of the length and the deltas of a row; never 0, which marks a free slot
@@ -40,7 +41,7 @@ __device__ __forceinline__ row_key_t row_key(offset_t row, const index_t *__rest
 // Enters `key` and `row` into the table that all blocks share, unless it has the key or has passed LIMIT.
 __device__ __forceinline__ void enter(row_key_t key, offset_t row, Search *search)
 {
-  for (int slot = (int)(key % SLOTS); *(volatile int *)&search->npatterns <= LIMIT; slot = (slot + 1) % SLOTS) {
+  for (int slot = (int)(key % TABLE); *(volatile int *)&search->npatterns <= LIMIT; slot = (slot + 1) % TABLE) {
     row_key_t found = *(volatile row_key_t *)(search->keys + slot);
 
     if (!found) found = atomicCAS(search->keys + slot, 0ull, key);
@@ -62,7 +63,7 @@ __device__ __forceinline__ void make_table(Search *search, int count, index_t pa
 
   if (threadIdx.x == 0) nfound = 0;
   __syncthreads();
-  for (int slot = threadIdx.x; slot < SLOTS; slot += blockDim.x) {
+  for (int slot = threadIdx.x; slot < TABLE; slot += blockDim.x) {
     const row_key_t key = __ldcg(search->keys + slot); // not what another block has left in the first-level cache
 
     if (!key) continue;

@@ -150,17 +150,16 @@ def test_no_rows_have_no_patterns(backend):
 def test_a_collision_of_hashes_gives_no_dictionary(backend, monkeypatch, other):
     """A row of another pattern has the hash of one: the table is changed between its making and its use."""
     matrix = from_row_lengths(np.where(np.arange(60) % 2, 3, 5), 60, seed=54)
-    run = backend.run
 
-    def collide(launches, slots=None):
-        collect, assign = launches
-        run([collect], slots)
+    def collide(program, blocks, given):
+        collect, assign = program.launches(backend.function, blocks, given)
+        backend.run([collect])
         deltas = backend.to_host(assign.arguments[DELTAS]).copy()
         deltas[2 if other == "length" else 0] = np.iinfo(deltas.dtype).min if other == "length" else 99
         arguments = (*assign.arguments[:DELTAS], backend.adopt(deltas), *assign.arguments[DELTAS + 1 :])
-        run([replace(assign, arguments=arguments)], slots)
+        backend.run([replace(assign, arguments=arguments)])
 
-    monkeypatch.setattr(backend, "run", collide)
+    monkeypatch.setattr(backend, "carry_out", collide)
 
     with pytest.raises(NoRowPatternsError, match="two row patterns with the same hash"):
         find(matrix, backend)

@@ -3,8 +3,8 @@
 #include "common/search.h"
 #include <string.h>
 
-#define SLOTS 1024 /* of the hash table, a power of two */
-#define LIMIT 256  /* patterns that a byte numbers */
+#define SLOTS 511 /* of the hash table: 8 KB with the counters */
+#define LIMIT 256 /* patterns that a byte numbers */
 
 /* all zeros at first */
 typedef struct {

@@ -15,7 +15,8 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.patterns.csr import INT64, CsrPattern
 
 MOST_PATTERNS = 256
@@ -24,7 +25,7 @@ MOST_PATTERNS = 256
 MOST_TABLE_BYTES = 16384
 """A table that leaves the first-level cache of a multiprocessor to x."""
 
-SEARCH_WORDS = 2 + 2 * 1024
+SEARCH_WORDS = 1024
 """Of `Search` in the kernels."""
 
 UNLIKE_RATIO = 4
@@ -34,6 +35,25 @@ STRIDE_MULTIPLE = 4
 THREADS_PER_BLOCK = 256
 TOLD = 2  # words of the kernels for the host
 UINT8 = np.dtype(np.uint8)
+
+SEARCH = Program(
+    "nrows rowptr colidx row_perm most stride words deltas row_pattern told",
+    Step(
+        "formats/row_patterns",
+        "row_patterns_collect",
+        (),
+        THREADS_PER_BLOCK,
+        "nrows rowptr colidx most stride words deltas told",
+    ),
+    Step(
+        "formats/row_patterns",
+        "row_patterns_assign",
+        (),
+        THREADS_PER_BLOCK,
+        "nrows rowptr colidx row_perm most stride words deltas row_pattern told",
+    ),
+)
+"""What finds the patterns; the blocks of the first kernel take rows in turns."""
 
 
 class NoRowPatternsError(Exception):
@@ -131,15 +151,10 @@ class Search:
         words, deltas, row_pattern = backend.empty(
             (SEARCH_WORDS, INT64), (most * stride, backend.index), (csr.nrows, UINT8), zeros=1
         )
-        told, rows = backend.told(TOLD), (csr.nrows, csr.rowptr, csr.colidx)
-        collect = (*rows, most, stride, words, deltas, told)
-        assign = (*rows, row_perm, most, stride, words, deltas, row_pattern, told)
-        backend.run(
-            [
-                _launch(backend, "row_patterns_collect", backend.in_turns(csr.nrows), collect),  # rows in turns
-                _launch(backend, "row_patterns_assign", csr.nrows, assign),
-            ]
-        )
+        told = backend.told(TOLD)
+        rows, in_turns = (ceil_div(n, THREADS_PER_BLOCK) for n in (csr.nrows, backend.in_turns(csr.nrows)))
+        given = (csr.nrows, csr.rowptr, csr.colidx, row_perm, most, stride, words, deltas, row_pattern, told)
+        backend.carry_out(SEARCH, (in_turns, rows), given)
         return cls(longest, stride, most, told, deltas, row_pattern, row_perm, backend)
 
     def found(self) -> RowPatterns:
@@ -166,11 +181,6 @@ def table_limits(longest: int, backend: Backend) -> tuple[int, int]:
     """Entries of a pattern in a table for rows of up to `longest` entries, and how many patterns there may be."""
     stride = ceil_div(max(longest, 1), STRIDE_MULTIPLE) * STRIDE_MULTIPLE
     return stride, min(MOST_PATTERNS, MOST_TABLE_BYTES // (stride * backend.index.itemsize))
-
-
-def _launch(backend: Backend, kernel: str, n: int, arguments: tuple[Any, ...]) -> Launch:
-    """The launch of a kernel of kernels/formats/row_patterns.cu with at least `n` threads."""
-    return launch_1d(backend.function("formats/row_patterns", kernel, ()), n, THREADS_PER_BLOCK, arguments)
 
 
 @compiled_ahead("formats/row_patterns")

@@ -12,12 +12,16 @@ from typing import Any
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.patterns.csr import INT64, SLICE_HEIGHT, CsrPattern
 from petsc_gpufmt.patterns.scan import SCAN_THREADS
 
 TILE, SORT_THREADS, ROW_THREADS = 1024, 512, 256  # as in kernels/formats/sliced_rows.cu
 SCANNED_ROWS = 2048  # of a block of the prefix sum
 CONTROL_WORDS = 3  # fields of `Control` there
+
+ARGUMENTS = "nrows height rowptr row_perm offsets control"
+OFFSETS = Program(ARGUMENTS, Step("formats/sliced_rows", "sliced_rows_offsets", (), SCAN_THREADS, ARGUMENTS))
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,7 @@ def cut(csr: CsrPattern, window: int, height: int, backend: Backend) -> Slices:
         put_in_order(csr, counts.longest, window, row_perm, control, backend)
     else:
         row_perm = None
-    function = backend.function("formats/sliced_rows", "sliced_rows_offsets", ())
-    arguments = (csr.nrows, height, csr.rowptr, row_perm, offsets, control)
-    backend.run([launch_1d(function, nblocks * SCAN_THREADS, SCAN_THREADS, arguments)])
+    backend.carry_out(OFFSETS, (nblocks,), (csr.nrows, height, csr.rowptr, row_perm, offsets, control))
     if not sort and height == SLICE_HEIGHT:
         return Slices(height, window, None, offsets, counts.sliced_entries)
     _, nstored, moved = backend.first(control, CONTROL_WORDS)  # waits for the device
