@@ -48,6 +48,8 @@ STRUCTURES = {
     "GpufmtCooAnswer": abi.CooAnswerStruct,
     "GpufmtSmoothedRequest": abi.SmoothedRequestStruct,
     "GpufmtSmoothedAnswer": abi.SmoothedAnswerStruct,
+    "GpufmtStartVectorRequest": abi.StartVectorRequestStruct,
+    "GpufmtStartVectorAnswer": abi.StartVectorAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
