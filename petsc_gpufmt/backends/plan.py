@@ -21,6 +21,7 @@ class Slot(enum.IntEnum):
 
     X, Y, Z are the vectors of z = y + A x, VALUES the CSR values of A; A_VALUES, B_VALUES and C_VALUES those of the
     operands of a sparse product, and RESULT those of the matrix that it makes. ALPHA is a scalar, passed by value.
+    COLIDX are the columns of the pattern; ROWS and COLUMNS have a byte for each, not 0 if it is meant.
     """
 
     X = 0
@@ -32,6 +33,9 @@ class Slot(enum.IntEnum):
     C_VALUES = 6
     RESULT = 7
     ALPHA = 8
+    COLIDX = 9
+    ROWS = 10
+    COLUMNS = 11
 
 
 class Operation(enum.IntEnum):
@@ -68,7 +72,8 @@ class ScaleAndAdd(enum.IntEnum):
     """What changes the values of a matrix in place.
 
     By a scalar, by a scalar for each row or column, or by adding a multiple of a matrix of the same pattern, or of one
-    whose entries are some of those of the first; the diagonal alone, set or added to.
+    whose entries are some of those of the first; the diagonal alone, set or added to; rows, or rows and columns, made
+    zeros, in a matrix with the diagonal or without. And the sums that norms are made of, which change nothing.
     """
 
     SCALE = 0
@@ -77,6 +82,11 @@ class ScaleAndAdd(enum.IntEnum):
     ADD = 3
     ADD_SUBSET = 4
     SET_DIAGONAL = 5
+    ZERO_ROWS = 6
+    ZERO_ROWS_OFFDIAG = 7
+    SUM_SQUARES = 8
+    SUM_ROWS = 9
+    SUM_COLUMNS = 10
 
 
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")

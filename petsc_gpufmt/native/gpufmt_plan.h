@@ -8,7 +8,8 @@
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
-   of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word */
+   of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word; the columns of the pattern; a byte
+   for each row, and for each column, which is not 0 if it is meant */
 enum {
   GPUFMT_SLOT_X,
   GPUFMT_SLOT_Y,
@@ -19,6 +20,9 @@ enum {
   GPUFMT_SLOT_C_VALUES,
   GPUFMT_SLOT_RESULT,
   GPUFMT_SLOT_ALPHA,
+  GPUFMT_SLOT_COLIDX,
+  GPUFMT_SLOT_ROWS,
+  GPUFMT_SLOT_COLUMNS,
   GPUFMT_NUM_SLOTS
 };
 
@@ -29,8 +33,24 @@ enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_D
 enum { GPUFMT_PRODUCT_AB, GPUFMT_PRODUCT_ATB, GPUFMT_PRODUCT_ABT, GPUFMT_PRODUCT_PTAP, GPUFMT_PRODUCT_RART, GPUFMT_PRODUCT_ABC, GPUFMT_NUM_PRODUCTS };
 
 /* changes of the values of a matrix in place: by a scalar, by one for each row, by one for each column; a multiple of another matrix is added,
-   of the same pattern or of some entries of it; the diagonal is set, or added to */
-enum { GPUFMT_SCALE, GPUFMT_SCALE_ROWS, GPUFMT_SCALE_COLUMNS, GPUFMT_ADD, GPUFMT_ADD_SUBSET, GPUFMT_SET_DIAGONAL, GPUFMT_NUM_SCALE_AND_ADD };
+   of the same pattern or of some entries of it; the diagonal is set, or added to; rows, or rows and columns, become zeros, in a matrix with the
+   diagonal or in an off-diagonal block. And what norms are made of: sums of the squares of all values, and of the magnitudes in each row or column. */
+enum {
+  GPUFMT_SCALE,
+  GPUFMT_SCALE_ROWS,
+  GPUFMT_SCALE_COLUMNS,
+  GPUFMT_ADD,
+  GPUFMT_ADD_SUBSET,
+  GPUFMT_SET_DIAGONAL,
+  GPUFMT_ZERO_ROWS,
+  GPUFMT_ZERO_ROWS_OFFDIAG,
+  GPUFMT_SUM_SQUARES,
+  GPUFMT_SUM_ROWS,
+  GPUFMT_SUM_COLUMNS,
+  GPUFMT_NUM_SCALE_AND_ADD
+};
+
+enum { GPUFMT_NORM_PARTS = 1024 }; /* that a sum of squares, or the largest of the sums, is left in */
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -187,8 +207,13 @@ typedef struct {
 typedef struct {
   GpufmtOutcome outcome;
   GpufmtPlan    scale_and_add; /* RESULT in place; ALPHA: scalar; X: one for each row or column; A_VALUES: those that are added;
-                                  GPUFMT_SET_DIAGONAL: X NULL: ALPHA in each row; Y: RESULT, if what is there is added, or NULL */
+                                  GPUFMT_SET_DIAGONAL: X NULL: ALPHA in each row; Y: RESULT, if what is there is added, or NULL;
+                                  GPUFMT_ZERO_ROWS: ROWS, COLUMNS or NULL, COLIDX, ALPHA: on the diagonal of the rows; Z or NULL: what is zeroed in
+                                  columns goes there, times X, and ALPHA X in the rows; GPUFMT_ZERO_ROWS_OFFDIAG: likewise, but these keep theirs;
+                                  GPUFMT_SUM_SQUARES: A_VALUES, RESULT: GPUFMT_NORM_PARTS; GPUFMT_SUM_ROWS, GPUFMT_SUM_COLUMNS: A_VALUES, RESULT;
+                                  Y or NULL: what is added to, Z or NULL: GPUFMT_NORM_PARTS of which the largest is that of the sums */
   int32_t       applies;       /* 0: the entries that are added, or the diagonal, are not all in sorted rows of `target`, there is no plan */
+  const void   *no_diagonal;   /* host: [nrows] bytes, not 0 where GPUFMT_ZERO_ROWS finds no entry of the diagonal; NULL: nowhere */
 } GpufmtScaleAndAddAnswer;
 
 /* aggregates of the rows of a square pattern */

@@ -211,6 +211,7 @@ class ScaleAndAddAnswerStruct(c.Structure):
         ("outcome", OutcomeStruct),
         ("scale_and_add", PlanStruct),
         ("applies", c.c_int32),
+        ("no_diagonal", c.c_void_p),
     ]
 
 

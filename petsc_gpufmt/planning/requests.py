@@ -16,9 +16,9 @@ from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
-from petsc_gpufmt.patterns import coo, entry_sum, scale_and_add, union
+from petsc_gpufmt.patterns import coo, entry_sum, norms, scale_and_add, union, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
-from petsc_gpufmt.patterns.transpose import counted_transpose
+from petsc_gpufmt.patterns.transpose import counted_transpose, transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.held_patterns import HeldPattern, held_arrays, held_pattern, know
@@ -170,9 +170,17 @@ def _summands(structs: list[Any], backend: Backend) -> list[union.Summand]:
 
 
 def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
-    launches = _scale_and_add_launches(request, backend)
-    kept = abi.export_plan(launches or [], answer.scale_and_add)
+    kind, target, missing = ScaleAndAdd(request.scale_and_add), request.target, None
+    launches: list[Launch] | None
+    if kind is ScaleAndAdd.ZERO_ROWS:
+        launches, missing = _zero_rows_launches(target, backend)
+    elif kind in (ScaleAndAdd.SUM_SQUARES, ScaleAndAdd.SUM_ROWS, ScaleAndAdd.SUM_COLUMNS):
+        launches = _norm_launches(kind, target, backend)
+    else:
+        launches = _scale_and_add_launches(request, backend)
+    kept = [missing, *abi.export_plan(launches or [], answer.scale_and_add)]
     answer.applies = launches is not None
+    answer.no_diagonal = None if missing is None else address(missing)
     return [(answer.outcome, kept)]
 
 
@@ -252,6 +260,21 @@ def _held(pointer: int | None, size: int, dtype: np.dtype, backend: Backend) -> 
     return (backend.view if isinstance(backend, CudaBackend) else _view)(pointer, size, dtype)
 
 
+def _zero_rows_launches(target: Any, backend: Backend) -> tuple[list[Launch], np.ndarray | None]:
+    rowptr = _indices(target.rowptr, target.nrows + 1, backend)
+    places, missing = zero_rows.find_diagonal(rowptr, _indices(target.colidx, target.nnz, backend, keep=False), backend)
+    return zero_rows.plan_zero_rows(rowptr, target.ncols, places, backend), missing
+
+
+def _norm_launches(kind: ScaleAndAdd, target: Any, backend: Backend) -> list[Launch]:
+    if kind is ScaleAndAdd.SUM_SQUARES:
+        return norms.plan_sum_of_squares(target.nnz, backend)
+    if kind is ScaleAndAdd.SUM_ROWS:
+        return norms.plan_absolute_sums(_indices(target.rowptr, target.nrows + 1, backend), None, backend)
+    columns = transposed(_pattern(target, backend, keep_columns=False).validated(backend), backend)
+    return norms.plan_absolute_sums(columns.rowptr, columns.source, backend)
+
+
 def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | None:
     """Only the arrays that a change needs come to the backend, and only those that its launches read stay there."""
     kind, target = ScaleAndAdd(request.scale_and_add), request.target
@@ -261,6 +284,9 @@ def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | No
         return scale_and_add.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
     if kind is ScaleAndAdd.SCALE_COLUMNS:
         return scale_and_add.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
+    if kind is ScaleAndAdd.ZERO_ROWS_OFFDIAG:
+        rowptr = _indices(target.rowptr, target.nrows + 1, backend)
+        return zero_rows.plan_zero_rows(rowptr, target.ncols, None, backend)
     if kind is ScaleAndAdd.SET_DIAGONAL:
         rowptr = _indices(target.rowptr, target.nrows + 1, backend, keep=False)
         return scale_and_add.plan_set_diagonal(

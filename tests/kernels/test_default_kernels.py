@@ -21,7 +21,7 @@ from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
-from petsc_gpufmt.patterns import coo, scale_and_add
+from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
@@ -91,6 +91,11 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     scale_and_add.plan_add(csr.nnz, backend)
     scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
     scale_and_add.plan_set_diagonal(np.array([0, 1], dtype=index), np.zeros(1, dtype=index), backend)
+    zero_rows.plan_zero_rows(
+        csr.rowptr, csr.ncols, zero_rows.find_diagonal(csr.rowptr, csr.colidx, backend)[0], backend
+    )
+    norms.plan_sum_of_squares(csr.nnz, backend)
+    norms.plan_absolute_sums(csr.rowptr, None, backend)
     for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order
         coo.assemble((2, 1), rows, np.zeros(rows.size, dtype=index), backend).plan_sum(backend)
     assert not_compiled_ahead(backend) == []

@@ -34,7 +34,7 @@ from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
-from petsc_gpufmt.patterns import coo, scale_and_add
+from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
@@ -218,6 +218,9 @@ def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
     scale_and_add.plan_add(csr.colidx.size, backend)
     one_row, first_column = np.array([0, 1], dtype=backend.index), np.zeros(1, dtype=backend.index)
     assert scale_and_add.plan_set_diagonal(one_row, first_column, backend)
+    places, _ = zero_rows.find_diagonal(one_row, first_column, backend)
+    assert zero_rows.plan_zero_rows(one_row, 1, places, backend)
+    assert norms.plan_sum_of_squares(1, backend) and norms.plan_absolute_sums(one_row, None, backend)
     assert scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 
 

@@ -47,6 +47,38 @@ def zero_rows_and_columns(A):
     A.zeroRowsColumns(range(*A.getOwnershipRange(), 3), diag=2.0)
 
 
+def vectors(A):
+    x, b = A.createVecs()
+    for v, first in ((x, 0.5), (b, 7.0)):
+        v.setArray(first + np.sin(np.arange(*v.getOwnershipRange())))
+    return x, b
+
+
+NAMED = [0, COUNT - 1, (7 * COMM.rank + 5) % COUNT, COUNT // 2]  # by each rank, whosever rows they are
+
+
+def zero_rows_where_they_are(A):
+    A.setOption(Option.KEEP_NONZERO_PATTERN, True)
+    x, b = vectors(A)
+    A.zeroRows(NAMED, 2.0, x, b)
+    A.zeroRows(range(*A.getOwnershipRange(), 4), 0.0)
+    return b.getArray().copy()
+
+
+def zero_own_rows(A):
+    A.setOption(Option.KEEP_NONZERO_PATTERN, True)
+    A.setOption(Option.NO_OFF_PROC_ZERO_ROWS, True)
+    x, b = vectors(A)
+    A.zeroRows(range(*A.getOwnershipRange(), 4), 3.0, x, b)
+    return b.getArray().copy()
+
+
+def zero_rows_and_columns_with_vectors(A):
+    x, b = vectors(A)
+    A.zeroRowsColumns(NAMED, 2.0, x, b)
+    return b.getArray().copy()
+
+
 def shift(A):
     A.shift(2.0)
 
@@ -137,7 +169,8 @@ def assemble(A):
 
 STAY_MANAGED = (
     *(scale, scale_rows_and_columns, add_some_entries, add_the_same_entries),
-    *(add_the_same_entries_unannounced, assemble, shift, set_diagonal, zero),
+    *(add_the_same_entries_unannounced, assemble, shift, set_diagonal, zero, zero_rows_and_columns),
+    *(zero_rows_where_they_are, zero_own_rows, zero_rows_and_columns_with_vectors),
 )
 
 
@@ -187,8 +220,60 @@ def check_an_operand_of_type_aij_with_blocks_of_ours(options):
 
 WRITERS = (
     *(on_the_diagonal, new_nonzeros, from_the_other_ranks, from_the_first_rank_alone, zero_rows),
-    *(zero_rows_and_columns, add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
+    *(add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
 )
+
+
+def check_norms(C, same):
+    for norm in (PETSc.NormType.NORM_1, PETSc.NormType.FROBENIUS, PETSc.NormType.NORM_INFINITY):
+        np.testing.assert_allclose(C.norm(norm), same.norm(norm), rtol=1e-12)
+
+
+def without_a_diagonal_entry(row):
+    """A result that lacks one, and the same of type aij."""
+    dense = 2.0 * np.eye(COUNT) + np.eye(COUNT, k=1)
+    dense[row, row] = 0.0
+    factors = matrix(dense), matrix(np.eye(COUNT))
+    C = factors[0].matMult(factors[1])
+    for factor in factors:
+        factor.destroy()
+    return C, C.convert("aij", PETSc.Mat())
+
+
+def failure_of(call, *arguments):
+    try:
+        call(*arguments)
+    except PETSc.Error as e:
+        return e.ierr
+    return 0
+
+
+def check_a_diagonal_entry_that_is_missing(row=COUNT - 3):
+    """An error on all ranks, after which nothing has changed; or PETSc inserts it."""
+    C, same = without_a_diagonal_entry(row)
+    C.setOption(Option.KEEP_NONZERO_PATTERN, True)
+    assert failure_of(C.zeroRows, [row], 1.0) == 73
+    np.testing.assert_array_equal(to_dense(C), to_dense(same))
+    C.zeroRows([row - 1] if COMM.rank == 0 else [], 5.0)
+    assert LIBRARY.GpufmtManagedCount() > 0
+    same.setOption(Option.KEEP_NONZERO_PATTERN, True)
+    same.zeroRows([row - 1] if COMM.rank == 0 else [], 5.0)
+    same.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    for A in (C, same):
+        A.zeroRowsColumns([row], 4.0)
+    np.testing.assert_array_equal(to_dense(C), to_dense(same))
+    C.destroy()
+
+
+def check_rows_that_are_none():
+    C, same = without_a_diagonal_entry(1)
+    for method in (C.zeroRows, C.zeroRowsColumns):
+        assert failure_of(method, [COUNT] if COMM.rank == COMM.size - 1 else [0], 1.0) == 63
+    C.setOption(Option.NO_OFF_PROC_ZERO_ROWS, True)
+    if COMM.size > 1:
+        assert failure_of(C.zeroRows, [0], 1.0) == 63
+    np.testing.assert_array_equal(to_dense(C), to_dense(same))
+    C.destroy()
 
 
 def main():
@@ -196,6 +281,8 @@ def main():
     options["matmatmult_via"] = "rmerge"
     LIBRARY.GpufmtManagedSimulate(1)  # changes nothing where there is a device
     check_an_operand_of_type_aij_with_blocks_of_ours(options)
+    check_a_diagonal_entry_that_is_missing()
+    check_rows_that_are_none()
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
     runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]
@@ -205,8 +292,10 @@ def main():
         same = C.convert("aij", PETSc.Mat())
         before = LIBRARY.GpufmtManagedCount()
         for _ in range(2):
-            write(C)
-            write(same)
+            ours, petscs = write(C), write(same)
+            if petscs is not None:
+                np.testing.assert_allclose(ours, petscs, atol=1e-12, err_msg=write.__name__)
+            check_norms(C, same)
         gc.collect()
         assert write not in STAY_MANAGED or LIBRARY.GpufmtManagedCount() == before, write.__name__
         np.testing.assert_allclose(to_dense(C), to_dense(same), err_msg=write.__name__)

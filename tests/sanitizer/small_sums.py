@@ -1,4 +1,4 @@
-"""Small sums of matrices on the GPU, for compute-sanitizer: patterns, entry sums, values scaled, matrices assembled.
+"""Small sums of matrices on the GPU, for compute-sanitizer: patterns, entry sums, values changed, matrices assembled.
 
 Exits with status 1 if a result is wrong. Each array has memory of its own, so that an access outside shows.
 """
@@ -11,7 +11,7 @@ from small_programs import right_or_wrong
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.bench.places import SEED
-from petsc_gpufmt.patterns import coo, scale_and_add
+from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import known_entry_sum, plan_entry_sum
 from petsc_gpufmt.patterns.union import Summand, merge
@@ -128,6 +128,45 @@ def diagonal_is_right(n, backend, rng):
     return np.array_equal(backend.to_host(values), matrix.data)
 
 
+def zeros_are_right(nrows, ncols, backend, rng):
+    """Whether rows and columns of a random matrix become zeros, in a fixed order of sums, and b what goes."""
+    asarray = backend.xp.asarray
+    matrix = random(nrows, ncols, min(1.0, 9 / ncols), backend, rng)
+    rowptr, colidx, values = map(asarray, (matrix.indptr, matrix.indices, matrix.data.copy()))
+    rows, columns = (rng.random(n) < 0.3 for n in matrix.shape)
+    x, b = (rng.integers(1, 9, n).astype(backend.scalar) for n in (ncols, nrows))
+    places, _ = zero_rows.find_diagonal(rowptr, colidx, backend)
+    slots = {
+        **{Slot.COLIDX: colidx, Slot.ROWS: asarray(rows.astype(np.uint8)), Slot.ALPHA: backend.scalar.type(ALPHA)},
+        **{Slot.COLUMNS: asarray(columns.astype(np.uint8)), Slot.X: asarray(x), Slot.RESULT: values},
+    }
+    changed = asarray(b.copy())
+    backend.run(zero_rows.plan_zero_rows(rowptr, ncols, places, backend), {**slots, Slot.Z: changed})
+    dense, there = matrix.toarray(), matrix.toarray() != 0
+    b = np.where(rows, b, b - dense[:, columns] @ x[columns])
+    dense[rows], dense[:, columns] = 0, 0
+    for i in np.flatnonzero(rows[:ncols]):
+        dense[i, i], b[i] = ALPHA * there[i, i], ALPHA * x[i]
+    right = np.array_equal(backend.to_host(changed), b)
+    return right and np.array_equal(backend.to_host(values), dense[there])
+
+
+def norms_are_right(nrows, ncols, backend, rng):
+    """Whether the sums for norms of a random matrix are those of the host: of whole numbers, they are exact."""
+    asarray = backend.xp.asarray
+    matrix = random(nrows, ncols, min(1.0, 9 / ncols), backend, rng)
+    matrix.data[::2] *= -1
+    rowptr, values = asarray(matrix.indptr), asarray(matrix.data)
+    parts, sums = (backend.xp.full(n, np.nan, dtype=backend.scalar) for n in (norms.PARTS, nrows))
+    backend.run(norms.plan_sum_of_squares(matrix.nnz, backend), {Slot.A_VALUES: values, Slot.RESULT: parts})
+    right = backend.to_host(parts).sum() == (matrix.data**2).sum()
+    slots = {Slot.A_VALUES: values, Slot.Y: None, Slot.Z: parts, Slot.RESULT: sums}
+    backend.run(norms.plan_absolute_sums(rowptr, None, backend), slots)
+    expected = np.asarray(abs(matrix).sum(axis=1)).ravel()
+    right &= np.array_equal(backend.to_host(sums), expected)
+    return right and backend.to_host(parts).max() == expected.max()
+
+
 def assembly_is_right(shape, nentries, backend, rng):
     """Whether a matrix from random coordinates, some of them left out and many in one row, has its entries."""
     rows, cols = (rng.integers(-1, n, nentries).astype(backend.index) for n in shape)
@@ -151,6 +190,8 @@ def small_results(backend):
         results[name] = sum_is_right(shape, inner, summands, backend)
     for nrows, ncols in ((1, 1), (400, 30), (2000, 3000)):
         results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
+        results[f"{nrows} x {ncols} zeroed"] = zeros_are_right(nrows, ncols, backend, rng)
+        results[f"norms of {nrows} x {ncols}"] = norms_are_right(nrows, ncols, backend, rng)
     for n in (1, 700):
         results[f"{n} on the diagonal"] = diagonal_is_right(n, backend, rng)
     for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):

@@ -136,22 +136,6 @@ static PetscErrorCode MatSetValues_SeqAIJGpufmt(Mat A, PetscInt m, const PetscIn
   return (*gpufmt_seq_parent->setvalues)(A, m, rows, n, columns, values, mode);
 }
 
-static PetscErrorCode MatZeroRows_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtManagedLeave(A));
-  PetscCall((*gpufmt_seq_parent->zerorows)(A, n, rows, diagonal, x, b));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtManagedLeave(A));
-  PetscCall((*gpufmt_seq_parent->zerorowscolumns)(A, n, rows, diagonal, x, b));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode MatSetOption_SeqAIJGpufmt(Mat A, MatOption option, PetscBool flag)
 {
   PetscFunctionBegin;
@@ -187,7 +171,6 @@ static PetscErrorCode MatGetInfo_SeqAIJGpufmt(Mat A, MatInfoType type, MatInfo *
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* gives a matrix these operations, or the parent's */
 /* Somebody keeps addresses of values, or values beside them: A gets arrays of PETSc's own, for good. */
 PetscErrorCode GpufmtManagedPin(Mat A)
 {
@@ -206,6 +189,7 @@ static PetscErrorCode MatFDColoringSetUp_SeqAIJGpufmt(Mat A, ISColoring coloring
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* gives a matrix these operations, or the parent's */
 void GpufmtManagedArraysSet(Mat A, PetscBool ours)
 {
   const struct _MatOps *parent = gpufmt_seq_parent;

@@ -23,7 +23,7 @@ typedef struct {
   int64_t           mults;  /* since the pattern was first stored */
 } GpufmtStore;
 
-/* a plan that changes the values of a matrix in place */
+/* a plan that changes the values of a matrix in place, or adds them up */
 typedef struct {
   GpufmtLease      lease;   /* of the plan */
   PetscBool        applies; /* else the pattern that is to be added is not a part of the matrix's */
@@ -32,6 +32,7 @@ typedef struct {
   PetscObjectState pattern_state;
   PetscObjectId    added_id;            /* of the matrix that is added */
   PetscObjectState added_pattern_state; /* likewise */
+  const char      *no_diagonal;         /* as in GpufmtScaleAndAddAnswer */
 } GpufmtScaleAndAdd;
 
 /* sums of the values at coordinates */
@@ -161,7 +162,16 @@ GPUFMT_HIDDEN void GpufmtParallelMultChanged(Mat);
 /* diagonal.c */
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
+/* agree.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(Mat, const char what[], PetscErrorCode own, int n, int flags[]);
+
 /* scale_and_add.c, mpi_scale_and_add.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPlace(Mat, int *backend, PetscBool *ours);
+GPUFMT_HIDDEN PetscLogDouble GpufmtEntries(Mat);
+GPUFMT_HIDDEN void          *GpufmtScalarWord(PetscScalar);
+GPUFMT_HIDDEN PetscErrorCode GpufmtScaleAndAddGet(Mat, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtScaleAndAdd **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtScaleAndAddRun(Mat, const GpufmtScaleAndAdd *, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops);
+GPUFMT_HIDDEN PetscErrorCode GpufmtScaleAndAddRunWith(Mat, Vec, const GpufmtScaleAndAdd *, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops);
 GPUFMT_HIDDEN PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure, const PetscInt columns[], const GpufmtScaleAndAdd **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar, Mat X, MatStructure, const GpufmtScaleAndAdd *);
 GPUFMT_HIDDEN PetscErrorCode MatScale_SeqAIJGpufmt(Mat, PetscScalar);
@@ -174,6 +184,23 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtParallelShift(Mat, PetscScalar, PetscBool *do
 GPUFMT_HIDDEN PetscErrorCode MatShift_SeqAIJGpufmt(Mat, PetscScalar);
 GPUFMT_HIDDEN PetscErrorCode MatDiagonalSet_SeqAIJGpufmt(Mat, Vec, InsertMode);
 GPUFMT_HIDDEN PetscErrorCode MatZeroEntries_SeqAIJGpufmt(Mat);
+
+/* zero_rows.c, mpi_zero_rows.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtZeroPlan(Mat, int kind, PetscBool removes, const GpufmtScaleAndAdd **);
+GPUFMT_HIDDEN PetscInt       GpufmtZeroWithoutDiagonal(Mat, const GpufmtScaleAndAdd *, const char rows[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtZeroRun(Mat, const GpufmtScaleAndAdd *, const char rows[], const char columns[], PetscScalar, Vec x, Vec b);
+GPUFMT_HIDDEN PetscErrorCode MatZeroRows_SeqAIJGpufmt(Mat, PetscInt, const PetscInt rows[], PetscScalar, Vec x, Vec b);
+GPUFMT_HIDDEN PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat, PetscInt, const PetscInt rows[], PetscScalar, Vec x, Vec b);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelZero(Mat, PetscInt, const PetscInt rows[], PetscScalar, Vec x, Vec b, PetscBool columns, PetscBool *done);
+
+/* norm.c, mpi_norm.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtNormPlan(Mat, NormType, const GpufmtScaleAndAdd **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtNormSquares(Mat, const GpufmtScaleAndAdd *, PetscReal *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtNormLargest(int n, const Mat[], const GpufmtScaleAndAdd *const[], PetscInt nsums, PetscReal *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtNormColumnSums(Mat, const GpufmtScaleAndAdd *, PetscScalar sums[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtNormDrop(Mat, NormType);
+GPUFMT_HIDDEN PetscErrorCode MatNorm_SeqAIJGpufmt(Mat, NormType, PetscReal *);
+GPUFMT_HIDDEN PetscErrorCode MatNorm_MPIAIJGpufmt(Mat, NormType, PetscReal *);
 
 /* managed_arrays.c */
 GPUFMT_HIDDEN PetscBool      GpufmtOptionsOnNewNonzeros(const GpufmtOptionsSet *);

@@ -157,12 +157,8 @@ static PetscErrorCode Run(Parts *p, InsertMode mode)
 /* what fails on one rank fails on all; collective */
 PetscErrorCode GpufmtCooAgree(Mat A, PetscErrorCode own)
 {
-  int worst = (int)own;
-
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Assembly from coordinates failed on another rank, which says why");
+  PetscCall(GpufmtAgree(A, "Assembly from coordinates", own, 0, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -39,16 +39,13 @@ static PetscErrorCode AddSubset(Mat Y, PetscScalar a, Mat X, PetscBool *added)
   const GpufmtScaleAndAdd *scale_and_add[2] = {NULL, NULL};
   Mat                      y[2], x[2];
   PetscErrorCode           ierr;
-  int                      worst[2]; /* error, whether PETSc has to add */
+  int                      petscs; /* PETSc has to add */
 
   PetscFunctionBegin;
-  ierr     = BlockPlans(Y, X, y, x, scale_and_add);
-  worst[0] = (int)ierr;
-  worst[1] = !scale_and_add[0] || !scale_and_add[1];
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)Y)));
-  PetscCall(ierr);
-  PetscCheck(!worst[0], PETSC_COMM_SELF, (PetscErrorCode)worst[0], "MatAXPY() failed on another rank, which says why");
-  *added = (PetscBool)!worst[1];
+  ierr   = BlockPlans(Y, X, y, x, scale_and_add);
+  petscs = !scale_and_add[0] || !scale_and_add[1];
+  PetscCall(GpufmtAgree(Y, "MatAXPY()", ierr, 1, &petscs));
+  *added = (PetscBool)!petscs;
   if (!*added) PetscFunctionReturn(PETSC_SUCCESS);
   for (int k = 0; k < 2; k++) PetscCall(GpufmtAddRun(y[k], a, x[k], SUBSET_NONZERO_PATTERN, scale_and_add[k]));
   PetscCall(PetscObjectStateIncrease((PetscObject)Y));
@@ -108,7 +105,7 @@ PetscErrorCode GpufmtParallelShift(Mat A, PetscScalar shift, PetscBool *done)
   const GpufmtScaleAndAdd *plan = NULL;
   PetscBool                congruent;
   PetscErrorCode           ierr;
-  int                      worst[2]; /* error, whether PETSc has to shift */
+  int                      petscs; /* PETSc has to shift */
   Mat                      diag;
 
   PetscFunctionBegin;
@@ -116,13 +113,10 @@ PetscErrorCode GpufmtParallelShift(Mat A, PetscScalar shift, PetscBool *done)
   PetscCall(MatHasCongruentLayouts(A, &congruent));
   if (!congruent) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  ierr     = GpufmtDiagonalPlan(diag, &plan);
-  worst[0] = (int)ierr;
-  worst[1] = !plan;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
-  PetscCall(ierr);
-  PetscCheck(!worst[0], PETSC_COMM_SELF, (PetscErrorCode)worst[0], "MatShift() failed on another rank, which says why");
-  if (worst[1]) PetscFunctionReturn(PETSC_SUCCESS);
+  ierr   = GpufmtDiagonalPlan(diag, &plan);
+  petscs = !plan;
+  PetscCall(GpufmtAgree(A, "MatShift()", ierr, 1, &petscs));
+  if (petscs) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtDiagonalShift(diag, shift, plan));
   *done = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -108,7 +108,11 @@ static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
 
 static PetscErrorCode MatZeroRows_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
 {
+  PetscBool done;
+
   PetscFunctionBegin;
+  PetscCall(GpufmtParallelZero(A, n, rows, diagonal, x, b, PETSC_FALSE, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(BlocksLeaveManaged(A));
   PetscCall((*gpufmt_mpi_parent->zerorows)(A, n, rows, diagonal, x, b));
   GpufmtParallelMultChanged(A);
@@ -117,7 +121,11 @@ static PetscErrorCode MatZeroRows_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt
 
 static PetscErrorCode MatZeroRowsColumns_MPIAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[], PetscScalar diagonal, Vec x, Vec b)
 {
+  PetscBool done;
+
   PetscFunctionBegin;
+  PetscCall(GpufmtParallelZero(A, n, rows, diagonal, x, b, PETSC_TRUE, &done));
+  if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(BlocksLeaveManaged(A));
   PetscCall((*gpufmt_mpi_parent->zerorowscolumns)(A, n, rows, diagonal, x, b));
   GpufmtParallelMultChanged(A);
@@ -217,6 +225,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->zerorowscolumns       = MatZeroRowsColumns_MPIAIJGpufmt;
   B->ops->fdcoloringsetup       = MatFDColoringSetUp_MPIAIJGpufmt;
   B->ops->axpy                  = MatAXPY_MPIAIJGpufmt;
+  B->ops->norm                  = MatNorm_MPIAIJGpufmt;
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
   B->ops->productsetfromoptions = gpufmt_product_ops.mpi;
@@ -257,6 +266,7 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   B->ops->zerorowscolumns       = gpufmt_mpi_parent->zerorowscolumns;
   B->ops->fdcoloringsetup       = gpufmt_mpi_parent->fdcoloringsetup;
   B->ops->axpy                  = gpufmt_mpi_parent->axpy;
+  B->ops->norm                  = gpufmt_mpi_parent->norm;
   B->ops->convert               = gpufmt_mpi_parent->convert;
   B->ops->createsubmatrices     = gpufmt_mpi_parent->createsubmatrices;
   B->ops->productsetfromoptions = gpufmt_mpi_parent->productsetfromoptions;

@@ -13,7 +13,7 @@ static PetscBool BoundToCPU(Mat A)
 
 /* Where the values of A are to be changed; `ours` is false if PETSc's functions are to do it. Where ordinary memory takes the place of managed
    one, the same happens on the host. */
-static PetscErrorCode Place(Mat A, int *backend, PetscBool *ours)
+PetscErrorCode GpufmtValuesPlace(Mat A, int *backend, PetscBool *ours)
 {
   GpufmtManaged *managed;
 
@@ -24,7 +24,7 @@ static PetscErrorCode Place(Mat A, int *backend, PetscBool *ours)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscLogDouble Entries(Mat A)
+PetscLogDouble GpufmtEntries(Mat A)
 {
   const PetscInt *rowptr;
 
@@ -58,13 +58,14 @@ static PetscErrorCode ScaleAndAddPlan(Mat A, int kind, Mat added, const PetscInt
   if (added) PetscCall(Describe(added, &request.added));
   PetscCall(
     GpufmtPlannerAsk(GPUFMT_ASK_SCALE_AND_ADD, scale_and_add->backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &scale_and_add->lease));
-  scale_and_add->plan    = answer.scale_and_add;
-  scale_and_add->applies = (PetscBool)answer.applies;
+  scale_and_add->plan        = answer.scale_and_add;
+  scale_and_add->applies     = (PetscBool)answer.applies;
+  scale_and_add->no_diagonal = (const char *)answer.no_diagonal;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* the plan of an update, kept with A while its pattern and that of `added` (or NULL) stay as they are */
-static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtScaleAndAdd **out)
+PetscErrorCode GpufmtScaleAndAddGet(Mat A, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtScaleAndAdd **out)
 {
   GpufmtScaleAndAdd *scale_and_add = &((Mat_Gpufmt *)A->spptr)->scale_and_add[kind];
   PetscObjectState   pattern, added_pattern = 0;
@@ -89,7 +90,7 @@ static PetscErrorCode ScaleAndAddGet(Mat A, int backend, int kind, Mat added, co
 }
 
 /* The array is taken and given back for the state of A, as PETSc's functions raise it. Slot Y stands for the array too, or is NULL. */
-static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
+PetscErrorCode GpufmtScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
 {
   GpufmtDeviceValues *values    = &((Mat_Gpufmt *)A->spptr)->arrays.values;
   const PetscBool     on_device = (PetscBool)(scale_and_add->backend == GPUFMT_BACKEND_CUDA);
@@ -99,7 +100,7 @@ static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_a
   PetscFunctionBegin;
   if (on_device) {
     PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceValuesUpdate(values, A, (PetscCount)Entries(A), stream));
+    PetscCall(GpufmtDeviceValuesUpdate(values, A, (PetscCount)GpufmtEntries(A), stream));
   }
   PetscCall(MatSeqAIJGetArray(A, &array));
   slots[GPUFMT_SLOT_RESULT] = array;
@@ -115,7 +116,7 @@ static PetscErrorCode ScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_a
 }
 
 /* a scalar as the word of an argument; the types of this package are for real numbers of at most 8 bytes */
-static void *ScalarWord(PetscScalar alpha)
+void *GpufmtScalarWord(PetscScalar alpha)
 {
   const PetscReal real = PetscRealPart(alpha);
   void           *word = NULL;
@@ -132,19 +133,19 @@ PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
   int                      backend;
 
   PetscFunctionBegin;
-  PetscCall(Place(A, &backend, &ours));
+  PetscCall(GpufmtValuesPlace(A, &backend, &ours));
   if (!ours) {
     PetscCall((*gpufmt_seq_parent->scale)(A, alpha));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(ScaleAndAddGet(A, backend, GPUFMT_SCALE, NULL, NULL, &scale_and_add));
-  slots[GPUFMT_SLOT_ALPHA] = ScalarWord(alpha);
-  PetscCall(ScaleAndAddRun(A, scale_and_add, slots, Entries(A)));
+  PetscCall(GpufmtScaleAndAddGet(A, backend, GPUFMT_SCALE, NULL, NULL, &scale_and_add));
+  slots[GPUFMT_SLOT_ALPHA] = GpufmtScalarWord(alpha);
+  PetscCall(GpufmtScaleAndAddRun(A, scale_and_add, slots, GpufmtEntries(A)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* replays a plan with `v` in slot X, which may live on the host or on the device, and belong to a parallel vector */
-static PetscErrorCode RunWith(Mat A, Vec v, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
+PetscErrorCode GpufmtScaleAndAddRunWith(Mat A, Vec v, const GpufmtScaleAndAdd *scale_and_add, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
 {
   Mat_Gpufmt        *gpufmt  = (Mat_Gpufmt *)A->spptr;
   const PetscBool    on_host = (PetscBool)(scale_and_add->backend == GPUFMT_BACKEND_HOST);
@@ -164,7 +165,7 @@ static PetscErrorCode RunWith(Mat A, Vec v, const GpufmtScaleAndAdd *scale_and_a
     PetscCall(GpufmtDeviceUpload(gpufmt->scratch[GPUFMT_SLOT_X], array, bytes, stream));
     slots[GPUFMT_SLOT_X] = gpufmt->scratch[GPUFMT_SLOT_X];
   }
-  ierr = ScaleAndAddRun(A, scale_and_add, slots, flops); /* a failure leaves the vector usable */
+  ierr = GpufmtScaleAndAddRun(A, scale_and_add, slots, flops); /* a failure leaves the vector usable */
   if (on_host) PetscCall(VecRestoreArrayRead(v, &array));
   else PetscCall(VecRestoreArrayReadAndMemType(v, &array));
   PetscCall(ierr);
@@ -182,8 +183,8 @@ static PetscErrorCode ScaleBy(Mat A, int backend, int kind, Vec factors)
   PetscCheck(factors->map->n == n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
              "%s scaling vector has %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT " %s", kind == GPUFMT_SCALE_ROWS ? "Left" : "Right",
              factors->map->n, n, kind == GPUFMT_SCALE_ROWS ? "rows" : "columns");
-  PetscCall(ScaleAndAddGet(A, backend, kind, NULL, NULL, &scale_and_add));
-  PetscCall(RunWith(A, factors, scale_and_add, slots, Entries(A)));
+  PetscCall(GpufmtScaleAndAddGet(A, backend, kind, NULL, NULL, &scale_and_add));
+  PetscCall(GpufmtScaleAndAddRunWith(A, factors, scale_and_add, slots, GpufmtEntries(A)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -193,7 +194,7 @@ PetscErrorCode MatDiagonalScale_SeqAIJGpufmt(Mat A, Vec left, Vec right)
   int       backend;
 
   PetscFunctionBegin;
-  PetscCall(Place(A, &backend, &ours));
+  PetscCall(GpufmtValuesPlace(A, &backend, &ours));
   if (!ours) {
     PetscCall((*gpufmt_seq_parent->diagonalscale)(A, left, right));
     PetscFunctionReturn(PETSC_SUCCESS);
@@ -213,14 +214,15 @@ PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscIn
 
   PetscFunctionBegin;
   *out = NULL;
-  PetscCall(Place(Y, &backend, &ours));
+  PetscCall(GpufmtValuesPlace(Y, &backend, &ours));
   if (!ours || !GpufmtSeqData(X) || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == SAME_NONZERO_PATTERN)
-    PetscCheck(Entries(X) == Entries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG,
-               "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", Entries(X), Entries(Y));
-  if (structure == UNKNOWN_NONZERO_PATTERN ? Entries(X) != Entries(Y) : Entries(X) > Entries(Y)) PetscFunctionReturn(PETSC_SUCCESS);
-  if (structure == SAME_NONZERO_PATTERN) PetscCall(ScaleAndAddGet(Y, backend, GPUFMT_ADD, NULL, NULL, &scale_and_add));
-  else PetscCall(ScaleAndAddGet(Y, backend, GPUFMT_ADD_SUBSET, X, columns, &scale_and_add));
+    PetscCheck(GpufmtEntries(X) == GpufmtEntries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG,
+               "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", GpufmtEntries(X), GpufmtEntries(Y));
+  if (structure == UNKNOWN_NONZERO_PATTERN ? GpufmtEntries(X) != GpufmtEntries(Y) : GpufmtEntries(X) > GpufmtEntries(Y))
+    PetscFunctionReturn(PETSC_SUCCESS);
+  if (structure == SAME_NONZERO_PATTERN) PetscCall(GpufmtScaleAndAddGet(Y, backend, GPUFMT_ADD, NULL, NULL, &scale_and_add));
+  else PetscCall(GpufmtScaleAndAddGet(Y, backend, GPUFMT_ADD_SUBSET, X, columns, &scale_and_add));
   if (scale_and_add->applies) *out = scale_and_add;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -228,23 +230,23 @@ PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscIn
 /* PETSc counts the additions of MatSetValues() alone where it makes Y by that */
 PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure, const GpufmtScaleAndAdd *scale_and_add)
 {
-  const PetscLogDouble added = Entries(X), flops = structure == SUBSET_NONZERO_PATTERN ? added : 2.0 * added;
+  const PetscLogDouble added = GpufmtEntries(X), flops = structure == SUBSET_NONZERO_PATTERN ? added : 2.0 * added;
   void                *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
   const PetscScalar   *array;
 
   PetscFunctionBegin;
-  slots[GPUFMT_SLOT_ALPHA] = ScalarWord(a);
+  slots[GPUFMT_SLOT_ALPHA] = GpufmtScalarWord(a);
   if (scale_and_add->backend == GPUFMT_BACKEND_CUDA) {
     GpufmtDeviceValues *values = &((Mat_Gpufmt *)X->spptr)->arrays.values;
 
     PetscCall(GpufmtDeviceGet(NULL, &stream));
     PetscCall(GpufmtDeviceValuesUpdate(values, X, (PetscCount)added, stream));
     slots[GPUFMT_SLOT_A_VALUES] = values->array;
-    PetscCall(ScaleAndAddRun(Y, scale_and_add, slots, flops));
+    PetscCall(GpufmtScaleAndAddRun(Y, scale_and_add, slots, flops));
   } else {
     PetscCall(MatSeqAIJGetArrayRead(X, &array));
     slots[GPUFMT_SLOT_A_VALUES] = (void *)array;
-    PetscCall(ScaleAndAddRun(Y, scale_and_add, slots, flops));
+    PetscCall(GpufmtScaleAndAddRun(Y, scale_and_add, slots, flops));
     PetscCall(MatSeqAIJRestoreArrayRead(X, &array));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -273,9 +275,9 @@ PetscErrorCode GpufmtDiagonalPlan(Mat A, const GpufmtScaleAndAdd **out)
 
   PetscFunctionBegin;
   *out = NULL;
-  PetscCall(Place(A, &backend, &ours));
+  PetscCall(GpufmtValuesPlace(A, &backend, &ours));
   if (!ours || A->rmap->n != A->cmap->n) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(ScaleAndAddGet(A, backend, GPUFMT_SET_DIAGONAL, NULL, NULL, &scale_and_add));
+  PetscCall(GpufmtScaleAndAddGet(A, backend, GPUFMT_SET_DIAGONAL, NULL, NULL, &scale_and_add));
   if (scale_and_add->applies) *out = scale_and_add;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -285,9 +287,9 @@ PetscErrorCode GpufmtDiagonalShift(Mat A, PetscScalar shift, const GpufmtScaleAn
   void *slots[GPUFMT_NUM_SLOTS] = {NULL};
 
   PetscFunctionBegin;
-  slots[GPUFMT_SLOT_ALPHA] = ScalarWord(shift);
+  slots[GPUFMT_SLOT_ALPHA] = GpufmtScalarWord(shift);
   slots[GPUFMT_SLOT_Y]     = A; /* what is there is added */
-  PetscCall(ScaleAndAddRun(A, scale_and_add, slots, 0.0));
+  PetscCall(GpufmtScaleAndAddRun(A, scale_and_add, slots, 0.0));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -313,7 +315,7 @@ PetscErrorCode MatDiagonalSet_SeqAIJGpufmt(Mat A, Vec diagonal, InsertMode mode)
   PetscFunctionBegin;
   if (A->assembled) PetscCall(GpufmtDiagonalPlan(A, &scale_and_add));
   slots[GPUFMT_SLOT_Y] = mode == INSERT_VALUES ? NULL : A;
-  if (scale_and_add) PetscCall(RunWith(A, diagonal, scale_and_add, slots, 0.0));
+  if (scale_and_add) PetscCall(GpufmtScaleAndAddRunWith(A, diagonal, scale_and_add, slots, 0.0));
   else PetscCall((*gpufmt_seq_parent->diagonalset)(A, diagonal, mode));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -326,7 +328,7 @@ PetscErrorCode MatZeroEntries_SeqAIJGpufmt(Mat A)
   int            backend;
 
   PetscFunctionBegin;
-  PetscCall(Place(A, &backend, &ours));
+  PetscCall(GpufmtValuesPlace(A, &backend, &ours));
   if (!ours) {
     PetscCall((*gpufmt_seq_parent->zeroentries)(A));
     PetscFunctionReturn(PETSC_SUCCESS);

@@ -176,6 +176,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->axpy                  = MatAXPY_SeqAIJGpufmt;
   B->ops->diagonalset           = MatDiagonalSet_SeqAIJGpufmt;
   B->ops->zeroentries           = MatZeroEntries_SeqAIJGpufmt;
+  B->ops->norm                  = MatNorm_SeqAIJGpufmt;
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->productsetfromoptions = gpufmt_product_ops.seq;
   GpufmtManagedArraysSet(B, PETSC_TRUE);
@@ -220,6 +221,7 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->axpy                  = gpufmt_seq_parent->axpy;
   B->ops->diagonalset           = gpufmt_seq_parent->diagonalset;
   B->ops->zeroentries           = gpufmt_seq_parent->zeroentries;
+  B->ops->norm                  = gpufmt_seq_parent->norm;
   B->ops->convert               = gpufmt_seq_parent->convert;
   B->ops->productsetfromoptions = gpufmt_seq_parent->productsetfromoptions;
   GpufmtManagedArraysSet(B, PETSC_FALSE);
