@@ -11,7 +11,7 @@ from petsc4py import PETSc
 
 from petsc_gpufmt import set_values_coo
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.errors import GpufmtError
+from petsc_gpufmt.errors import GpufmtError, PatternError
 
 N, M, COUNT = 40, 33, 500
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
@@ -188,9 +188,30 @@ def check_wrong_calls(to_place):
     check(pair, "after an error, added")
 
 
+def check_options_after_a_failure(to_place):
+    """Wrong coordinates on all ranks; then right ones, and a new nonzero."""
+    pair = matrices(coordinates(19))
+    for A in pair:
+        A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        try:
+            A.setPreallocationCOO(np.full(3, N, PETSc.IntType), np.zeros(3, PETSc.IntType))
+        except PETSc.Error as e:
+            assert e.ierr in (63, PatternError.petsc_code), e
+        else:
+            raise AssertionError("no error")
+        A.setPreallocationCOO(*coordinates(19))
+        if COMM.size == 1:
+            A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)  # of type seqaij coordinates leave none
+    set_both(pair, to_place, None, 20)
+    for A in pair:
+        A.setValues([COMM.rank % N], range(M), np.ones(M), addv=True)
+        A.assemble()
+    check(pair, "a new nonzero after a failure")
+
+
 CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
-    *(check_changes_afterwards, check_wrong_calls),
+    *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure),
 )
 
 

@@ -14,7 +14,7 @@ static PetscErrorCode Place(Mat A, PetscCount count, int *backend, PetscBool *wa
 #endif
   *backend = GpufmtDeviceUsable() && !bound ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
   PetscCall(PetscStrcmp(((PetscObject)A)->name, "_internal_COO_mat_for_hypre", &diagonal_first)); /* in each row, on which hypre relies */
-  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
+  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && GpufmtManagedFree(A) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -82,6 +82,17 @@ PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[],
   sum->sorted = sum->entered = PETSC_TRUE;
   PetscCall(PetscObjectCompose((PetscObject)A, note, NULL)); /* of earlier coordinates */
   PetscCall(PetscInfo(A, "%s\n", answer.summary));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* of a matrix that becomes one of ours: new nonzeros are an error, as PETSc leaves it with coordinates */
+PetscErrorCode GpufmtCooFound(Mat A)
+{
+  PetscObject there;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectQuery((PetscObject)A, note, &there));
+  if (there) GpufmtOptionsRemember(&((Mat_Gpufmt *)A->spptr)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

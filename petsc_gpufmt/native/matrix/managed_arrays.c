@@ -153,8 +153,6 @@ static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
   PetscCall((*gpufmt_seq_parent->duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
-  if (!GpufmtSeqData(A) || !GpufmtSeqData(*B))
-    PetscFunctionReturn(PETSC_SUCCESS); /* one of MatCreateSubMatrices(), which PETSc destroys its own way */
   GpufmtSeqData(*B)->options = GpufmtSeqData(A)->options;
   PetscCall(GpufmtCooShare(A, *B));
   if (managed) PetscCall(OptionsRepeat(*B, &GpufmtSeqData(*B)->options)); /* as GpufmtManagedLeave() */
@@ -178,6 +176,12 @@ PetscErrorCode GpufmtManagedPin(Mat A)
   PetscCall(GpufmtManagedLeave(A));
   if (GpufmtSeqData(A)) GpufmtSeqData(A)->pinned = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether a matrix of ours may get other arrays with a preallocation: MatCreateSubMatrices() leaves what it needs again beside those of its matrices */
+PetscBool GpufmtManagedFree(Mat A)
+{
+  return (PetscBool)(A->ops->destroy == MatDestroy_SeqAIJGpufmt);
 }
 
 /* A coloring keeps the addresses of values. */

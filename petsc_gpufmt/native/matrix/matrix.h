@@ -209,11 +209,13 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedEnter(Mat, GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPin(Mat);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedFree(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
 /* coo_pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooNote(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooFound(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooDrop(GpufmtCooSum *);
 
@@ -246,6 +248,7 @@ GPUFMT_HIDDEN void                    GpufmtMatrixSetUp(GpufmtProductOps);
 GPUFMT_HIDDEN PetscErrorCode          GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode          GpufmtVecTypeOn(Mat, PetscBool);
 GPUFMT_HIDDEN PetscErrorCode          GpufmtCheckScalars(Mat, MatType);
+GPUFMT_HIDDEN PetscErrorCode          MatDestroy_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN PetscErrorCode          MatConvert_SeqAIJ_SeqAIJGpufmt(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode          MatConvert_SeqAIJGpufmt_SeqAIJ(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode          MatConvert_MPIAIJ_MPIAIJGpufmt(Mat, MatType, MatReuse, Mat *);

@@ -19,38 +19,45 @@ typedef struct {
 static PetscErrorCode (*parent_preallocation)(Mat, PetscCount, PetscInt[], PetscInt[]) = NULL;
 static PetscErrorCode (*parent_values)(Mat, const PetscScalar[], InsertMode)           = NULL;
 
-/* The blocks are new, with options of the old ones, which are known if these were of ours. Else new nonzeros are taken where there were blocks
-   before: all ranks must say the same. */
-static PetscErrorCode BlocksTakeOptions(Mat A, const GpufmtOptionsSet *given, PetscBool there)
+/* The options that new blocks are to get, on all ranks the same: those of the old ones, which are known if these were of ours. Else new nonzeros are
+   taken where there were blocks before. The matrix keeps them: a preallocation that fails may leave blocks on some ranks. */
+static PetscErrorCode OptionsOfBlocks(Mat A, PetscErrorCode own)
 {
-  GpufmtOptionsSet options = *given;
-  Mat              blocks[2];
+  GpufmtOptionsSet *options = &((Mat_Gpufmt *)A->spptr)->options;
+  Mat               diag;
+  int               there;
 
   PetscFunctionBegin;
-  if (!there && !GpufmtOptionsOnNewNonzeros(&options)) GpufmtOptionsRemember(&options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE);
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
+  there = diag != NULL;
+  PetscCall(GpufmtAgree(A, "Assembly from coordinates", own, 1, &there));
+  if (diag && GpufmtSeqData(diag) && GpufmtSeqData(diag)->options.count) *options = GpufmtSeqData(diag)->options;
+  if (!there && !GpufmtOptionsOnNewNonzeros(options)) GpufmtOptionsRemember(options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode BlocksTakeOptions(Mat A)
+{
+  Mat blocks[2];
+
+  PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++)
-    if (GpufmtSeqData(blocks[k])) GpufmtSeqData(blocks[k])->options = options;
+    if (GpufmtSeqData(blocks[k])) GpufmtSeqData(blocks[k])->options = ((Mat_Gpufmt *)A->spptr)->options;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode MatSetPreallocationCOO_MPIAIJGpufmt(Mat A, PetscCount count, PetscInt rows[], PetscInt columns[])
 {
-  GpufmtOptionsSet options = ((Mat_Gpufmt *)A->spptr)->options;
-  PetscInt        *copies[2];
-  PetscErrorCode   ierr;
-  PetscBool        there;
-  Mat              diag;
+  PetscInt      *copies[2];
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  there = (PetscBool)(diag != NULL);
-  if (there && GpufmtSeqData(diag) && GpufmtSeqData(diag)->options.count) options = GpufmtSeqData(diag)->options;
-  ierr = GpufmtCooAgree(A, GpufmtCooToHost(count, rows, columns, copies));
+  ierr = OptionsOfBlocks(A, GpufmtCooToHost(count, rows, columns, copies));
   if (!ierr) ierr = (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns);
   for (int k = 0; k < 2; k++) PetscCall(PetscFree(copies[k]));
   PetscCall(ierr);
-  PetscCall(BlocksTakeOptions(A, &options, there));
+  PetscCall(BlocksTakeOptions(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -105,7 +105,7 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
+PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
 {
   const GpufmtFormat *format = A->spptr ? ((Mat_Gpufmt *)A->spptr)->format : NULL;
 
@@ -121,7 +121,7 @@ static PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
 /* once, before there is a matrix of ours */
 void GpufmtMatrixSetUp(GpufmtProductOps ops)
 {
-  gpufmt_seq_destroy = MatDestroy_SeqAIJGpufmt;
+  gpufmt_seq_view    = MatView_SeqAIJGpufmt;
   gpufmt_product_ops = ops;
 }
 
@@ -189,6 +189,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
     B->boundtocpu = PETSC_FALSE;
 #endif
   }
+  PetscCall(GpufmtCooFound(B));
   PetscCall(GpufmtStartEarly(B, format->name));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -212,7 +213,6 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->multtranspose         = gpufmt_seq_parent->multtranspose;
   B->ops->multtransposeadd      = gpufmt_seq_parent->multtransposeadd;
   B->ops->getdiagonal           = gpufmt_seq_parent->getdiagonal;
-  B->ops->destroy               = gpufmt_seq_parent->destroy;
   B->ops->bindtocpu             = gpufmt_seq_parent->bindtocpu;
   B->ops->setfromoptions        = gpufmt_seq_parent->setfromoptions;
   B->ops->view                  = gpufmt_seq_parent->view;
@@ -224,6 +224,7 @@ PetscErrorCode MatConvert_SeqAIJGpufmt_SeqAIJ(Mat A, MatType type, MatReuse reus
   B->ops->norm                  = gpufmt_seq_parent->norm;
   B->ops->convert               = gpufmt_seq_parent->convert;
   B->ops->productsetfromoptions = gpufmt_seq_parent->productsetfromoptions;
+  if (B->ops->destroy == MatDestroy_SeqAIJGpufmt) B->ops->destroy = gpufmt_seq_parent->destroy; /* else it comes to ours, which does no more */
   GpufmtManagedArraysSet(B, PETSC_FALSE);
   PetscCall(Compose(B, format, PETSC_FALSE));
   PetscCall(GpufmtVecTypeOn(B, PETSC_FALSE));

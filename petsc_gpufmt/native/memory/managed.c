@@ -9,8 +9,9 @@ static const size_t columns_alignment = 16;
 
 static GpufmtManaged *all = NULL;
 
-/* the destroy function of sequential matrices of ours, by which they are known; handed down by GpufmtMatrixSetUp() */
-PetscErrorCode (*gpufmt_seq_destroy)(Mat) = NULL;
+/* The view function of sequential matrices of ours, by which they are known: MatCreateSubMatrices() gives its matrices another one to destroy them.
+   Handed down by GpufmtMatrixSetUp(). */
+PetscErrorCode (*gpufmt_seq_view)(Mat, PetscViewer) = NULL;
 
 /* how many matrices have managed arrays; for tests */
 PETSC_EXTERN int GpufmtManagedCount(void)

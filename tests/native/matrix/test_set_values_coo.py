@@ -310,6 +310,17 @@ def test_a_new_nonzero_is_an_error_as_with_aij(place, copied):
         assert failure.value.ierr == NEW_NONZERO
 
 
+def test_a_new_nonzero_is_an_error_where_aij_has_got_the_coordinates(place):
+    A, B = matrices = pair(mat_type="aij")
+    A.setValuesCOO(random_values())
+    A.convert("pjds")
+    set_both(matrices, place)
+    for mat in matrices:
+        with pytest.raises(PETSc.Error) as failure:
+            insert_a_block(mat)
+        assert failure.value.ierr == NEW_NONZERO
+
+
 def test_sparse_products_of_matrices_with_coordinates(place, options):
     """Operands and results take new values without another symbolic phase."""
     options["matmatmult_via"] = "rmerge"
