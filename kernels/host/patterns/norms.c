@@ -1,6 +1,6 @@
 /* Sums that norms of a matrix are made of; the parameters are those of kernels/patterns/norms.cu. The first of the parts, one a block, has it all. */
 #include "common/host.h"
-#include <petscmath.h>
+#include <petscsys.h>
 
 static void PutPart(const uint32_t grid[3], scalar_t number, scalar_t *parts)
 {
