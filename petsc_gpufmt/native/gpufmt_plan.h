@@ -261,6 +261,7 @@ typedef struct {
 typedef struct {
   GpufmtPlace place;
   int64_t     nrows, ncols, nentries;
+  int64_t     ngiven;      /* values of so many entries are in A_VALUES, those of the others in B_VALUES */
   const void *rows, *cols; /* [nentries] each; an entry with a negative row or column is left out */
   int32_t     on_device;   /* not 0: both are in the memory of the place's device, else on the host */
 } GpufmtCooRequest;
@@ -268,7 +269,7 @@ typedef struct {
 typedef struct {
   GpufmtOutcome outcome;         /* its token owns the pattern */
   int64_t       token;           /* owner of what `sum`, `begins` and `index` point to; 0: none */
-  GpufmtPlan    sum;             /* A_VALUES, one for each given entry, into RESULT; entries of one place are added in the order given */
+  GpufmtPlan    sum;             /* A_VALUES and B_VALUES, one for each entry, into RESULT; entries of one place are added in the order given */
   int64_t       nnz, nterms;     /* of the matrix, and how many given entries make these */
   const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], ascending in each row */
   const void   *begins, *index;  /* likewise, as in a request for sums; `index` NULL: entry t is the given entry t */

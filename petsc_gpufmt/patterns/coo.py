@@ -49,12 +49,14 @@ class Assembly:
     nentries: int
     nterms: int
 
-    def plan_sum(self, backend: Backend) -> list[Launch]:
+    def plan_sum(self, backend: Backend, ngiven: int | None = None) -> list[Launch]:
         """Launches for RESULT, (nnz,) values of the pattern, from A_VALUES, (nentries,) values in the given order.
 
-        Values of one place are added in the given order, and last those of slot Y unless it is null.
+        Values of one place are added in the given order, and last those of slot Y unless it is null. `ngiven`: those of
+        the first so many entries are in A_VALUES, the others in B_VALUES.
         """
-        return known_entry_sum(self.begins, self.index, (self.nentries, 0, 0), backend)
+        ngiven = self.nentries if ngiven is None else ngiven
+        return known_entry_sum(self.begins, self.index, (ngiven, self.nentries - ngiven, 0), backend)
 
     def summary(self) -> str:
         """In words: how many entries there are, were given, left out and repeated."""

@@ -265,6 +265,7 @@ class CooRequestStruct(c.Structure):
         ("nrows", c.c_int64),
         ("ncols", c.c_int64),
         ("nentries", c.c_int64),
+        ("ngiven", c.c_int64),
         ("rows", c.c_void_p),
         ("cols", c.c_void_p),
         ("on_device", c.c_int32),

@@ -310,7 +310,7 @@ def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
     rows, cols = (given(pointer, size, index) for pointer in (request.rows, request.cols))
     assembly = coo.assemble((request.nrows, request.ncols), rows, cols, backend)
     pattern = assembly.pattern
-    sums = abi.export_plan(assembly.plan_sum(backend), answer.sum)
+    sums = abi.export_plan(assembly.plan_sum(backend, request.ngiven), answer.sum)
     answer.nnz, answer.nterms = pattern.nnz, assembly.nterms
     answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
     if assembly.begins is not None:

@@ -234,7 +234,11 @@ class AnsweredCoo(Answer):
         self.rows, self.cols = (np.asarray(a, dtype=INDEX) for a in (rows, cols))
         self.nrows = shape[0]
         request = abi.CooRequestStruct(
-            requested_place(backend), *shape, self.rows.size, self.rows.ctypes.data, self.cols.ctypes.data
+            requested_place(backend),
+            *shape,
+            self.rows.size,
+            self.rows.size,
+            *(a.ctypes.data for a in (self.rows, self.cols)),
         )
         super().__init__(abi.Ask.COO, request, abi.CooAnswerStruct(), fields)
 

@@ -4,7 +4,7 @@
 static const char note[] = "__PETSc_MatCOOStruct_Host"; /* the name of what PETSc leaves with a matrix */
 
 /* where the planner sorts; `wanted` is false where PETSc is to do it */
-static PetscErrorCode Place(Mat A, PetscCount count, int *backend, PetscBool *wanted)
+PetscErrorCode GpufmtCooSortPlace(Mat A, PetscCount count, int *backend, PetscBool *wanted)
 {
   PetscBool bound = PETSC_FALSE, diagonal_first;
 
@@ -14,7 +14,7 @@ static PetscErrorCode Place(Mat A, PetscCount count, int *backend, PetscBool *wa
 #endif
   *backend = GpufmtDeviceUsable() && !bound ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
   PetscCall(PetscStrcmp(((PetscObject)A)->name, "_internal_COO_mat_for_hypre", &diagonal_first)); /* in each row, on which hypre relies */
-  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && GpufmtManagedFree(A) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
+  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -34,8 +34,8 @@ static PetscErrorCode CreateArrays(Mat A, const GpufmtCooAnswer *answer, int bac
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A takes the arrays, and is not assembled then, as after PETSc's function */
-static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend)
+/* A takes the arrays; a matrix that is no block is not assembled then, as after PETSc's function */
+static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend, PetscBool block)
 {
   GpufmtManaged *managed;
   PetscErrorCode ierr = PETSC_SUCCESS;
@@ -44,13 +44,36 @@ static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend)
   PetscCall(CreateArrays(A, answer, backend, &managed));
   if (A->hash_active) ierr = MatSeqAIJSetPreallocation(A, 0, NULL); /* it collects first values no more */
   if (!ierr) {
-    GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
+    if (!block) GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
     ierr = GpufmtManagedEnter(A, managed);
   }
-  A->assembled = A->was_assembled = PETSC_FALSE;
+  if (!block) A->assembled = A->was_assembled = PETSC_FALSE;
   A->nonzerostate++;
   PetscCall(GpufmtManagedRelease(&managed));
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* has coordinates sorted: A takes the pattern, and the plan of its sums */
+static PetscErrorCode Sort(Mat A, int backend, GpufmtCooRequest *request, PetscBool block)
+{
+  GpufmtCooSum   *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
+  GpufmtCooAnswer answer  = {0};
+  GpufmtLease     pattern = {0};
+  PetscErrorCode  ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COO, backend, GPUFMT_Plan, A, &request->place, &answer.outcome, &pattern));
+  ierr = Enter(A, &answer, backend, block);
+  PetscCall(GpufmtLeaseDrop(&pattern));
+  PetscCall(GpufmtCooDrop(sum));
+  *sum = (GpufmtCooSum){.backend = backend, .plan = answer.sum, .begins = answer.begins, .index = answer.index};
+  GpufmtLeaseTake(&sum->lease, answer.token);
+  PetscCall(ierr);
+  sum->ntargets = (PetscInt)answer.nnz; /* at most as many as there are entries */
+  sum->nterms   = (PetscInt)answer.nterms;
+  sum->entered  = PETSC_TRUE;
+  PetscCall(PetscInfo(A, "%s\n", answer.summary));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -58,30 +81,56 @@ static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend)
 PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[], const PetscInt columns[], PetscBool *done)
 {
   GpufmtCooSum    *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
-  GpufmtCooRequest request = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nentries = count, .rows = rows, .cols = columns};
-  GpufmtCooAnswer  answer  = {0};
-  GpufmtLease      pattern = {0};
-  PetscErrorCode   ierr;
+  GpufmtCooRequest request = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nentries = count, .ngiven = count, .rows = rows, .cols = columns};
   int              backend;
 
   PetscFunctionBegin;
-  PetscCall(Place(A, count, &backend, done));
-  *done = (PetscBool)(*done && GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
+  PetscCall(GpufmtCooSortPlace(A, count, &backend, done));
+  *done = (PetscBool)(*done && GpufmtManagedFree(A) && GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
   if (!*done) PetscFunctionReturn(PETSC_SUCCESS);
   request.on_device = GpufmtDeviceHas(rows);
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COO, backend, GPUFMT_Plan, A, &request.place, &answer.outcome, &pattern));
-  ierr = Enter(A, &answer, backend);
-  PetscCall(GpufmtLeaseDrop(&pattern));
-  PetscCall(GpufmtCooDrop(sum));
-  *sum = (GpufmtCooSum){.backend = backend, .plan = answer.sum, .begins = answer.begins, .index = answer.index};
-  GpufmtLeaseTake(&sum->lease, answer.token);
-  PetscCall(ierr);
-  sum->ntargets = (PetscInt)answer.nnz; /* at most `count` */
-  sum->nterms   = (PetscInt)answer.nterms;
-  sum->count    = count;
-  sum->sorted = sum->entered = PETSC_TRUE;
+  PetscCall(Sort(A, backend, &request, PETSC_FALSE));
+  sum->count  = count;
+  sum->sorted = PETSC_TRUE;
   PetscCall(PetscObjectCompose((PetscObject)A, note, NULL)); /* of earlier coordinates */
-  PetscCall(PetscInfo(A, "%s\n", answer.summary));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* `count` numbers of a backend as PETSc's counts; `from` NULL: 0, 1, 2, ... */
+static PetscErrorCode ToCounts(const void *from, PetscInt count, int backend, PetscCount **out)
+{
+  PetscInt      *copy = NULL;
+  PetscErrorCode ierr = PETSC_SUCCESS;
+  void          *stream;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(count, out));
+  if (from && backend == GPUFMT_BACKEND_CUDA) {
+    PetscCall(PetscMalloc1(count, &copy));
+    ierr = GpufmtDeviceGet(NULL, &stream);
+    if (!ierr) ierr = GpufmtDeviceDownload(copy, from, (size_t)count * sizeof(PetscInt), stream);
+    from = copy;
+  }
+  for (PetscInt k = 0; k < count && !ierr; k++) (*out)[k] = from ? ((const PetscInt *)from)[k] : k;
+  PetscCall(PetscFree(copy));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The same for the block of a parallel matrix: `n` coordinates in it, on the host, values of the first `ngiven` of which are given and of the others
+   received. The
+   sums are of the numbers at places[begins[t]], ... of all of these. */
+PetscErrorCode GpufmtCooSortBlock(Mat A, int backend, PetscObjectId id, PetscCount n, PetscCount ngiven, const PetscInt rows[],
+                                  const PetscInt columns[], PetscCount **begins, PetscCount **places)
+{
+  GpufmtCooSum    *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
+  GpufmtCooRequest request = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nentries = n, .ngiven = ngiven, .rows = rows, .cols = columns};
+
+  PetscFunctionBegin;
+  PetscCall(Sort(A, backend, &request, PETSC_TRUE));
+  sum->id = id;
+  PetscCall(ToCounts(sum->begins, sum->ntargets + 1, backend, begins));
+  PetscCall(ToCounts(sum->index, sum->nterms, backend, places));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -124,27 +173,6 @@ PetscErrorCode GpufmtCooShare(Mat from, Mat to)
   ++*sum->sharers;
   *copy         = *sum;
   copy->entered = PETSC_FALSE;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* `count` numbers of a backend as PETSc's counts; `from` NULL: 0, 1, 2, ... */
-static PetscErrorCode ToCounts(const void *from, PetscInt count, int backend, PetscCount **out)
-{
-  PetscInt      *copy = NULL;
-  PetscErrorCode ierr = PETSC_SUCCESS;
-  void          *stream;
-
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc1(count, out));
-  if (from && backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(PetscMalloc1(count, &copy));
-    ierr = GpufmtDeviceGet(NULL, &stream);
-    if (!ierr) ierr = GpufmtDeviceDownload(copy, from, (size_t)count * sizeof(PetscInt), stream);
-    from = copy;
-  }
-  for (PetscInt k = 0; k < count && !ierr; k++) (*out)[k] = from ? ((const PetscInt *)from)[k] : k;
-  PetscCall(PetscFree(copy));
-  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -1,6 +1,7 @@
 /* The matrix types: their formats, the stores that products with vectors run on, and what changes values. */
 #pragma once
 #include <petsc/private/vecimpl.h>
+#include <petscsf.h>
 #include "memory/memory.h"
 
 /* what a destroy function of PETSc takes: the address of the pointer to its data */
@@ -56,6 +57,19 @@ typedef struct {
   PetscCount *begins, *places; /* [nnz + 1], [nterms]: of the given values that make a nonzero */
 } GpufmtSeqCoordinates;
 
+/* what PETSc's MatSetPreallocationCOO() for mpiaij leaves with the matrix: no public header has it; of both blocks */
+typedef struct {
+  PetscCount   count;
+  PetscSF      exchange;
+  PetscCount   nnz[2], nreceived_nnz[2];          /* nonzeros, and how many of them other ranks have values for */
+  PetscCount   diag_nterms[2], offdiag_nterms[2]; /* own values, received ones */
+  PetscCount  *own[2][2];                         /* begins, places */
+  PetscCount  *received[2][3];                    /* nonzeros, begins, places */
+  PetscCount  *sent;                              /* places of what other ranks get */
+  PetscScalar *sent_values, *received_values;
+  PetscInt     nsent, nreceived;
+} GpufmtParallelCoordinates;
+
 /* What is added up: target t is the sum of the given values at places[begins[t]], ..., and then, if it is the next of `received_targets`, of
    received values. `begins` NULL: of the one at places[t]. */
 typedef struct {
@@ -102,6 +116,9 @@ typedef struct {
   PetscBool           managed_blocks; /* of a parallel matrix: since it was assembled, a block may have managed arrays */
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
+
+/* MatSetPreallocationCOO() of a type */
+typedef PetscErrorCode (*GpufmtCooFunction)(Mat, PetscCount, PetscInt[], PetscInt[]);
 
 /* how sparse products are chosen, which the rooms above know: see register.c */
 typedef struct {
@@ -214,10 +231,16 @@ GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
 /* coo_pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], PetscBool *done);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortPlace(Mat, PetscCount, int *backend, PetscBool *wanted);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortBlock(Mat, int backend, PetscObjectId, PetscCount n, PetscCount ngiven, const PetscInt rows[],
+                                                const PetscInt columns[], PetscCount **begins, PetscCount **places);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooNote(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooFound(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooDrop(GpufmtCooSum *);
+
+/* mpi_coo_pattern.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooAssemble(Mat, PetscCount, PetscInt rows[], PetscInt columns[], GpufmtCooFunction parent);
 
 /* coo.c, mpi_coo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooToHost(PetscCount, PetscInt rows[], PetscInt columns[], PetscInt *copies[2]);
@@ -243,6 +266,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtInterpolationSetUp(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer);
 
 /* seqaij.c, mpiaij.c */
+GPUFMT_HIDDEN PetscErrorCode          GpufmtBlocksConvert(Mat);
 GPUFMT_HIDDEN extern GpufmtProductOps gpufmt_product_ops;
 GPUFMT_HIDDEN void                    GpufmtMatrixSetUp(GpufmtProductOps);
 GPUFMT_HIDDEN PetscErrorCode          GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);

@@ -3,21 +3,8 @@
 #include "matrix/matrix.h"
 #include <petscsf.h>
 
-/* what PETSc's MatSetPreallocationCOO() for mpiaij leaves with the matrix: no public header has it; of both blocks */
-typedef struct {
-  PetscCount   count;
-  PetscSF      exchange;
-  PetscCount   nnz[2], nreceived_nnz[2];          /* nonzeros, and how many of them other ranks have values for */
-  PetscCount   diag_nterms[2], offdiag_nterms[2]; /* own values, received ones */
-  PetscCount  *own[2][2];                         /* begins, places */
-  PetscCount  *received[2][3];                    /* nonzeros, begins, places */
-  PetscCount  *sent;                              /* places of what other ranks get */
-  PetscScalar *sent_values, *received_values;
-  PetscInt     nsent, nreceived;
-} MPICoordinates;
-
-static PetscErrorCode (*parent_preallocation)(Mat, PetscCount, PetscInt[], PetscInt[]) = NULL;
-static PetscErrorCode (*parent_values)(Mat, const PetscScalar[], InsertMode)           = NULL;
+static GpufmtCooFunction parent_preallocation                                = NULL;
+static PetscErrorCode (*parent_values)(Mat, const PetscScalar[], InsertMode) = NULL;
 
 /* The options that new blocks are to get, on all ranks the same: those of the old ones, which are known if these were of ours. Else new nonzeros are
    taken where there were blocks before. The matrix keeps them: a preallocation that fails may leave blocks on some ranks. */
@@ -54,7 +41,7 @@ static PetscErrorCode MatSetPreallocationCOO_MPIAIJGpufmt(Mat A, PetscCount coun
 
   PetscFunctionBegin;
   ierr = OptionsOfBlocks(A, GpufmtCooToHost(count, rows, columns, copies));
-  if (!ierr) ierr = (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns);
+  if (!ierr) ierr = GpufmtParallelCooAssemble(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns, parent_preallocation);
   for (int k = 0; k < 2; k++) PetscCall(PetscFree(copies[k]));
   PetscCall(ierr);
   PetscCall(BlocksTakeOptions(A));
@@ -63,12 +50,12 @@ static PetscErrorCode MatSetPreallocationCOO_MPIAIJGpufmt(Mat A, PetscCount coun
 
 /* where values come from and go to on this rank */
 typedef struct {
-  const MPICoordinates *coordinates;
-  PetscObjectId         id;
-  Mat                   blocks[2];
-  GpufmtCooValues       values;
-  GpufmtManaged        *managed[2]; /* arrays that the blocks are to get */
-  void                 *sent, *received;
+  const GpufmtParallelCoordinates *coordinates;
+  PetscObjectId                    id;
+  Mat                              blocks[2];
+  GpufmtCooValues                  values;
+  GpufmtManaged                   *managed[2]; /* arrays that the blocks are to get */
+  void                            *sent, *received;
 } Parts;
 
 static PetscErrorCode Find(Mat A, const PetscScalar given[], Parts *p)
@@ -83,9 +70,9 @@ static PetscErrorCode Find(Mat A, const PetscScalar given[], Parts *p)
 
 static PetscErrorCode Plan(Mat A, const Parts *p)
 {
-  const MPICoordinates *c         = p->coordinates;
-  const PetscCount     *nterms[2] = {c->diag_nterms, c->offdiag_nterms};
-  const GpufmtCooTerms  sent      = {
+  const GpufmtParallelCoordinates *c         = p->coordinates;
+  const PetscCount                *nterms[2] = {c->diag_nterms, c->offdiag_nterms};
+  const GpufmtCooTerms             sent      = {
     .ntargets = c->nsent, .nterms = c->nsent, .places = c->sent, .sizes = {c->count, 0}
   };
 
@@ -112,9 +99,9 @@ static PetscErrorCode Plan(Mat A, const Parts *p)
 /* room for what is sent and what arrives, and the former in it */
 static PetscErrorCode Pack(Mat A, Parts *p)
 {
-  Mat_Gpufmt           *gpufmt                  = (Mat_Gpufmt *)A->spptr;
-  const MPICoordinates *c                       = p->coordinates;
-  void                 *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+  Mat_Gpufmt                      *gpufmt                  = (Mat_Gpufmt *)A->spptr;
+  const GpufmtParallelCoordinates *c                       = p->coordinates;
+  void                            *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
 
   PetscFunctionBegin;
   if (p->values.backend == GPUFMT_BACKEND_CUDA) {
@@ -188,8 +175,8 @@ static PetscErrorCode MatSetValuesCOO_MPIAIJGpufmt(Mat A, const PetscScalar give
 /* how many values MatSetValuesCOO() takes on this rank */
 PetscErrorCode GpufmtParallelCooCount(Mat A, PetscCount *count)
 {
-  const MPICoordinates *coordinates;
-  PetscObjectId         id;
+  const GpufmtParallelCoordinates *coordinates;
+  PetscObjectId                    id;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCooFind(A, (void *)&coordinates, &id));

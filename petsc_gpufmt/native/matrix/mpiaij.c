@@ -14,7 +14,7 @@ static PetscErrorCode BlocksVecType(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlocksConvert(Mat A)
+PetscErrorCode GpufmtBlocksConvert(Mat A)
 {
   Mat_Gpufmt         *parallel = (Mat_Gpufmt *)A->spptr;
   const GpufmtFormat *format   = parallel->format;
@@ -70,7 +70,7 @@ static PetscErrorCode MatAssemblyEnd_MPIAIJGpufmt(Mat A, MatAssemblyType mode)
   PetscCall(BlocksVecType(A));
   if (EntriesArrive(A)) PetscCall(BlocksLeaveManaged(A));
   PetscCall((*gpufmt_mpi_parent->assemblyend)(A, mode));
-  if (mode == MAT_FINAL_ASSEMBLY) PetscCall(BlocksConvert(A));
+  if (mode == MAT_FINAL_ASSEMBLY) PetscCall(GpufmtBlocksConvert(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -210,7 +210,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
     PetscCall(Mat_GpufmtSetFormat(gpufmt, format));
     PetscCall(Compose(B, format, PETSC_TRUE));
     PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->mpi_type));
-    if (B->assembled) PetscCall(BlocksConvert(B));
+    if (B->assembled) PetscCall(GpufmtBlocksConvert(B));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(Mat_GpufmtCreate(format, &gpufmt));
@@ -240,7 +240,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
 #endif
   }
   PetscCall(GpufmtStartEarly(B, format->name));
-  if (B->assembled) PetscCall(BlocksConvert(B));
+  if (B->assembled) PetscCall(GpufmtBlocksConvert(B));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
