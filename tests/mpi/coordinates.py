@@ -17,6 +17,7 @@ N, M, COUNT = 40, 33, 500
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
 LIBRARY = native_library.load()
 Option = PETSc.Mat.Option
+SORTED = [False]  # whether the planner sorts coordinates now
 
 
 def to_the_device(values):
@@ -188,6 +189,42 @@ def check_wrong_calls(to_place):
     check(pair, "after an error, added")
 
 
+def check_the_block_that_the_planner_sorts(to_place):
+    """Its arrays are managed at once, and it takes a new nonzero before there are values, and after them."""
+
+    def keep(A):
+        A.setOption(Option.KEEP_NONZERO_PATTERN, True)
+
+    if COMM.size == 1:
+        return  # the matrix is sequential
+    for late in (False, True):
+        pair = matrices(coordinates(21))
+        assert (LIBRARY.GpufmtManagedCount() > 0) == SORTED[0]
+        for A in pair:
+            A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+            keep(A)
+        if late:
+            set_both(pair, to_place, None, 22)
+        for A in pair:
+            A.setValues([COMM.rank % N, N - 1], range(M), np.ones((2, M)), addv=True)
+            A.assemble()
+            A.zeroRows([0], 0.0)
+        check(pair, f"new nonzeros {'after' if late else 'before'} the values")
+        PETSc.garbage_cleanup(COMM)
+
+
+def check_nothing_inside(to_place):
+    """All in rows of other ranks, or in columns outside of the diagonal block; or nothing at all."""
+    first, last = PETSc.Vec().createMPI(M, comm=COMM).getOwnershipRange()
+    rows, columns = coordinates(23, low=0)
+    columns = np.where((columns >= first) & (columns < last), (last + columns - first) % M, columns)
+    for places in ([rows, columns.astype(PETSc.IntType)], [-1 - rows, columns.astype(PETSc.IntType)]):
+        pair = matrices(places)
+        for addv in (None, True):
+            set_both(pair, to_place, addv, 24)
+            check(pair, f"nothing inside, mode {addv}")
+
+
 def check_options_after_a_failure(to_place):
     """Wrong coordinates on all ranks; then right ones, and a new nonzero."""
     pair = matrices(coordinates(19))
@@ -212,6 +249,7 @@ def check_options_after_a_failure(to_place):
 CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure),
+    *(check_the_block_that_the_planner_sorts, check_nothing_inside),
 )
 
 
@@ -220,7 +258,8 @@ def main():
     runs = [as_they_are, to_the_device] if on_a_device else [as_they_are, as_they_are]
     for k, to_place in enumerate(runs):
         LIBRARY.GpufmtManagedSimulate(1 - k)  # changes nothing where there is a device
-        check_managed_arrays(k == 0 or on_a_device)
+        SORTED[0] = k == 0 or on_a_device
+        check_managed_arrays(SORTED[0])
         for run in CHECKS:
             run(to_place)
             PETSc.garbage_cleanup(COMM)

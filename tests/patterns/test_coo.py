@@ -67,6 +67,12 @@ def check(backend, shape, rows, cols):
     for array, expected in ((made.pattern.rowptr, rowptr), (made.pattern.colidx, colidx)):
         assert backend.to_host(array).tolist() == expected.tolist()
     assert backend.to_host(result).tobytes() == sums(begins, index, values).tobytes()
+    expected = backend.to_host(result).tobytes()
+    ngiven = rows.size // 3  # the values of others come in another array
+    first, others = (backend.adopt(a.copy()) for a in np.split(values, [ngiven]))
+    slots = {**NO_VALUES, Slot.A_VALUES: first, Slot.B_VALUES: others, Slot.RESULT: result}
+    backend.run(made.plan_sum(backend, ngiven), slots)
+    assert backend.to_host(result).tobytes() == expected
     assert (made.nentries, made.nterms, made.pattern.nnz) == (rows.size, index.size, colidx.size)
     assert (made.pattern.nrows, made.pattern.ncols) == shape
     assert (made.begins is None) == (index.size == colidx.size)
