@@ -12,6 +12,7 @@ from petsc4py import PETSc
 from petsc_gpufmt import set_values_coo
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.errors import GpufmtError, PatternError
+from petsc_gpufmt.patterns import coo
 
 N, M, COUNT = 40, 33, 500
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
@@ -213,6 +214,31 @@ def check_the_block_that_the_planner_sorts(to_place):
         PETSc.garbage_cleanup(COMM)
 
 
+def out_of_memory(*_):
+    raise MemoryError("on purpose")
+
+
+def check_a_sort_that_fails(to_place):
+    """On one rank: an error on all, which values cannot follow, but other coordinates can."""
+    if COMM.size == 1 or not SORTED[0]:
+        return
+    pair, assemble = matrices(coordinates(25)), coo.assemble
+    if COMM.rank == 1:
+        coo.assemble = out_of_memory
+    try:
+        pair[0].setPreallocationCOO(*coordinates(26))
+    except PETSc.Error as e:
+        assert ("on purpose" if COMM.rank == 1 else "failed on another rank") in str(e), e
+    else:
+        raise AssertionError("no error")
+    coo.assemble = assemble
+    check_error(pair[0], values_of(26), "has no coordinates")
+    for A in pair:
+        A.setPreallocationCOO(*coordinates(27))
+    set_both(pair, to_place, None, 27)
+    check(pair, "after a sort that failed")
+
+
 def check_nothing_inside(to_place):
     """All in rows of other ranks, or in columns outside of the diagonal block; or nothing at all."""
     first, last = PETSc.Vec().createMPI(M, comm=COMM).getOwnershipRange()
@@ -249,7 +275,7 @@ def check_options_after_a_failure(to_place):
 CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure),
-    *(check_the_block_that_the_planner_sorts, check_nothing_inside),
+    *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
 )
 
 

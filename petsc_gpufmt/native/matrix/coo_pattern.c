@@ -77,6 +77,14 @@ static PetscErrorCode Sort(Mat A, int backend, GpufmtCooRequest *request, PetscB
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* PETSc's note of earlier coordinates goes. */
+PetscErrorCode GpufmtCooForget(Mat A)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscObjectCompose((PetscObject)A, note, NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* MatSetPreallocationCOO() with coordinates of the device or of the host; `done` is false where PETSc is to do it */
 PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[], const PetscInt columns[], PetscBool *done)
 {
@@ -92,7 +100,7 @@ PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[],
   PetscCall(Sort(A, backend, &request, PETSC_FALSE));
   sum->count  = count;
   sum->sorted = PETSC_TRUE;
-  PetscCall(PetscObjectCompose((PetscObject)A, note, NULL)); /* of earlier coordinates */
+  PetscCall(GpufmtCooForget(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -234,6 +234,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt r
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortPlace(Mat, PetscCount, int *backend, PetscBool *wanted);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortBlock(Mat, int backend, PetscObjectId, PetscCount n, PetscCount ngiven, const PetscInt rows[],
                                                 const PetscInt columns[], PetscCount **begins, PetscCount **places);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooForget(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooNote(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooFound(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);

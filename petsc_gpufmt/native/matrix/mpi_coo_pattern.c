@@ -64,46 +64,31 @@ static PetscErrorCode InsideList(Mat A, PetscCount n, const PetscInt rows[], con
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The sums of the diagonal block go to the note: sum t is of all[begins[t]], ..., of which those from n on have been received. */
-static PetscErrorCode NoteInside(GpufmtParallelCoordinates *note, PetscCount n, PetscCount nsums, const PetscCount begins[], const PetscCount all[])
+/* The sums of the diagonal block become those of the note, which takes both arrays: sum t is of places[begins[t]], ..., of which those from n on are of
+   received values. As many of these are there as PETSc has found. */
+static PetscErrorCode NoteInside(GpufmtParallelCoordinates *note, PetscCount n, PetscCount nsums, PetscCount begins[], PetscCount places[])
 {
-  PetscCount *own_begins, *own, *nonzeros, *received_begins, *received, nown = 0, nreceived = 0, ntargets = 0;
+  PetscCount *nonzeros = note->received[0][0], *received_begins = note->received[0][1], *received = note->received[0][2];
+  PetscCount  nown = 0, nreceived = 0, ntargets = 0;
 
   PetscFunctionBegin;
-  for (PetscCount t = 0; t < nsums; t++) {
-    PetscCount arrived = 0;
+  for (PetscCount t = 0, k = 0; t < nsums; t++) {
+    const PetscCount end = begins[t + 1];
 
-    for (PetscCount k = begins[t]; k < begins[t + 1]; k++) arrived += all[k] >= n;
-    nreceived += arrived;
-    ntargets += arrived > 0;
-  }
-  PetscCall(PetscMalloc1(nsums + 1, &own_begins));
-  PetscCall(PetscMalloc1(begins[nsums] - nreceived, &own));
-  PetscCall(PetscMalloc1(ntargets, &nonzeros));
-  PetscCall(PetscMalloc1(ntargets + 1, &received_begins));
-  PetscCall(PetscMalloc1(nreceived, &received));
-  received_begins[0] = nreceived = ntargets = 0;
-  for (PetscCount t = 0; t < nsums; t++) {
-    own_begins[t] = nown;
-    for (PetscCount k = begins[t]; k < begins[t + 1]; k++)
-      if (all[k] < n) own[nown++] = all[k];
-      else received[nreceived++] = all[k] - n;
+    begins[t] = nown; /* own ones close up */
+    for (; k < end; k++)
+      if (places[k] < n) places[nown++] = places[k];
+      else received[nreceived++] = places[k] - n;
     if (nreceived == received_begins[ntargets]) continue;
     nonzeros[ntargets]          = t;
     received_begins[++ntargets] = nreceived;
   }
-  own_begins[nsums] = nown;
+  begins[nsums] = nown;
   for (int k = 0; k < 2; k++) PetscCall(PetscFree(note->own[0][k]));
-  for (int k = 0; k < 3; k++) PetscCall(PetscFree(note->received[0][k]));
-  note->nnz[0]           = nsums;
-  note->nreceived_nnz[0] = ntargets;
-  note->diag_nterms[0]   = nown;
-  note->diag_nterms[1]   = nreceived;
-  note->own[0][0]        = own_begins;
-  note->own[0][1]        = own;
-  note->received[0][0]   = nonzeros;
-  note->received[0][1]   = received_begins;
-  note->received[0][2]   = received;
+  note->own[0][0]      = begins;
+  note->own[0][1]      = places;
+  note->nnz[0]         = nsums;
+  note->diag_nterms[0] = nown;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -136,13 +121,14 @@ static PetscErrorCode SortInside(Mat A, int backend, PetscCount n, const PetscIn
   ierr = InsideList(A, n, rows, columns, note, inside_rows, inside_columns);
   if (!ierr) ierr = GpufmtCooSortBlock(diag, backend, id, all, n, inside_rows, inside_columns, &begins, &places);
   PetscCall(PetscFree2(inside_rows, inside_columns));
-  if (!ierr) {
+  if (ierr) {
+    PetscCall(PetscFree(begins));
+    PetscCall(PetscFree(places));
+  } else {
     ((Mat_Gpufmt *)A->spptr)->managed_blocks = PETSC_TRUE;
     NoteOutside(note, n, outside);
-    ierr = NoteInside(note, n, GpufmtSeqData(diag)->coo.ntargets, begins, places);
+    PetscCall(NoteInside(note, n, GpufmtSeqData(diag)->coo.ntargets, begins, places));
   }
-  PetscCall(PetscFree(begins));
-  PetscCall(PetscFree(places));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -159,7 +145,10 @@ PetscErrorCode GpufmtParallelCooAssemble(Mat A, PetscCount n, PetscInt rows[], P
   PetscCall(GpufmtCooSortPlace(A, n, &backend, &ours));
   if (ours) PetscCall(OutsideFind(A, n, rows, columns, &outside));
   ierr = ours ? (*parent)(A, outside.n, outside.rows, outside.columns) : (*parent)(A, n, rows, columns);
-  if (!ierr) ierr = GpufmtAgree(A, "Assembly from coordinates", ours ? SortInside(A, backend, n, rows, columns, &outside) : PETSC_SUCCESS, 0, NULL);
+  if (!ierr) {
+    ierr = GpufmtAgree(A, "Assembly from coordinates", ours ? SortInside(A, backend, n, rows, columns, &outside) : PETSC_SUCCESS, 0, NULL);
+    if (ierr) PetscCall(GpufmtCooForget(A)); /* it is not complete on all ranks */
+  }
   PetscCall(PetscFree3(outside.rows, outside.columns, outside.numbers));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
