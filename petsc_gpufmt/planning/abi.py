@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot
 
-ABI_VERSION = 11
+ABI_VERSION = 12
 BACKENDS = ("host", "cuda")
 
 

@@ -160,7 +160,7 @@ PetscErrorCode GpufmtCooReserve(Mat A, InsertMode mode, GpufmtManaged **out)
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(GpufmtManagedOf(A, &managed));
-  if (managed || GpufmtSeqData(A)->pinned || !GpufmtManagedFree(A) || mode == ADD_VALUES || sum->entered || !GpufmtManagedPossible(sum->backend))
+  if (managed || GpufmtSeqData(A)->pinned || !GpufmtManagedMayEnter(A) || mode == ADD_VALUES || sum->entered || !GpufmtManagedPossible(sum->backend))
     PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr[A->rmap->n], rowptr, PETSC_FALSE, out));

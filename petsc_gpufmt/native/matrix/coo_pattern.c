@@ -94,7 +94,7 @@ PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[],
 
   PetscFunctionBegin;
   PetscCall(GpufmtCooSortPlace(A, count, &backend, done));
-  *done = (PetscBool)(*done && GpufmtManagedFree(A) && GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
+  *done = (PetscBool)(*done && GpufmtManagedMayEnter(A) && GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
   if (!*done) PetscFunctionReturn(PETSC_SUCCESS);
   request.on_device = GpufmtDeviceHas(rows);
   PetscCall(Sort(A, backend, &request, PETSC_FALSE));
@@ -125,9 +125,8 @@ static PetscErrorCode ToCounts(const void *from, PetscInt count, int backend, Pe
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The same for the block of a parallel matrix: `n` coordinates in it, on the host, values of the first `ngiven` of which are given and of the others
-   received. The
-   sums are of the numbers at places[begins[t]], ... of all of these. */
+/* The same for the block of a parallel matrix, of `n` coordinates on the host; values of the first `ngiven` are given, those of the others received.
+   Sum t is of those with the numbers places[begins[t]], ...; the caller frees both arrays, after a failure too. */
 PetscErrorCode GpufmtCooSortBlock(Mat A, int backend, PetscObjectId id, PetscCount n, PetscCount ngiven, const PetscInt rows[],
                                   const PetscInt columns[], PetscCount **begins, PetscCount **places)
 {

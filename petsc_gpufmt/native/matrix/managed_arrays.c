@@ -179,7 +179,7 @@ PetscErrorCode GpufmtManagedPin(Mat A)
 }
 
 /* whether a matrix of ours may get other arrays with a preallocation: MatCreateSubMatrices() leaves what it needs again beside those of its matrices */
-PetscBool GpufmtManagedFree(Mat A)
+PetscBool GpufmtManagedMayEnter(Mat A)
 {
   return (PetscBool)(A->ops->destroy == MatDestroy_SeqAIJGpufmt);
 }

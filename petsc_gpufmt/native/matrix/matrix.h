@@ -226,7 +226,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedEnter(Mat, GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPin(Mat);
-GPUFMT_HIDDEN PetscBool      GpufmtManagedFree(Mat);
+GPUFMT_HIDDEN PetscBool      GpufmtManagedMayEnter(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
 /* coo_pattern.c */

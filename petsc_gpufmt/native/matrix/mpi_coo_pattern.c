@@ -10,21 +10,32 @@ typedef struct {
   PetscCount *numbers;
 } Outside;
 
-static PetscBool InBlock(Mat A, PetscInt row, PetscInt column)
+/* rows and columns of the diagonal block */
+typedef struct {
+  PetscInt row_begin, row_end, column_begin, column_end;
+} Block;
+
+static inline Block BlockOf(Mat A)
 {
-  return (PetscBool)(row >= A->rmap->rstart && row < A->rmap->rend && column >= A->cmap->rstart && column < A->cmap->rend);
+  return (Block){.row_begin = A->rmap->rstart, .row_end = A->rmap->rend, .column_begin = A->cmap->rstart, .column_end = A->cmap->rend};
+}
+
+static inline PetscBool IsInside(Block block, PetscInt row, PetscInt column)
+{
+  return (PetscBool)(row >= block.row_begin && row < block.row_end && column >= block.column_begin && column < block.column_end);
 }
 
 static PetscErrorCode OutsideFind(Mat A, PetscCount n, const PetscInt rows[], const PetscInt columns[], Outside *outside)
 {
-  PetscCount m = 0;
+  const Block block = BlockOf(A);
+  PetscCount  m     = 0;
 
   PetscFunctionBegin;
-  for (PetscCount k = 0; k < n; k++) m += rows[k] >= 0 && columns[k] >= 0 && !InBlock(A, rows[k], columns[k]);
+  for (PetscCount k = 0; k < n; k++) m += rows[k] >= 0 && columns[k] >= 0 && !IsInside(block, rows[k], columns[k]);
   PetscCall(PetscMalloc3(m, &outside->rows, m, &outside->columns, m, &outside->numbers));
   m = 0;
   for (PetscCount k = 0; k < n; k++) {
-    if (rows[k] < 0 || columns[k] < 0 || InBlock(A, rows[k], columns[k])) continue;
+    if (rows[k] < 0 || columns[k] < 0 || IsInside(block, rows[k], columns[k])) continue;
     outside->rows[m]      = rows[k];
     outside->columns[m]   = columns[k];
     outside->numbers[m++] = k;
@@ -39,6 +50,7 @@ static PetscErrorCode InsideList(Mat A, PetscCount n, const PetscInt rows[], con
                                  PetscInt inside_rows[], PetscInt inside_columns[])
 {
   const PetscCount *nonzeros = note->received[0][0], *begins = note->received[0][1], *places = note->received[0][2];
+  const Block       block = BlockOf(A);
   const PetscInt   *rowptr, *colidx;
   PetscInt          row = 0;
   Mat               diag;
@@ -47,10 +59,10 @@ static PetscErrorCode InsideList(Mat A, PetscCount n, const PetscInt rows[], con
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   PetscCall(GpufmtPatternGet(diag, &rowptr, &colidx));
   for (PetscCount k = 0; k < n; k++) {
-    const PetscBool inside = InBlock(A, rows[k], columns[k]);
+    const PetscBool inside = IsInside(block, rows[k], columns[k]);
 
-    inside_rows[k]    = inside ? rows[k] - A->rmap->rstart : -1;
-    inside_columns[k] = inside ? columns[k] - A->cmap->rstart : -1;
+    inside_rows[k]    = inside ? rows[k] - block.row_begin : -1;
+    inside_columns[k] = inside ? columns[k] - block.column_begin : -1;
   }
   for (PetscInt k = 0; k < note->nreceived; k++) inside_rows[n + k] = inside_columns[n + k] = -1;
   for (PetscCount t = 0; t < note->nreceived_nnz[0]; t++) {
