@@ -141,6 +141,18 @@ def check_own_rows_alone(to_place):
         check(pair, f"own rows, mode {addv}")
 
 
+def check_other_ranks_ignored(to_place):
+    """Entries of their rows are left out."""
+
+    def ignore(A):
+        A.setOption(Option.IGNORE_OFF_PROC_ENTRIES, True)
+
+    pair = matrices(coordinates(28), ignore)
+    for addv in (None, True):
+        set_both(pair, to_place, addv, 28)
+        check(pair, f"other ranks ignored, mode {addv}")
+
+
 def check_changes_afterwards(to_place):
     """On the host, by one rank or by all; then values at the same coordinates again."""
 
@@ -274,7 +286,7 @@ def check_options_after_a_failure(to_place):
 
 CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
-    *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure),
+    *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure, check_other_ranks_ignored),
     *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
 )
 
