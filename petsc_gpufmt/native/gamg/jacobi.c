@@ -6,23 +6,31 @@ static const char work[] = "petsc_gpufmt_diagonal";
 
 static PetscErrorCode (*parent_setup)(PC) = NULL;
 
-/* whether vectors of the matrix are on the device; on the host the same happens where tests have arrays as on a device */
+/* Whether the matrix is ours, and its vectors are on the device, on all ranks. On the host the same happens where tests have arrays as on a device. */
 static PetscErrorCode OnDevice(Mat A, PetscBool *on_device)
 {
+  int all;
+
   PetscFunctionBegin;
   *on_device = GpufmtManagedPossible(GPUFMT_BACKEND_HOST);
 #if PetscDefined(HAVE_CUDA)
   if (!A->boundtocpu && GpufmtDeviceUsable()) PetscCall(PetscStrcmpAny(A->defaultvectype, on_device, VECCUDA, VECSEQCUDA, VECMPICUDA, ""));
 #endif
+  all = *on_device && GpufmtFormatFind(((PetscObject)A)->type_name);
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, PetscObjectComm((PetscObject)A)));
+  *on_device = (PetscBool)all;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* a vector for the diagonal of the matrix, kept with the PC */
 static PetscErrorCode WorkGet(PC pc, Vec *diagonal)
 {
+  PetscBool fits = PETSC_FALSE;
+
   PetscFunctionBegin;
   PetscCall(PetscObjectQuery((PetscObject)pc, work, (PetscObject *)diagonal));
-  if (*diagonal && (*diagonal)->map->n == pc->pmat->rmap->n) PetscFunctionReturn(PETSC_SUCCESS);
+  if (*diagonal) PetscCall(PetscLayoutCompare((*diagonal)->map, pc->pmat->cmap, &fits));
+  if (fits) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatCreateVecs(pc->pmat, diagonal, NULL));
   PetscCall(PetscObjectCompose((PetscObject)pc, work, (PetscObject)*diagonal));
   PetscCall(PetscObjectDereference((PetscObject)*diagonal)); /* the PC has one */

@@ -88,8 +88,8 @@ PetscErrorCode GpufmtGamgStartsBegin(PC pc, GpufmtGamg *gamg)
     PetscBool           noisy = PETSC_FALSE;
 
     PetscCall(StartsByNoise(smoother, &noisy));
-    if (!noisy || !level->r) continue;
     PetscCall(KSPGetOperators(smoother, &A, NULL));
+    if (!noisy || !level->r || !GpufmtFormatFind(((PetscObject)A)->type_name)) continue;
     PetscCall(GpufmtGamgStartVector(gamg, mg->nlevels - 1 - k, A, level->r));
     PetscCall(KSPChebyshevEstEigSetUseNoisy(smoother, PETSC_FALSE));
     PetscCall(PetscObjectReference((PetscObject)level->r));
