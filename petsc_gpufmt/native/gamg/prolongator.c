@@ -2,20 +2,36 @@
 #include "gamg/gamg.h"
 #include <petscdm.h>
 
+/* the near-null space, or null space, of the first field of the mesh; NULL if it has none, as that of a DMDA */
+static PetscErrorCode NearNullOfMesh(PC pc, Mat A, PetscObject *space)
+{
+  DM          dm;
+  PetscObject field   = NULL;
+  PetscInt    nfields = 0;
+
+  PetscFunctionBegin;
+  *space = NULL;
+  PetscCall(PCGetDM(pc, &dm));
+  if (!dm) PetscCall(MatGetDM(A, &dm));
+  if (dm) PetscCall(DMGetNumFields(dm, &nfields));
+  if (nfields) PetscCall(DMGetField(dm, 0, NULL, &field));
+  if (field) PetscCall(PetscObjectQuery(field, "nearnullspace", space));
+  if (field && !*space) PetscCall(PetscObjectQuery(field, "nullspace", space));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Whether agg would take the constant vector of a scalar problem: neither the matrix nor the first field of the mesh has a near-null space. */
 static PetscErrorCode NearNullIsConstant(PC pc, Mat A, PetscBool *constant)
 {
   MatNullSpace space;
-  DM           dm;
-  PetscInt     block, nfields = 0;
+  PetscObject  of_mesh;
+  PetscInt     block;
 
   PetscFunctionBegin;
   PetscCall(MatGetNearNullSpace(A, &space));
   PetscCall(MatGetBlockSize(A, &block));
-  PetscCall(PCGetDM(pc, &dm));
-  if (!dm) PetscCall(MatGetDM(A, &dm));
-  if (dm) PetscCall(DMGetNumFields(dm, &nfields));
-  *constant = (PetscBool)(!space && block == 1 && !nfields);
+  PetscCall(NearNullOfMesh(pc, A, &of_mesh));
+  *constant = (PetscBool)(!space && !of_mesh && block == 1);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

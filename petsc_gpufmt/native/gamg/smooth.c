@@ -2,7 +2,7 @@
    these; further ones, and the steps of other levels, take products of matrices. */
 #include "gamg/gamg.h"
 
-/* the diagonal's reciprocals and the values of P0, on the backend: buffers on the device */
+/* buffers on the device: the values of P0; the diagonal's reciprocals, if they are on the host */
 typedef struct {
   void  *tentative, *staged;
   size_t tentative_capacity, staged_capacity;
@@ -48,6 +48,7 @@ static PetscErrorCode ComputeOnHost(GpufmtGamg *gamg, Mat A, Mat P, const Gpufmt
   void                        *of_tentative[GPUFMT_NUM_SLOTS] = {NULL};
   const PetscScalar           *values;
   PetscScalar                 *values_of_tentative;
+  PetscErrorCode               ierr;
 
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(tentative->nnz, &values_of_tentative));
@@ -56,9 +57,10 @@ static PetscErrorCode ComputeOnHost(GpufmtGamg *gamg, Mat A, Mat P, const Gpufmt
   PetscCall(MatSeqAIJGetArrayRead(A, &values));
   slots[GPUFMT_SLOT_A_VALUES] = (void *)values;
   slots[GPUFMT_SLOT_B_VALUES] = values_of_tentative;
-  PetscCall(GpufmtGamgComputeValues(P, GPUFMT_BACKEND_HOST, &answer->numeric, answer->nnz, slots));
+  ierr                        = GpufmtGamgComputeValues(P, GPUFMT_BACKEND_HOST, &answer->numeric, answer->nnz, slots);
   PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
   PetscCall(PetscFree(values_of_tentative));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
