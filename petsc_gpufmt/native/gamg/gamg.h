@@ -57,11 +57,12 @@ typedef struct {
   PetscObjectId    symmetric_id;
   PetscObjectState symmetric_state;
 
+  PetscBool constant; /* the near-null space of the finest level is the constant vector: it is stored only where PETSc reads it */
+
   /* of the level in progress */
-  PetscBool              constant; /* the near-null space is the constant vector, and is not stored */
-  PetscInt               visited;  /* its number, once its graph is asked for */
-  Mat                    graph;    /* that PETSc is to destroy */
-  PetscCoarsenData      *lists;    /* likewise */
+  PetscInt               visited; /* its number, once its graph is asked for */
+  Mat                    graph;   /* that PETSc is to destroy */
+  PetscCoarsenData      *lists;   /* likewise */
   int                    backend;
   GpufmtLease            lease; /* of the aggregates, and of the pattern of their graph */
   GpufmtAggregatesAnswer aggregates;

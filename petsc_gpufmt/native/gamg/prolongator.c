@@ -35,19 +35,16 @@ static PetscErrorCode NearNullIsConstant(PC pc, Mat A, PetscBool *constant)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The planner knows the constant vector, so that it need not be made and brought there. PETSc copies it if it is to coarsen anew, and reads it
-   for an injection. */
+/* The planner knows the constant vector, so that it need not be brought there. It is made if PETSc is to coarsen anew, for a copy that it takes. */
 PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC pc, Mat A)
 {
   PC_GAMG    *g = GpufmtGamgOf(pc);
   GpufmtGamg *gamg;
-  PetscBool   constant = PETSC_FALSE;
 
   PetscFunctionBegin;
   PetscCall(GpufmtGamgGet(pc, &gamg));
-  if (GpufmtSeqData(A) && g->reuse_prol && !g->injection_index_size) PetscCall(NearNullIsConstant(pc, A, &constant));
-  gamg->constant = constant;
-  if (constant) {
+  if (GpufmtSeqData(A) && !g->injection_index_size) PetscCall(NearNullIsConstant(pc, A, &gamg->constant));
+  if (gamg->constant && g->reuse_prol) {
     g->data_cell_rows = g->data_cell_cols = 1;
     g->data_sz                            = A->rmap->n;
   } else PetscCall((*gamg->agg.createdefaultdata)(pc, A));
@@ -184,7 +181,7 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Ma
   request.turns       = gamg->aggregates.turns;
   request.block       = (int32_t)block;
   request.nvectors    = (int32_t)g->data_cell_cols;
-  request.near_null   = g->data;
+  request.near_null   = gamg->constant && !g->current_level ? NULL : g->data;
   *answer             = (GpufmtTentativeAnswer){0};
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &gamg->tentative_lease));
   PetscCall(MatCreate(PetscObjectComm((PetscObject)A), P));
@@ -208,7 +205,7 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
   PetscCall(GpufmtGamgGet(pc, &gamg));
   level = &gamg->levels[g->current_level];
   if (!level->ours) {
-    if (gamg->constant) PetscCall((*gamg->agg.createdefaultdata)(pc, A));
+    if (!g->data) PetscCall((*gamg->agg.createdefaultdata)(pc, A));
     PetscCall((*gamg->agg.prolongator)(pc, A, lists, P));
   } else {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
@@ -218,8 +215,7 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
     PetscCall(ierr);
     if (*P && (*P)->assembled) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));
   }
-  gamg->constant = PETSC_FALSE; /* on coarser levels */
-  if (!*P) {                    /* no coarser level: PETSc destroys them next */
+  if (!*P) { /* no coarser level: PETSc destroys them next */
     gamg->graph = NULL;
     gamg->lists = NULL;
   }

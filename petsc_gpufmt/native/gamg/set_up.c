@@ -78,9 +78,9 @@ static PetscErrorCode SetUp(PC pc, GpufmtGamg *gamg)
     PetscCall(PetscMalloc1(size, &data));
     PetscCall(PetscArraycpy(data, g->data, size));
   }
-  gamg->visited  = -1;
-  gamg->constant = PETSC_FALSE;
-  ierr           = OnlyNewValues(pc) ? GpufmtGamgStartsBegin(pc, gamg) : PETSC_SUCCESS;
+  gamg->visited = -1;
+  if (g->data || !g->orig_data) gamg->constant = PETSC_FALSE; /* else PETSc has a copy of what we found to be constant, or not */
+  ierr = OnlyNewValues(pc) ? GpufmtGamgStartsBegin(pc, gamg) : PETSC_SUCCESS;
   if (!ierr) ierr = (*gpufmt_gamg_parent_setup)(pc);
   PetscCall(GpufmtGamgStartsEnd(gamg));
   PetscCall(ForgetOrDestroy(gamg, (PetscBool)(ierr != PETSC_SUCCESS)));

@@ -67,3 +67,26 @@ def test_what_the_first_field_has_is_taken(options, given, name):
         ksp.destroy()
     check_same(found[0], found[1], tolerance=1e-7)
     assert given[0] is bool(name) and all(given[1:]) and len(given) >= 2
+
+
+def test_set_ups_that_begin_anew_know_the_constant_vector_too(options, given):
+    options["pc_gamg_coarse_eq_limit"] = 5
+    options["pc_gamg_reuse_interpolation"] = False
+    options["pc_gamg_eigenvalues"] = "0.1,2.0"  # those of a few rows are not the same in all digits
+    found = []
+    for mat_type in ("pjds", "aij"):
+        A = poisson(mat_type)
+        ksp = solver(A)
+        for _ in range(2):
+            A.shift(0.5)
+            ksp.setUp()
+        found.append(levels(ksp))
+        ksp.getPC().setCoordinates(np.zeros((A.getSize()[0], 1)))
+        A.shift(0.5)
+        ksp.setUp()
+        found.append(levels(ksp))
+        ksp.destroy()
+    check_same(found[0], found[2])
+    check_same(found[1], found[3])
+    third = len(given) // 3
+    assert third >= 2 and given == [False, *[True] * (third - 1)] * 2 + [True] * third
