@@ -3,7 +3,7 @@
 #include "gamg/gamg.h"
 
 /* the solver with the user's options, as agg makes it */
-static PetscErrorCode Prepare(PC pc, Mat A, KSP ksp)
+static PetscErrorCode EstimatorPrepare(PC pc, Mat A, KSP ksp)
 {
   const char *prefix;
   PetscBool   known, definite;
@@ -29,11 +29,11 @@ static PetscErrorCode Prepare(PC pc, Mat A, KSP ksp)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Solve(PC pc, GpufmtGamg *gamg, Mat A, KSP ksp, Vec start, Vec solution, PetscReal *emin, PetscReal *emax)
+static PetscErrorCode EstimatorSolve(PC pc, GpufmtGamg *gamg, Mat A, KSP ksp, Vec start, Vec solution, PetscReal *emin, PetscReal *emax)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtGamgStartVector(gamg, GpufmtGamgOf(pc)->current_level, A, start));
-  PetscCall(Prepare(pc, A, ksp));
+  PetscCall(EstimatorPrepare(pc, A, ksp));
   PetscCall(KSPSolve(ksp, start, solution));
   PetscCall(KSPCheckSolve(ksp, pc, solution));
   PetscCall(KSPComputeExtremeSingularValues(ksp, emax, emin));
@@ -41,7 +41,7 @@ static PetscErrorCode Solve(PC pc, GpufmtGamg *gamg, Mat A, KSP ksp, Vec start, 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Estimate(PC pc, GpufmtGamg *gamg, Mat A, PetscReal *emin, PetscReal *emax)
+static PetscErrorCode EstimatorRun(PC pc, GpufmtGamg *gamg, Mat A, PetscReal *emin, PetscReal *emax)
 {
   Vec            start = NULL, solution = NULL;
   KSP            ksp = NULL;
@@ -51,7 +51,7 @@ static PetscErrorCode Estimate(PC pc, GpufmtGamg *gamg, Mat A, PetscReal *emin, 
   PetscCall(MatCreateVecs(A, &start, NULL));
   PetscCall(MatCreateVecs(A, &solution, NULL));
   PetscCall(KSPCreate(PetscObjectComm((PetscObject)A), &ksp));
-  ierr = Solve(pc, gamg, A, ksp, start, solution, emin, emax);
+  ierr = EstimatorSolve(pc, gamg, A, ksp, start, solution, emin, emax);
   PetscCall(VecDestroy(&solution));
   PetscCall(VecDestroy(&start));
   PetscCall(KSPDestroy(&ksp));
@@ -69,7 +69,7 @@ PetscErrorCode GpufmtGamgEstimate(PC pc, GpufmtGamg *gamg, Mat A, PetscReal *emi
   PetscFunctionBegin;
   *emin = g->emin;
   *emax = g->emax;
-  if (g->emax <= 0) PetscCall(Estimate(pc, gamg, A, emin, emax));
+  if (g->emax <= 0) PetscCall(EstimatorRun(pc, gamg, A, emin, emax));
   mg->min_eigen_DinvA[level] = g->use_sa_esteig ? *emin : 0;
   mg->max_eigen_DinvA[level] = g->use_sa_esteig ? *emax : 0;
   if (g->use_sa_esteig)
