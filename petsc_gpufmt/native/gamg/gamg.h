@@ -120,6 +120,7 @@ GPUFMT_HIDDEN PetscErrorCode PCGAMGCoarsen_Gpufmt(PC, Mat *, PetscCoarsenData **
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC, Mat);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
 
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCheckAggregates(const GpufmtGamg *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *, Mat A, Mat P);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSetPattern(Mat P, Mat A, const GpufmtPlannedPattern *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const GpufmtPlan *, int64_t nnz, void *slots[GPUFMT_NUM_SLOTS]);

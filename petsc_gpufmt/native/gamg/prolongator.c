@@ -148,6 +148,14 @@ static PetscErrorCode ReplaceNearNull(PC_GAMG *g, int backend, const GpufmtTenta
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+PetscErrorCode GpufmtGamgCheckAggregates(const GpufmtGamg *gamg)
+{
+  PetscFunctionBegin;
+  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Why the tentative prolongator is wanted as a matrix: "": it is not, since the first smoothing step makes the smoothed one from the aggregates. */
 static PetscErrorCode WhyFilled(PC pc, size_t size, char reason[])
 {
@@ -172,8 +180,7 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Ma
   PetscFunctionBegin;
   PetscCheck(g->data_cell_cols >= 1, PetscObjectComm((PetscObject)pc), PETSC_ERR_PLIB, "A near-null space without vectors");
   PetscCall(MatGetBlockSize(A, &block));
-  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
-             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
+  PetscCall(GpufmtGamgCheckAggregates(gamg));
   if (smooths) PetscCall(WhyFilled(pc, sizeof(level->smoothing), level->smoothing));
   request.nnodes      = gamg->nnodes;
   request.naggregates = gamg->aggregates.naggregates;

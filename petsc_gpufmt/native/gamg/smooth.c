@@ -158,8 +158,7 @@ static PetscErrorCode SmoothTentative(PC pc, GpufmtGamg *gamg, Mat A, Vec diagon
   PetscBool        done;
 
   PetscFunctionBegin;
-  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
-             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
+  PetscCall(GpufmtGamgCheckAggregates(gamg));
   PetscCall(SmoothAggregates(pc, gamg, A, diagonal, alpha, *P, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscStrncpy(level->smoothing, "a row of the matrix is too long", sizeof(level->smoothing)));
