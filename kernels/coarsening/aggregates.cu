@@ -7,9 +7,8 @@
 //   words [nrows]      what is known of each row: 0, it is no root; else how many rows the order has from it on, with the bit ROOT if it is a
 //                      root. So the largest of some words is that of the root that comes first, or else of the undecided row that does.
 //   nearest [nrows]    the largest word of a row's neighbours
+#include "coarsening/root.cuh"
 #include "common/scan.cuh"
-
-constexpr word_t ROOT = word_t(1) << (8 * sizeof(word_t) - 1);
 
 // Thread blocks of a multiprocessor at least, with which nothing spills
 constexpr int VISIT_BLOCKS = 5;

@@ -13,7 +13,10 @@ from petsc_gpufmt.backends.kernel_modules import declared_by, declared_so_far, d
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.planning.requests import backend_at
 
-COARSENING = ("shuffle", "aggregates", "prolongator", "smoothed", "start_vector")
+COARSENING = (
+    *("shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
+    *("parallel_aggregates",),
+)
 OTHERS = (
     "petsc_gpufmt.spgemm.chain",
     "petsc_gpufmt.patterns.symmetry",

@@ -1,7 +1,5 @@
 /* Aggregates of the rows of a graph; the parameters are those of kernels/coarsening/aggregates.cu, which says what the arrays are. */
-#include "common/host.h"
-
-#define ROOT ((word_t)1 << (8 * sizeof(word_t) - 1))
+#include "coarsening/root.h"
 
 typedef struct {
   alignas(8) index_t nrows;
