@@ -89,6 +89,16 @@ class ScaleAndAdd(enum.IntEnum):
     SUM_COLUMNS = 10
 
 
+class Step(enum.IntEnum):
+    """What a rank does between exchanges, when ranks find aggregates together."""
+
+    LOOK = 0
+    DECIDE = 1
+    NUMBER = 2
+    JOIN_NEXT = 3
+    JOIN_BEYOND = 4
+
+
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")
 PRODUCT_LETTERS = ("AB", "AB", "AB", "AP", "AR", "ABC")
 

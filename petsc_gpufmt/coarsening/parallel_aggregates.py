@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, Slot, Struct, launch_1d
+from petsc_gpufmt.backends.plan import Launch, Slot, Step, Struct, launch_1d
 from petsc_gpufmt.coarsening.aggregates import (
     BLOCK_THREADS,
     DISTANCES,
@@ -27,16 +26,6 @@ from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 
 COUNTED = ("undecided", "roots")  # of `Control` in kernels/coarsening/parallel_aggregates.cu, without the ticket
-
-
-class Step(enum.IntEnum):
-    """What a rank does between exchanges: see `ParallelAggregates`."""
-
-    LOOK = 0
-    DECIDE = 1
-    NUMBER = 2
-    JOIN_NEXT = 3
-    JOIN_BEYOND = 4
 
 
 @dataclass(frozen=True)

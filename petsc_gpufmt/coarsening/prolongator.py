@@ -63,37 +63,47 @@ def tentative(
     Raises UnsupportedError if sizes are below 1, or there are no vectors for blocks; PatternError if an aggregate is
     not one of `naggregates`; IndexOverflowError if the index type does not count the entries.
     """
-    index, nnodes = backend.index, aggregates.size
     if block < 1 or nvectors < 1 or (near_null is None and block * nvectors > 1):
         given = "no vectors" if near_null is None else "vectors"
         raise UnsupportedError(
             f"a prolongator of {nvectors} columns for nodes of {block} rows from {given}: sizes are at least 1, "
             "and without vectors both are 1"
         )
-    nrows, ncols = nnodes * block, naggregates * nvectors
-    (coarse,) = backend.empty((nvectors * ncols, backend.scalar))
-    begins, nmembers = count_members(aggregates, naggregates, backend)  # waits for the device
-    nnz = nmembers * block * nvectors
-    check_entries(nnz, backend)
-    members = _members(aggregates, begins, nmembers, backend)
-    nodes = CsrPattern(nnodes, naggregates, begins, members)
-    if block == nvectors == 1:
-        pattern = nodes
-    else:
-        rowptr, colidx = backend.empty((nrows + 1, index), (nnz, index), zeros=int(not nrows))
-        expand = (*map(index.type, (nrows, block, nvectors)), begins, members, rowptr, colidx)
-        if nrows:
-            backend.run([_launch("prolongator_expand", nrows, (), expand, backend)])
-        pattern = CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=nvectors)
+    (coarse,) = backend.empty((nvectors * nvectors * naggregates, backend.scalar))
+    pattern, nodes = columns_of_nodes(aggregates, naggregates, block, nvectors, backend)  # waits for the device
     if not naggregates:
         return Tentative(pattern, [], coarse)
     if near_null is None:
         return Tentative(pattern, _constant(pattern, coarse, backend), coarse)
     by_aggregates = transposed(nodes if turns is None else _in_turns(aggregates, nodes, turns, backend), backend)
     numeric = _orthogonalize(pattern, by_aggregates, naggregates, near_null, coarse, backend)
-    (values,) = backend.empty((nnz, backend.scalar))
+    (values,) = backend.empty((pattern.nnz, backend.scalar))
     backend.run(numeric, {Slot.RESULT: values})  # the coarse near-null space is known before values are asked for
     return Tentative(pattern, numeric, coarse)
+
+
+def columns_of_nodes(
+    aggregates: Any, naggregates: int, block: int, nvectors: int, backend: Backend
+) -> tuple[CsrPattern, CsrPattern]:
+    """The pattern in which each row has the columns of its node's aggregate, and that of nodes and aggregates.
+
+    Parameters as of `tentative`. Waits for the device. Raises PatternError if an aggregate is not one of `naggregates`,
+    IndexOverflowError if the index type does not count the entries.
+    """
+    index, nnodes = backend.index, int(aggregates.size)
+    nrows, ncols = nnodes * block, naggregates * nvectors
+    begins, nmembers = count_members(aggregates, naggregates, backend)  # waits for the device
+    nnz = nmembers * block * nvectors
+    check_entries(nnz, backend)
+    members = _members(aggregates, begins, nmembers, backend)
+    nodes = CsrPattern(nnodes, naggregates, begins, members)
+    if block == nvectors == 1:
+        return nodes, nodes
+    rowptr, colidx = backend.empty((nrows + 1, index), (nnz, index), zeros=int(not nrows))
+    expand = (*map(index.type, (nrows, block, nvectors)), begins, members, rowptr, colidx)
+    if nrows:
+        backend.run([_launch("prolongator_expand", nrows, (), expand, backend)])
+    return CsrPattern(nrows, ncols, rowptr, colidx, row_block=block, col_block=nvectors), nodes
 
 
 def count_members(aggregates: Any, naggregates: int, backend: Backend) -> tuple[Any, int]:

@@ -82,6 +82,9 @@ enum {
   GPUFMT_ASK_COO,
   GPUFMT_ASK_SMOOTHED,
   GPUFMT_ASK_START_VECTOR,
+  GPUFMT_ASK_PARALLEL_AGGREGATES,
+  GPUFMT_ASK_ELSEWHERE,
+  GPUFMT_ASK_PARALLEL_TENTATIVE,
   GPUFMT_NUM_ASKS
 };
 
@@ -236,6 +239,37 @@ typedef struct {
   char          summary[256];
 } GpufmtAggregatesAnswer;
 
+/* What ranks do between exchanges that find aggregates together; petsc_gpufmt/coarsening/parallel_aggregates.py says which these are. JOIN_BEYOND is
+   for distance 2. */
+enum {
+  GPUFMT_STEP_LOOK,
+  GPUFMT_STEP_DECIDE,
+  GPUFMT_STEP_NUMBER,
+  GPUFMT_STEP_JOIN_NEXT,
+  GPUFMT_STEP_JOIN_BEYOND,
+  GPUFMT_NUM_STEPS
+};
+
+/* aggregates of the rows of a square pattern that lie on several ranks, the same ones on any number of them */
+typedef struct {
+  GpufmtPlace   place;
+  GpufmtOperand own;    /* the columns that are rows of this rank, square */
+  GpufmtOperand others; /* the other columns, which are ghosts; rowptr NULL: there are none */
+  const void   *ghosts; /* host: [others.ncols] their numbers as rows */
+  int64_t       first;  /* number of the first row of this rank */
+  int32_t       distance, symmetric; /* as in GpufmtAggregatesRequest */
+} GpufmtParallelAggregatesRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    steps[GPUFMT_NUM_STEPS];
+  void         *words, *nearest, *numbers; /* on the backend: [own.nrows + others.ncols], as many bytes each as an index; what ranks exchange, and in
+                                              the end the aggregates of rows, counted through all ranks, -1: none */
+  const void   *counts;                    /* on the backend: [2] of 64 bits: undecided rows after each round, roots */
+  uint64_t      asymmetry;                 /* the pattern of all ranks is not symmetric unless the sum of these is 0 */
+  int32_t       applies;                   /* 0: on this rank alone it is not, or an entry of the diagonal is lacking: there are no steps */
+} GpufmtParallelAggregatesAnswer;
+
 /* the tentative prolongator of aggregates */
 typedef struct {
   GpufmtPlace place;
@@ -256,6 +290,45 @@ typedef struct {
   const void   *coarse_near_null; /* on the backend: [nvectors][ncols] column by column, R of each aggregate */
   char          summary[256];
 } GpufmtTentativeAnswer;
+
+/* the nodes of a rank whose aggregates belong to other ranks */
+typedef struct {
+  GpufmtPlace place;
+  int64_t     nnodes;
+  const void *aggregates;         /* of an answer that is held, on the same backend: [nnodes] counted through all ranks; -1: none */
+  int64_t     first, naggregates; /* those that belong to this rank */
+} GpufmtElsewhereRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  int64_t       count;
+  const void   *nodes, *aggregates; /* host: [count] the nodes ascend */
+} GpufmtElsewhereAnswer;
+
+/* the rows of a rank of the tentative prolongator of all ranks */
+typedef struct {
+  GpufmtPlace            place;
+  GpufmtElsewhereRequest own;       /* its place is not read */
+  int64_t                nreceived; /* nodes of other ranks that belong to aggregates of this one */
+  const void            *received;  /* host: [nreceived] their aggregates among those of this rank */
+  int64_t                nghosts;   /* aggregates of other ranks that nodes of this one belong to */
+  const void            *ghosts;    /* host: [nghosts] ascending */
+  int32_t                block, nvectors;
+  const void            *near_null; /* host: [nvectors][(nnodes + nreceived) * block] as in GpufmtTentativeRequest */
+} GpufmtParallelTentativeRequest;
+
+/* a block of the prolongator */
+typedef struct {
+  int64_t     ncols, nnz;
+  const void *rowptr, *colidx; /* on the backend: [nnodes * block + 1]; [nnz], sorted in each row */
+} GpufmtBlockAnswer;
+
+typedef struct {
+  GpufmtOutcome     outcome;
+  GpufmtBlockAnswer blocks[2];        /* columns of aggregates of this rank, and of `ghosts` */
+  const void       *values;           /* on the backend: those of the first block, then block * nvectors for each node received */
+  const void       *coarse_near_null; /* as in GpufmtTentativeAnswer, with the columns of this rank */
+} GpufmtParallelTentativeAnswer;
 
 /* a matrix from coordinates: its pattern, and the sums of values that are given in their order */
 typedef struct {

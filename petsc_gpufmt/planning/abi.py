@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot
+from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot, Step
 
 ABI_VERSION = 12
 BACKENDS = ("host", "cuda")
@@ -28,6 +28,9 @@ class Ask(enum.IntEnum):
     COO = 7
     SMOOTHED = 8
     START_VECTOR = 9
+    PARALLEL_AGGREGATES = 10
+    ELSEWHERE = 11
+    PARALLEL_TENTATIVE = 12
 
 
 class LaunchStruct(c.Structure):
@@ -238,6 +241,31 @@ class AggregatesAnswerStruct(c.Structure):
     ]
 
 
+class ParallelAggregatesRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("own", OperandStruct),
+        ("others", OperandStruct),
+        ("ghosts", c.c_void_p),
+        ("first", c.c_int64),
+        ("distance", c.c_int32),
+        ("symmetric", c.c_int32),
+    ]
+
+
+class ParallelAggregatesAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("steps", PlanStruct * len(Step)),
+        ("words", c.c_void_p),
+        ("nearest", c.c_void_p),
+        ("numbers", c.c_void_p),
+        ("counts", c.c_void_p),
+        ("asymmetry", c.c_uint64),
+        ("applies", c.c_int32),
+    ]
+
+
 class TentativeRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
@@ -256,6 +284,57 @@ class TentativeAnswerStruct(c.Structure):
         *PLANNED_MATRIX,
         ("coarse_near_null", c.c_void_p),
         ("summary", c.c_char * 256),
+    ]
+
+
+class ElsewhereRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("nnodes", c.c_int64),
+        ("aggregates", c.c_void_p),
+        ("first", c.c_int64),
+        ("naggregates", c.c_int64),
+    ]
+
+
+class ElsewhereAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("count", c.c_int64),
+        ("nodes", c.c_void_p),
+        ("aggregates", c.c_void_p),
+    ]
+
+
+class ParallelTentativeRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("own", ElsewhereRequestStruct),
+        ("nreceived", c.c_int64),
+        ("received", c.c_void_p),
+        ("nghosts", c.c_int64),
+        ("ghosts", c.c_void_p),
+        ("block", c.c_int32),
+        ("nvectors", c.c_int32),
+        ("near_null", c.c_void_p),
+    ]
+
+
+class BlockAnswerStruct(c.Structure):
+    _fields_ = [
+        ("ncols", c.c_int64),
+        ("nnz", c.c_int64),
+        ("rowptr", c.c_void_p),
+        ("colidx", c.c_void_p),
+    ]
+
+
+class ParallelTentativeAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("blocks", BlockAnswerStruct * 2),
+        ("values", c.c_void_p),
+        ("coarse_near_null", c.c_void_p),
     ]
 
 

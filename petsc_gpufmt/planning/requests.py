@@ -92,6 +92,22 @@ def _what_aggregates(request: Any) -> str:
     return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} entries"
 
 
+def _what_parallel_aggregates(request: Any) -> str:
+    own, others = request.own, request.others
+    size = f"{own.nrows} x {own.ncols + others.ncols} rows with {own.nnz + others.nnz} entries"
+    return f"aggregates of several ranks at distance {request.distance}, of a graph of which this one has {size},"
+
+
+def _what_elsewhere(request: Any) -> str:
+    return f"nodes, of {request.nnodes}, whose aggregates belong to other ranks"
+
+
+def _what_parallel_tentative(request: Any) -> str:
+    own, columns = request.own, f"{request.nvectors} columns for each of {request.own.naggregates} aggregates"
+    nodes = f"{own.nnodes} nodes, and {request.nreceived} of other ranks, with {request.block} rows"
+    return f"tentative prolongator of several ranks, of {columns} of {nodes}"
+
+
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
@@ -208,6 +224,26 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, [found.numbers, found.turns, held])]
 
 
+def _fill_parallel_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
+
+    given = [request.own, *([request.others] if request.others.rowptr else [])]
+    own, *others = validated_patterns([_pattern(o, backend) for o in given], backend)
+    graph = RankGraph(own, others[0] if others else None, request.first)
+    answer.applies = True
+    if not request.symmetric:
+        ghosts = _indices(request.ghosts, graph.nghosts, backend, keep=False)
+        answer.applies, answer.asymmetry = symmetric_part(graph, ghosts, backend)
+    if not answer.applies:
+        return [(answer.outcome, [])]
+    planned = plan_aggregates(graph, request.distance, backend)
+    kept: list[Any] = [planned.words, planned.nearest, planned.numbers, planned.counts]
+    for step, launches in planned.steps.items():
+        kept += abi.export_plan(launches, answer.steps[step])
+    answer.words, answer.nearest, answer.numbers, answer.counts = map(address, kept[:4])
+    return [(answer.outcome, kept)]
+
+
 def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.prolongator import tentative
 
@@ -223,6 +259,41 @@ def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     words = f"{request.nvectors} columns for each of {request.naggregates} aggregates, {answer.nnz} entries"
     answer.summary = words.encode()
     return [(answer.outcome, kept)]
+
+
+def _fill_elsewhere(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.parallel_prolongator import elsewhere
+
+    nodes, aggregates = elsewhere(_rank_aggregates(request, backend), backend)
+    answer.count, answer.nodes, answer.aggregates = nodes.size, address(nodes), address(aggregates)
+    return [(answer.outcome, [nodes, aggregates])]
+
+
+def _fill_parallel_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.parallel_prolongator import parallel_tentative
+
+    received = _view(request.received, request.nreceived, backend.index)
+    ghosts = _view(request.ghosts, request.nghosts, backend.index)
+    near_null, block, nvectors = None, request.block, request.nvectors
+    if request.near_null:
+        size = nvectors * (request.own.nnodes + request.nreceived) * block
+        near_null = backend.adopt(_view(request.near_null, size, backend.scalar))
+    own = _rank_aggregates(request.own, backend)
+    made = parallel_tentative(own, received, ghosts, block, near_null, nvectors, backend)
+    kept = [made.values, made.coarse]
+    for pattern, struct in zip((made.own, made.others), answer.blocks, strict=True):
+        kept += [pattern.rowptr, pattern.colidx]
+        struct.ncols, struct.nnz = pattern.ncols, pattern.nnz
+        struct.rowptr, struct.colidx = address(pattern.rowptr), address(pattern.colidx)
+    answer.values, answer.coarse_near_null = address(made.values), address(made.coarse)
+    return [(answer.outcome, kept)]
+
+
+def _rank_aggregates(request: Any, backend: Backend) -> Any:
+    from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates
+
+    numbers = _held(request.aggregates, request.nnodes, backend.index, backend)
+    return RankAggregates(numbers, request.first, request.naggregates)
 
 
 def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -392,6 +463,19 @@ KINDS = {
     ),
     Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
+    Ask.PARALLEL_AGGREGATES: Kind(
+        abi.ParallelAggregatesRequestStruct,
+        abi.ParallelAggregatesAnswerStruct,
+        _what_parallel_aggregates,
+        _fill_parallel_aggregates,
+    ),
+    Ask.ELSEWHERE: Kind(abi.ElsewhereRequestStruct, abi.ElsewhereAnswerStruct, _what_elsewhere, _fill_elsewhere),
+    Ask.PARALLEL_TENTATIVE: Kind(
+        abi.ParallelTentativeRequestStruct,
+        abi.ParallelTentativeAnswerStruct,
+        _what_parallel_tentative,
+        _fill_parallel_tentative,
+    ),
     Ask.TENTATIVE: Kind(abi.TentativeRequestStruct, abi.TentativeAnswerStruct, _what_tentative, _fill_tentative),
     Ask.SMOOTHED: Kind(abi.SmoothedRequestStruct, abi.SmoothedAnswerStruct, _what_smoothed, _fill_smoothed),
     Ask.START_VECTOR: Kind(

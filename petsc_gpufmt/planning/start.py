@@ -15,7 +15,7 @@ from petsc_gpufmt.planning.requests import backend_at
 
 COARSENING = (
     *("shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
-    *("parallel_aggregates",),
+    *("parallel_aggregates", "parallel_prolongator"),
 )
 OTHERS = (
     "petsc_gpufmt.spgemm.chain",

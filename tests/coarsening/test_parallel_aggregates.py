@@ -9,8 +9,8 @@ from several_ranks import aggregates_together, parts
 
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, Step, plan_aggregates, symmetric_part
+from petsc_gpufmt.backends.plan import Slot, Step
+from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 FACTORS = 0x9E3779B97F4A7C15, 0x6A09E667F3BCC909, 0xBB67AE8584CAA73B

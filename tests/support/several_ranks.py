@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from graphs import Graph
 
-from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, Step, plan_aggregates
+from petsc_gpufmt.backends.plan import Slot, Step
+from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 
 

@@ -59,23 +59,39 @@ static PetscErrorCode Distance(PC pc, GpufmtGamgLevel *level)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The order of rows, or the reason why it is not ours: by default agg's on one rank, and else that which does not depend on the number of ranks. */
+static PetscErrorCode Order(PC pc, Mat A, GpufmtGamgLevel *level)
+{
+  static const char *const orders[]  = {"petsc", "hash", "GpufmtGamgOrder", "", NULL};
+  const PetscBool          on_a_rank = (PetscBool)(GpufmtSeqData(A) != NULL);
+  PetscEnum                order     = (PetscEnum)!on_a_rank;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsGetEnum(((PetscObject)pc)->options, ((PetscObject)pc)->prefix, "-pc_gamg_gpufmt_order", orders, &order, NULL));
+  level->by_hash = (PetscBool)(order != 0);
+  if (!on_a_rank && !level->by_hash)
+    PetscCall(PetscStrncpy(level->reason, "agg's order of the rows of several ranks was named", sizeof(level->reason)));
+  else if (level->by_hash && GpufmtGamgAggOf(pc)->use_minimum_degree_ordering)
+    PetscCall(PetscStrncpy(level->reason, "rows are to be in the order of their degrees, and not of a hash", sizeof(level->reason)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Whether the set-up of the current level is ours, and whether its graph can be the matrix itself: values are not read, and rows are nodes. */
 PetscErrorCode GpufmtGamgChoose(PC pc, Mat A, GpufmtGamgLevel *level)
 {
   const PC_GAMG  *gamg      = GpufmtGamgOf(pc);
   const PetscReal threshold = gamg->threshold[gamg->current_level];
-  PetscMPIInt     nranks;
   PetscInt        block;
 
   PetscFunctionBegin;
   PetscCall(PetscMemzero(level, sizeof(*level)));
-  PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)A), &nranks));
   PetscCall(MatGetBlockSize(A, &block));
-  if (nranks > 1) PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the matrix is on %d ranks", nranks));
-  else if (!GpufmtSeqData(A)) PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the matrix is of type %s", ((PetscObject)A)->type_name));
+  if (!GpufmtFormatFind(((PetscObject)A)->type_name))
+    PetscCall(PetscSNPrintf(level->reason, sizeof(level->reason), "the matrix is of type %s", ((PetscObject)A)->type_name));
   else if (gamg->use_aggs_in_asm || gamg->asm_hem_aggs)
     PetscCall(PetscStrncpy(level->reason, "ASM smoothers want lists of aggregates", sizeof(level->reason)));
-  else PetscCall(Distance(pc, level));
+  else PetscCall(Order(pc, A, level));
+  if (!level->reason[0]) PetscCall(Distance(pc, level));
   level->ours = (PetscBool)!level->reason[0];
   if (block > 1) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "rows are of blocks of %" PetscInt_FMT, block));
   else if (threshold >= 0) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "the threshold is %g", (double)threshold));

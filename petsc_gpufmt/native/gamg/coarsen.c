@@ -86,6 +86,7 @@ static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level,
   PetscCall(PetscFree(order));
   PetscCall(ierr);
   gamg->nnodes = n;
+  gamg->total  = answer->naggregates;
   if (answer->applies) GpufmtPatternHold(G, gamg->backend, answer->held);
   else PetscCall(GpufmtLeaseDrop(&gamg->lease));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -94,18 +95,19 @@ static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level,
 /* of the matrix's own pattern, or else of PETSc's graph, which is made symmetric unless the user does not want that */
 static PetscErrorCode AggregateOrFallBack(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat *G)
 {
-  const PetscInt number = GpufmtGamgOf(pc)->current_level;
-  const Mat      A      = *G;
+  const PetscInt number                                                       = GpufmtGamgOf(pc)->current_level;
+  const Mat      A                                                            = *G;
+  PetscErrorCode (*const aggregate)(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat) = level->by_hash ? GpufmtGamgAggregateTogether : Aggregate;
 
   PetscFunctionBegin;
-  PetscCall(Aggregate(pc, gamg, level, *G));
+  PetscCall((*aggregate)(pc, gamg, level, *G));
   if (level->own_graph && !gamg->aggregates.applies) {
     PetscCall(PetscStrncpy(level->graph, "the pattern of the matrix is not symmetric with a complete diagonal", sizeof(level->graph)));
     PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": the graph is that of agg, because %s\n", number, level->graph));
     level->own_graph = PETSC_FALSE;
     PetscCall(PetscObjectDereference((PetscObject)A)); /* the graph's: the set-up has another */
     PetscCall(CreateParentGraph(pc, gamg, A, G));
-    PetscCall(Aggregate(pc, gamg, level, *G));
+    PetscCall((*aggregate)(pc, gamg, level, *G));
   }
   level->symmetric = level->own_graph;
   level->ours      = (PetscBool)(gamg->aggregates.applies != 0);

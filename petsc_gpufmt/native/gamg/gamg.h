@@ -2,7 +2,7 @@
 #pragma once
 #include <petsc/private/kspimpl.h>
 #include <petsc/private/pcgamgimpl.h>
-#include "product/product.h"
+#include "parallel/parallel.h"
 
 #define PCGAMGGPUFMT "gpufmt"
 
@@ -24,6 +24,7 @@ typedef struct {
   PetscBool own_graph;      /* the graph is the matrix itself */
   PetscBool symmetric;      /* the pattern of the matrix is, and its diagonal is complete */
   int       distance;       /* between the roots of aggregates */
+  PetscBool by_hash;        /* rows are in the order of a hash of their numbers, in which all ranks find aggregates together; else in agg's */
   char      reason[160];    /* why it is PETSc's; "": it is ours */
   char      graph[160];     /* why the graph is PETSc's; "": it is the matrix itself */
   char      smoothing[160]; /* why the first smoothing step takes a product of matrices; "": it takes none, or there is no step */
@@ -67,6 +68,7 @@ typedef struct {
   GpufmtLease            lease; /* of the aggregates, and of the pattern of their graph */
   GpufmtAggregatesAnswer aggregates;
   PetscInt               nnodes;
+  int64_t                first, total; /* aggregates of the ranks before this one, and of all, if they were found together */
   GpufmtLease            tentative_lease; /* held: the prolongator has no entries yet, which are those of this answer, smoothed */
   GpufmtTentativeAnswer  tentative;
   GpufmtLease            smoothed_lease; /* of the pattern of the smoothed prolongator */
@@ -87,6 +89,12 @@ static inline PC_GAMG *GpufmtGamgOf(PC pc)
 static inline GpufmtGamgAgg *GpufmtGamgAggOf(PC pc)
 {
   return (GpufmtGamgAgg *)GpufmtGamgOf(pc)->subctx;
+}
+
+/* whether the near-null space of the level in progress is the constant vector: those of coarser levels are what their prolongators leave */
+static inline PetscBool GpufmtGamgIsConstant(PC pc, const GpufmtGamg *gamg)
+{
+  return (PetscBool)(gamg->constant && !GpufmtGamgOf(pc)->current_level);
 }
 
 /* of PETSc 3.26 and later: small entries of prolongators go, and with them perhaps whole columns */
@@ -112,12 +120,17 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgChoose(PC, Mat, GpufmtGamgLevel *);
 /* order.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgOrderByDegrees(PetscInt n, const PetscInt rowptr[], PetscInt order[]);
 
+/* parallel_aggregates.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAgree(PC, PetscErrorCode own);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAggregateTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat G);
+
 /* coarsen.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC, Mat, Mat *);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCoarsen_Gpufmt(PC, Mat *, PetscCoarsenData **);
 
 /* prolongator.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *, int backend, int64_t ncols, const void *coarse);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCheckAggregates(const GpufmtGamg *);
@@ -139,6 +152,9 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgEstimate(PC, GpufmtGamg *, Mat A, PetscRe
 
 /* smooth.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
+
+/* parallel_prolongator.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, Mat A, Mat *P);
 
 /* set_up.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_gamg_parent_setup)(PC);

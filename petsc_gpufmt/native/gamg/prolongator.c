@@ -43,7 +43,7 @@ PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC pc, Mat A)
 
   PetscFunctionBegin;
   PetscCall(GpufmtGamgGet(pc, &gamg));
-  if (GpufmtSeqData(A) && !g->injection_index_size) PetscCall(NearNullIsConstant(pc, A, &gamg->constant));
+  if (GpufmtFormatFind(((PetscObject)A)->type_name) && !g->injection_index_size) PetscCall(NearNullIsConstant(pc, A, &gamg->constant));
   if (gamg->constant && g->reuse_prol) {
     g->data_cell_rows = g->data_cell_cols = 1;
     g->data_sz                            = A->rmap->n;
@@ -128,17 +128,17 @@ PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *gamg, Mat A, Mat P)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the near-null space of the coarse level takes the place of that of this one */
-static PetscErrorCode ReplaceNearNull(PC_GAMG *g, int backend, const GpufmtTentativeAnswer *answer)
+/* the near-null space of the coarse level, with so many columns on this rank, takes the place of that of this one */
+PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *g, int backend, int64_t ncols, const void *coarse)
 {
   PetscReal     *data;
   PetscInt       size;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(PetscIntCast(answer->ncols * g->data_cell_cols, &size));
+  PetscCall(PetscIntCast(ncols * g->data_cell_cols, &size));
   PetscCall(PetscMalloc1(size, &data));
-  ierr = GpufmtResultToHost(backend, data, answer->coarse_near_null, (size_t)size * sizeof(*data));
+  ierr = GpufmtResultToHost(backend, data, coarse, (size_t)size * sizeof(*data));
   if (ierr) PetscCall(PetscFree(data));
   PetscCall(ierr);
   PetscCall(PetscFree(g->data));
@@ -188,12 +188,12 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Ma
   request.turns       = gamg->aggregates.turns;
   request.block       = (int32_t)block;
   request.nvectors    = (int32_t)g->data_cell_cols;
-  request.near_null   = gamg->constant && !g->current_level ? NULL : g->data;
+  request.near_null   = GpufmtGamgIsConstant(pc, gamg) ? NULL : g->data;
   *answer             = (GpufmtTentativeAnswer){0};
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &gamg->tentative_lease));
   PetscCall(MatCreate(PetscObjectComm((PetscObject)A), P));
   ierr = SetSizes(*P, A, g->data_cell_cols, answer->ncols);
-  if (!ierr) ierr = ReplaceNearNull(g, gamg->backend, answer);
+  if (!ierr) ierr = GpufmtGamgReplaceNearNull(g, gamg->backend, answer->ncols, answer->coarse_near_null);
   if (!ierr && (!smooths || level->smoothing[0])) ierr = GpufmtGamgFillTentative(gamg, A, *P);
   if (ierr) PetscCall(MatDestroy(P));
   PetscCall(ierr);
@@ -216,8 +216,8 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
     PetscCall((*gamg->agg.prolongator)(pc, A, lists, P));
   } else {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
-    PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->aggregates.naggregates));
-    if (gamg->aggregates.naggregates) ierr = Create(pc, gamg, level, A, P);
+    PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->total));
+    if (gamg->total) ierr = GpufmtSeqData(A) ? Create(pc, gamg, level, A, P) : GpufmtGamgProlongatorTogether(pc, gamg, A, P);
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
     PetscCall(ierr);
     if (*P && (*P)->assembled) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));

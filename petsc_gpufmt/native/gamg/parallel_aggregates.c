@@ -1,0 +1,219 @@
+/* Aggregates in the order of a hash of the numbers of rows, which ranks find together: steps of a plan, and exchanges between them. What is found
+   on one rank alone, a failure above all, is agreed on before anyone acts on it. */
+#include "gamg/gamg.h"
+
+/* the rows of the graph on this rank */
+typedef struct {
+  Mat             blocks[2]; /* the second is NULL where one rank has a matrix of its own */
+  const PetscInt *rowptr[2], *colidx[2], *ghosts;
+  PetscSF         exchange; /* one leaf for each ghost */
+} Rows;
+
+/* A rank that fails alone must not leave the others waiting for it. Collective. */
+PetscErrorCode GpufmtGamgAgree(PC pc, PetscErrorCode own)
+{
+  int worst = (int)own;
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)pc)));
+  PetscCall(own);
+  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "The set-up of PCGAMG failed on another rank, which says why");
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode RowsFind(Mat G, Rows *rows)
+{
+  PetscBool parallel;
+
+  PetscFunctionBegin;
+  PetscCall(PetscStrbeginswith(((PetscObject)G)->type_name, MATMPIAIJ, &parallel));
+  rows->blocks[0] = G;
+  if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(G, &rows->blocks[0], &rows->blocks[1], &rows->ghosts));
+  PetscCall(PetscSFSetGraphLayout(rows->exchange, G->rmap, rows->blocks[1] ? rows->blocks[1]->cmap->n : 0, NULL, PETSC_OWN_POINTER, rows->ghosts));
+  for (int k = 0; k < 2 && rows->blocks[k]; k++) PetscCall(GpufmtPatternGet(rows->blocks[k], &rows->rowptr[k], &rows->colidx[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static GpufmtOperand OperandOf(const Rows *rows, int k)
+{
+  const Mat block = rows->blocks[k];
+
+  if (!rows->rowptr[k]) return (GpufmtOperand){0};
+  return (GpufmtOperand){.nrows  = block->rmap->n,
+                         .ncols  = block->cmap->n,
+                         .nnz    = rows->rowptr[k][block->rmap->n],
+                         .rowptr = rows->rowptr[k],
+                         .colidx = rows->colidx[k]};
+}
+
+static PetscErrorCode Ask(GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, Rows *rows, GpufmtParallelAggregatesAnswer *answer)
+{
+  GpufmtParallelAggregatesRequest request = {0};
+
+  PetscFunctionBegin;
+  PetscCall(RowsFind(G, rows));
+  request.own       = OperandOf(rows, 0);
+  request.others    = OperandOf(rows, 1);
+  request.ghosts    = rows->ghosts;
+  request.first     = G->rmap->rstart;
+  request.distance  = level->distance;
+  request.symmetric = level->symmetric;
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_PARALLEL_AGGREGATES, gamg->backend, -1, G, &request.place, &answer->outcome, &gamg->lease));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Where the graph is, and what is known of it: -mat_bind_below looks at the rows of each rank, and a rank without rows lacks what others are given.
+   Collective. */
+static PetscErrorCode AgreeOnGraph(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level)
+{
+  int known[3] = {gamg->backend == GPUFMT_BACKEND_CUDA, level->symmetric, gamg->constant};
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, known, 3, MPI_INT, MPI_MIN, PetscObjectComm((PetscObject)pc)));
+  gamg->backend    = known[0] ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  level->symmetric = (PetscBool)known[1];
+  gamg->constant   = (PetscBool)known[2];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether the pattern of all ranks is symmetric with a complete diagonal; collective */
+static PetscErrorCode AgreeOnSymmetry(PC pc, const GpufmtParallelAggregatesAnswer *answer, PetscBool *symmetric)
+{
+  uint64_t sums[2] = {answer->asymmetry, !answer->applies}; /* the first modulo 2^64 */
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_UINT64_T, MPI_SUM, PetscObjectComm((PetscObject)pc)));
+  *symmetric = (PetscBool)(!sums[0] && !sums[1]);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the entries of ghosts, from the ranks that have these rows; collective */
+static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscSF exchange, void *array)
+{
+  const PetscMemType place = gamg->backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
+  PetscInt          *ghosts;
+  PetscInt           nrows;
+
+  PetscFunctionBegin;
+  PetscCall(PetscSFGetGraph(exchange, &nrows, NULL, NULL, NULL));
+  ghosts = PetscSafePointerPlusOffset((PetscInt *)array, nrows);
+  PetscCall(PetscSFBcastWithMemTypeBegin(exchange, MPIU_INT, place, array, place, ghosts, MPI_REPLACE));
+  PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, array, ghosts, MPI_REPLACE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* one step on this rank; `before`: roots of the ranks before it, for the step that numbers them */
+static PetscErrorCode Run(const GpufmtGamg *gamg, const GpufmtParallelAggregatesAnswer *answer, int step, int64_t before)
+{
+  void *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+
+  PetscFunctionBegin;
+  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
+  slots[GPUFMT_SLOT_ALPHA] = (void *)(uintptr_t)before;
+  if (gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtReplay(&answer->steps[step], gamg->backend, slots, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Decides on rows of all ranks. A rank that fails takes part in the exchanges until all know of it. *undecided: rows of all ranks that are left;
+   *nroots: roots of this rank so far. Collective. */
+static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer,
+                            int64_t *undecided, int64_t *nroots)
+{
+  int64_t        counts[2] = {0, 0}, sums[2];
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
+  if (distance == 2) PetscCall(Exchange(gamg, exchange, answer->nearest));
+  if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_DECIDE, 0);
+  PetscCall(Exchange(gamg, exchange, answer->words));
+  if (!ierr) ierr = GpufmtResultToHost(gamg->backend, counts, answer->counts, sizeof(counts));
+  sums[0] = counts[0];
+  sums[1] = ierr != PETSC_SUCCESS;
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_INT64_T, MPI_SUM, PetscObjectComm((PetscObject)pc)));
+  if (sums[1]) PetscCall(GpufmtGamgAgree(pc, ierr));
+  *undecided = sums[0];
+  *nroots    = counts[1];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the number of the aggregate of each row, once it is decided on all of them; collective */
+static PetscErrorCode Number(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer)
+{
+  PetscErrorCode ierr = PETSC_SUCCESS;
+
+  PetscFunctionBegin;
+  if (distance == 2) {
+    ierr = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
+    PetscCall(Exchange(gamg, exchange, answer->nearest));
+  }
+  if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_NUMBER, gamg->first);
+  PetscCall(Exchange(gamg, exchange, answer->numbers));
+  if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_JOIN_NEXT, 0);
+  if (distance == 2) {
+    PetscCall(Exchange(gamg, exchange, answer->numbers));
+    if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_JOIN_BEYOND, 0);
+  }
+  PetscCall(GpufmtGamgAgree(pc, ierr));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, PetscSF exchange,
+                             const GpufmtParallelAggregatesAnswer *answer)
+{
+  GpufmtAggregatesAnswer *found     = &gamg->aggregates;
+  const MPI_Comm          comm      = PetscObjectComm((PetscObject)pc);
+  int64_t                 undecided = 1;
+  PetscMPIInt             nranks;
+  char                    ranks[32] = "";
+
+  PetscFunctionBegin;
+  PetscCall(Exchange(gamg, exchange, answer->words));
+  while (undecided) {
+    PetscCall(Round(pc, gamg, level->distance, exchange, answer, &undecided, &found->naggregates));
+    found->rounds++;
+  }
+  gamg->first = 0;
+  PetscCallMPI(MPI_Exscan(&found->naggregates, &gamg->first, 1, MPI_INT64_T, MPI_SUM, comm));
+  PetscCallMPI(MPIU_Allreduce(&found->naggregates, &gamg->total, 1, MPI_INT64_T, MPI_SUM, comm));
+  PetscCall(Number(pc, gamg, level->distance, exchange, answer));
+  found->aggregates = answer->numbers;
+  PetscCallMPI(MPI_Comm_size(comm, &nranks));
+  if (nranks > 1) PetscCall(PetscSNPrintf(ranks, sizeof(ranks), " on %d ranks", nranks));
+  PetscCall(PetscSNPrintf(found->summary, sizeof(found->summary),
+                          "%" PetscInt64_FMT " aggregates of %" PetscInt_FMT " rows%s at distance %d in the order of a hash, in %" PetscInt64_FMT
+                          " rounds",
+                          (PetscInt64)gamg->total, G->rmap->N, ranks, level->distance, (PetscInt64)found->rounds));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The aggregates of the rows of G on all ranks; their lease holds nothing if its pattern is not symmetric, or lacks an entry of the diagonal.
+   Collective, and so are its errors. */
+PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat G)
+{
+  GpufmtParallelAggregatesAnswer *answer;
+  Rows                            rows = {.exchange = NULL};
+  PetscBool                       symmetric;
+  PetscErrorCode                  ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscNew(&answer));
+  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
+  gamg->aggregates = (GpufmtAggregatesAnswer){0};
+  gamg->nnodes     = G->rmap->n;
+  ierr             = AgreeOnGraph(pc, gamg, level);
+  if (!ierr) ierr = GpufmtGamgAgree(pc, Ask(gamg, level, G, &rows, answer));
+  for (int k = 0; k < 2; k++)
+    if (rows.rowptr[k]) PetscCall(GpufmtPatternRestore(rows.blocks[k], &rows.rowptr[k], &rows.colidx[k]));
+  if (!ierr) ierr = AgreeOnSymmetry(pc, answer, &symmetric);
+  if (!ierr && symmetric) {
+    gamg->aggregates.applies = 1;
+    ierr                     = Rounds(pc, gamg, level, G, rows.exchange, answer);
+  } else PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  PetscCall(PetscSFDestroy(&rows.exchange));
+  PetscCall(PetscFree(answer));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
