@@ -9,6 +9,7 @@ import pytest
 from builders import CsrMatrix, blocked, shape, stencil, uniform
 from graphs import path, star
 from recording_backend import RecordingBackend
+from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.kernel_modules import declared, instance_name
@@ -112,6 +113,7 @@ def test_coarsening_asks_for_nothing_else(backend, coarsened):
         vectors = np.ones(nvectors * block * n)
         tentative(found.numbers, found.count, block, vectors, nvectors, backend, found.turns)
     tentative(found.numbers, found.count, 1, None, 1, backend)
+    a_rank_alone(coarsened, 2, backend)
     for nvectors in (1, 3, 20):
         assert smoothed(graph, found.numbers, found.count, 1, nvectors, backend)
     assert not_compiled_ahead(backend) == []

@@ -20,6 +20,7 @@ from emulation.backend import source_texts
 from graphs import path, star
 from option_sets import ALL_OPTION_SETS
 from recording_backend import RecordingBackend
+from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.backend import Backend
@@ -65,6 +66,8 @@ REGISTERS = 40
 # Kernel files whose loads in flight are worth more than their threads, or that run once a pattern
 REGISTERS_OF_FILES: dict[str, int] = {
     "coarsening/aggregates": 48,
+    "coarsening/parallel_aggregates": 48,
+    "coarsening/parallel_prolongator": 48,
     "coarsening/prolongator": 64,
     "coarsening/smoothed": 64,
     "formats/bsr": 64,
@@ -203,6 +206,7 @@ def coarsen(backend: Backend) -> None:
             near_null = np.ones(nvectors * block * n, dtype=backend.scalar)
             tentative(found.numbers, found.count, block, near_null, nvectors, backend, found.turns)
         tentative(found.numbers, found.count, 1, None, 1, backend)
+        a_rank_alone(graph, 2, backend)
         for nvectors in (1, 6):
             assert smoothed(CsrPattern(n, n, rowptr, colidx), found.numbers, found.count, 1, nvectors, backend)
     some_rows = uniform(40, 40, 20, seed=68).pattern(np, backend.index)

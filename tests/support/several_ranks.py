@@ -1,4 +1,4 @@
-"""Ranks that coarsen a graph together, in one process: what they send is copied."""
+"""Ranks that coarsen a graph together, in one process: what they send each other is copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from graphs import Graph
 
 from petsc_gpufmt.backends.plan import Slot, Step
-from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates
+from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
+from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates, elsewhere, parallel_tentative
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 
 
@@ -76,3 +77,62 @@ def aggregates_together(graph: Graph, begins: Sequence[int], distance: int, back
         exchange("numbers")
         run(Step.JOIN_BEYOND)
     return np.concatenate([plan.numbers[: part.graph.nrows] for plan, part in zip(plans, ranks, strict=True)]), rounds
+
+
+def prolongators_together(
+    numbers: np.ndarray,
+    begins: Sequence[int],
+    owned: Sequence[int],
+    block: int,
+    vectors: np.ndarray | None,
+    backend: Any,
+) -> list[Any]:
+    """The part of each rank of a tentative prolongator, with what C makes of it: ParallelTentative, and `ghosts`.
+
+    Rank r has the nodes from begins[r] on, and the aggregates from owned[r] on.
+    """
+    index, nvectors = backend.index, 1 if vectors is None else vectors.shape[0]
+    ranks = [
+        RankAggregates(backend.adopt(numbers[first:last].astype(index)), owned[r], owned[r + 1] - owned[r])
+        for r, (first, last) in enumerate(zip(begins[:-1], begins[1:], strict=True))
+    ]
+    found = [elsewhere(rank, backend) for rank in ranks]
+    of_others = [
+        (aggregate, first + node)
+        for first, (nodes, aggregates) in zip(begins[:-1], found, strict=True)
+        for node, aggregate in zip(nodes.tolist(), aggregates.tolist(), strict=True)
+    ]
+    made = []
+    for r, rank in enumerate(ranks):
+        arrived = sorted(pair for pair in of_others if owned[r] <= pair[0] < owned[r + 1])
+        received = np.array([aggregate - owned[r] for aggregate, _ in arrived], dtype=index)
+        ghosts = np.unique(found[r][1])
+        near_null = None
+        if vectors is not None:
+            nodes = np.array([*range(begins[r], begins[r + 1]), *(node for _, node in arrived)], dtype=int)
+            rows = (nodes[:, None] * block + np.arange(block)).ravel()
+            near_null = backend.adopt(vectors[:, rows].astype(backend.scalar).ravel())
+        part = parallel_tentative(rank, received, ghosts, block, near_null, nvectors, backend)
+        made.append((part, ghosts, arrived))
+    return made
+
+
+def a_rank_alone(graph: Graph, distance: int, backend: Any) -> list[Any]:
+    """What the first of two ranks makes of a graph in which ghosts are no roots; runs all kernels."""
+    part = parts(graph, [0, graph.nrows // 2 + 1, graph.nrows], backend)[0]
+    symmetric_part(part.graph, backend.adopt(part.ghosts.astype(backend.index)), backend)
+    plan = plan_aggregates(part.graph, distance, backend)
+    for array in (plan.words, plan.nearest, plan.numbers):
+        backend.clear(array[part.graph.nrows :])
+    left = 1
+    while left:
+        for step in (Step.LOOK, Step.DECIDE):
+            backend.run(plan.steps[step])
+        left, roots = backend.first(plan.counts, 2)
+    for step in (Step.LOOK, Step.NUMBER, Step.JOIN_NEXT, Step.JOIN_BEYOND):
+        backend.run(plan.steps[step], {Slot.ALPHA: np.int64(0)} if step is Step.NUMBER else None)
+    rank = RankAggregates(plan.numbers[: part.graph.nrows], 1, max(roots - 1, 0))
+    nodes, aggregates = elsewhere(rank, backend)
+    made = parallel_tentative(rank, aggregates[:0], np.unique(aggregates), 1, None, 1, backend)
+    arrays = [rank.numbers, made.values, made.own.rowptr, made.own.colidx, made.others.rowptr, made.others.colidx]
+    return [nodes, aggregates, *map(backend.to_host, arrays)]
