@@ -9,6 +9,9 @@
 #include "coarsening/root.cuh"
 #include "common/scan.cuh"
 
+// Thread blocks of a multiprocessor at least, with which nothing spills
+constexpr int VISIT_BLOCKS = 5;
+
 struct Graph {
   alignas(8) index_t nrows;
   const index_t *__restrict__ rowptr, *__restrict__ colidx;             // columns of this rank
@@ -105,7 +108,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // nearest[row] = largest word of its neighbours, for rows where it may change: at distance 1 those on which it is not decided, at distance 2
 // those that know no root next to them, and a neighbour that may become one. TEAM threads a row.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS)
+__global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
   parallel_look(const Graph graph, int distance, const word_t *__restrict__ words, word_t *__restrict__ nearest, Control *__restrict__ control)
 {
   const offset_t thread = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x, row = thread / TEAM;
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 // Decides on the undecided rows, and counts those on which it does not, and new roots. TEAM threads a row.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS)
+__global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS)
   parallel_decide(const Graph graph, int distance, const word_t *__restrict__ nearest, word_t *__restrict__ words, Control *__restrict__ control)
 {
   const offset_t row  = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
@@ -156,7 +159,7 @@ __global__ void __launch_bounds__(SCAN_THREADS)
 // them; with `nearest` the first that is next to a neighbour, whose aggregate is known by then. TEAM threads a row; what is read of `numbers`
 // is not written in the same launch.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS) parallel_join(const Graph graph, const word_t *__restrict__ words, index_t *numbers)
+__global__ void __launch_bounds__((BLOCK_THREADS), VISIT_BLOCKS) parallel_join(const Graph graph, const word_t *__restrict__ words, index_t *numbers)
 {
   const offset_t row    = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
   const bool     joins  = row < graph.nrows && numbers[row] < 0;
