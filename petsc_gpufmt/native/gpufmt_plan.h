@@ -241,22 +241,15 @@ typedef struct {
 
 /* What ranks do between exchanges that find aggregates together; petsc_gpufmt/coarsening/parallel_aggregates.py says which these are. JOIN_BEYOND is
    for distance 2. */
-enum {
-  GPUFMT_STEP_LOOK,
-  GPUFMT_STEP_DECIDE,
-  GPUFMT_STEP_NUMBER,
-  GPUFMT_STEP_JOIN_NEXT,
-  GPUFMT_STEP_JOIN_BEYOND,
-  GPUFMT_NUM_STEPS
-};
+enum { GPUFMT_STEP_LOOK, GPUFMT_STEP_DECIDE, GPUFMT_STEP_NUMBER, GPUFMT_STEP_JOIN_NEXT, GPUFMT_STEP_JOIN_BEYOND, GPUFMT_NUM_STEPS };
 
 /* aggregates of the rows of a square pattern that lie on several ranks, the same ones on any number of them */
 typedef struct {
   GpufmtPlace   place;
-  GpufmtOperand own;    /* the columns that are rows of this rank, square */
-  GpufmtOperand others; /* the other columns, which are ghosts; rowptr NULL: there are none */
-  const void   *ghosts; /* host: [others.ncols] their numbers as rows */
-  int64_t       first;  /* number of the first row of this rank */
+  GpufmtOperand own;                 /* the columns that are rows of this rank, square */
+  GpufmtOperand others;              /* the other columns, which are ghosts; rowptr NULL: there are none */
+  const void   *ghosts;              /* host: [others.ncols] their numbers as rows */
+  int64_t       first;               /* number of the first row of this rank */
   int32_t       distance, symmetric; /* as in GpufmtAggregatesRequest */
 } GpufmtParallelAggregatesRequest;
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from answers import Answer, requested_place, settled_tokens
 from emulation.backend import EmulatedBackend
-from graphs import GRAPHS, Graph, graph, greedy_aggregates
+from graphs import GRAPHS, Graph, graph, greedy_aggregates, path
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 from several_ranks import aggregates_together, parts
 
@@ -12,6 +13,7 @@ from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Slot, Step
 from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.planning import abi, planner
 
 FACTORS = 0x9E3779B97F4A7C15, 0x6A09E667F3BCC909, 0xBB67AE8584CAA73B
 
@@ -134,3 +136,44 @@ def test_bad_patterns_are_refused():
     others = CsrPattern(1, 1, rowptr[:2], colidx[:1])
     with pytest.raises(errors.PatternError, match="a 2 x 2 pattern beside 1 x 1 of the columns of other ranks"):
         symmetric_part(RankGraph(own, others, 0), colidx[:1], backend)
+
+
+class AnsweredStep(Answer):
+    """Aggregates of the first rows of a graph, which has no other rows than ghosts."""
+
+    def __init__(self, own, others, **fields):
+        self.arrays = [a.astype(INDEX) for a in (*own, *others, np.arange(9))]
+        operands = [
+            abi.OperandStruct(rowptr.size - 1, ncols, colidx.size, rowptr.ctypes.data, colidx.ctypes.data)
+            for rowptr, colidx, ncols in ((*self.arrays[:2], own.nrows), (*self.arrays[2:4], 2))
+        ]
+        request = abi.ParallelAggregatesRequestStruct(
+            place=requested_place("host"),
+            own=operands[0],
+            others=operands[1],
+            ghosts=self.arrays[4].ctypes.data,
+            distance=1,
+        )
+        super().__init__(abi.Ask.PARALLEL_AGGREGATES, request, abi.ParallelAggregatesAnswerStruct(), fields)
+
+
+def test_an_answer_has_the_steps():
+    before = settled_tokens()
+    with AnsweredStep(path(5), Graph(np.zeros(6), np.zeros(0)), symmetric=1) as a:
+        assert a.error == (0, "") and planner.owned_tokens() == before + 1
+        assert a.answer.applies and a.answer.words and a.answer.nearest and a.answer.numbers and a.answer.counts
+        assert [step.nlaunches for step in a.answer.steps] == [1] * len(Step)
+    with AnsweredStep(without(path(5), 2, 3), Graph(np.zeros(6), np.zeros(0))) as a:
+        assert a.error == (0, "") and not a.answer.applies
+    with AnsweredStep(path(5), Graph(np.array([0, 0, 0, 0, 0, 1]), np.zeros(1))) as a:
+        assert a.answer.applies and a.answer.asymmetry
+    assert planner.owned_tokens() == before
+
+
+def test_a_request_that_cannot_be_served_is_answered_by_code_and_one_line():
+    with AnsweredStep(path(5), Graph(np.array([0, 0, 0, 0, 0, 1]), np.array([7]))) as a:
+        assert a.error[0] == errors.PatternError.petsc_code
+        assert a.error[1].startswith(
+            "aggregates of several ranks at distance 1, of a graph of which this one has 5 x 7"
+        )
+        assert "column indices lie in [7, 7]" in a.error[1]

@@ -117,6 +117,32 @@ def test_what_is_not_ours_is_left_to_agg(options, tmp_path, name):
     assert said[0].startswith("set-up of agg,") and reason in said[0]
 
 
+def test_rows_may_come_in_the_order_of_a_hash(options, tmp_path):
+    """Other aggregates, of the same quality."""
+    found = []
+    for options["pc_gamg_gpufmt_order"] in ("petsc", "hash"):
+        ksp = solver(petsc_matrix(stencil_csr(12), "pjds"))
+        ksp.setUp()
+        found.append((setups(ksp, tmp_path), [level.operator[0].size for level in levels(ksp)]))
+        ksp.destroy()
+    (in_order, expected), (by_hash, sizes) = found
+    assert all("hash" not in words for words in in_order)
+    assert all("in the order of a hash, in" in words for words in by_hash)
+    assert sizes[-1] != expected[-1] and np.isclose(sizes[-1], expected[-1], rtol=0.05)
+
+
+def test_the_order_of_a_hash_is_not_that_of_degrees(options, tmp_path):
+    more = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_mis_k_minimum_degree_ordering": True}
+    said = compare(geometric_graph(500, 8.0, seed=4), options, more, tmp_path)
+    assert said[0] == "set-up of agg, because rows are to be in the order of their degrees, and not of a hash"
+
+
+def test_an_order_that_is_none_is_an_error(options):
+    options["pc_gamg_gpufmt_order"] = "random"
+    with pytest.raises(PETSc.Error, match="Unknown option random for enum prefix GpufmtGamgOrder"):
+        solver(petsc_matrix(stencil_csr(5), "pjds")).setUp()
+
+
 def test_a_threshold_that_leaves_no_edges_ends_the_hierarchy(options, tmp_path):
     assert len(compare(stencil_csr(6), options, {"pc_gamg_threshold": 0.9}, tmp_path)) == 1
 
