@@ -259,6 +259,7 @@ typedef struct {
   void         *words, *nearest, *numbers; /* on the backend: [own.nrows + others.ncols], as many bytes each as an index; what ranks exchange, and in
                                               the end the aggregates of rows, counted through all ranks, -1: none */
   const void   *counts;                    /* on the backend: [2] of 64 bits: undecided rows after each round, roots */
+  int64_t       held[2];                   /* numbers of the patterns of `own` and `others` */
   uint64_t      asymmetry;                 /* the pattern of all ranks is not symmetric unless the sum of these is 0 */
   int32_t       applies;                   /* 0: on this rank alone it is not, or an entry of the diagonal is lacking: there are no steps */
 } GpufmtParallelAggregatesAnswer;

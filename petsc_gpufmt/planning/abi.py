@@ -261,6 +261,7 @@ class ParallelAggregatesAnswerStruct(c.Structure):
         ("nearest", c.c_void_p),
         ("numbers", c.c_void_p),
         ("counts", c.c_void_p),
+        ("held", c.c_int64 * 2),
         ("asymmetry", c.c_uint64),
         ("applies", c.c_int32),
     ]

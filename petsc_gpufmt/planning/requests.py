@@ -238,6 +238,9 @@ def _fill_parallel_aggregates(request: Any, answer: Any, backend: Backend) -> Le
         return [(answer.outcome, [])]
     planned = plan_aggregates(graph, request.distance, backend)
     kept: list[Any] = [planned.words, planned.nearest, planned.numbers, planned.counts]
+    for k, pattern in enumerate((own, *others)):
+        kept.append(held := HeldPattern(pattern))
+        answer.held[k] = held.number
     for step, launches in planned.steps.items():
         kept += abi.export_plan(launches, answer.steps[step])
     answer.words, answer.nearest, answer.numbers, answer.counts = map(address, kept[:4])

@@ -68,7 +68,7 @@ typedef struct {
   GpufmtLease            lease; /* of the aggregates, and of the pattern of their graph */
   GpufmtAggregatesAnswer aggregates;
   PetscInt               nnodes;
-  int64_t                first, total; /* aggregates of the ranks before this one, and of all, if they were found together */
+  int64_t                first, total;    /* aggregates of the ranks before this one, and of all, if they were found together */
   GpufmtLease            tentative_lease; /* held: the prolongator has no entries yet, which are those of this answer, smoothed */
   GpufmtTentativeAnswer  tentative;
   GpufmtLease            smoothed_lease; /* of the pattern of the smoothed prolongator */
@@ -154,7 +154,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgEstimate(PC, GpufmtGamg *, Mat A, PetscRe
 GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
 
 /* parallel_prolongator.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, Mat A, Mat *P);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat A, Mat *P);
 
 /* set_up.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_gamg_parent_setup)(PC);

@@ -34,16 +34,18 @@ static PetscErrorCode RowsFind(Mat G, Rows *rows)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static GpufmtOperand OperandOf(const Rows *rows, int k)
+static GpufmtOperand OperandOf(const Rows *rows, int k, int backend)
 {
-  const Mat block = rows->blocks[k];
+  const Mat      block = rows->blocks[k];
+  const PetscInt nrows = block ? block->rmap->n : 0, *rowptr = rows->rowptr[k];
 
-  if (!rows->rowptr[k]) return (GpufmtOperand){0};
-  return (GpufmtOperand){.nrows  = block->rmap->n,
+  if (!rowptr) return (GpufmtOperand){0};
+  return (GpufmtOperand){.nrows  = nrows,
                          .ncols  = block->cmap->n,
-                         .nnz    = rows->rowptr[k][block->rmap->n],
-                         .rowptr = rows->rowptr[k],
-                         .colidx = rows->colidx[k]};
+                         .nnz    = rowptr[nrows],
+                         .rowptr = rowptr,
+                         .colidx = rows->colidx[k],
+                         .held   = GpufmtPatternHeld(block, backend)};
 }
 
 static PetscErrorCode Ask(GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, Rows *rows, GpufmtParallelAggregatesAnswer *answer)
@@ -52,13 +54,14 @@ static PetscErrorCode Ask(GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G,
 
   PetscFunctionBegin;
   PetscCall(RowsFind(G, rows));
-  request.own       = OperandOf(rows, 0);
-  request.others    = OperandOf(rows, 1);
+  request.own       = OperandOf(rows, 0, gamg->backend);
+  request.others    = OperandOf(rows, 1, gamg->backend);
   request.ghosts    = rows->ghosts;
   request.first     = G->rmap->rstart;
   request.distance  = level->distance;
   request.symmetric = level->symmetric;
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_PARALLEL_AGGREGATES, gamg->backend, -1, G, &request.place, &answer->outcome, &gamg->lease));
+  for (int k = 0; k < 2 && rows->blocks[k] && answer->applies; k++) GpufmtPatternHold(rows->blocks[k], gamg->backend, answer->held[k]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -344,13 +344,14 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Elsewhere *e, Piece
 }
 
 /* The prolongator of a parallel matrix, and the near-null space of the coarse level. Collective, and so are its errors. */
-PetscErrorCode GpufmtGamgProlongatorTogether(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
+PetscErrorCode GpufmtGamgProlongatorTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat A, Mat *P)
 {
   Elsewhere      elsewhere = {.unit = MPI_DATATYPE_NULL};
   Pieces         pieces    = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
+  if (GpufmtGamgAggOf(pc)->nsmooths > 0) PetscCall(PetscStrncpy(level->smoothing, "the matrix is a parallel one", sizeof(level->smoothing)));
   ierr = Create(pc, gamg, A, &elsewhere, &pieces, P);
   PetscCall(ElsewhereFree(&elsewhere));
   PetscCall(GpufmtLeaseDrop(&pieces.lease));

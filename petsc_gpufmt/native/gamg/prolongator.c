@@ -217,7 +217,7 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
   } else {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
     PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->total));
-    if (gamg->total) ierr = GpufmtSeqData(A) ? Create(pc, gamg, level, A, P) : GpufmtGamgProlongatorTogether(pc, gamg, A, P);
+    if (gamg->total) ierr = GpufmtSeqData(A) ? Create(pc, gamg, level, A, P) : GpufmtGamgProlongatorTogether(pc, gamg, level, A, P);
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
     PetscCall(ierr);
     if (*P && (*P)->assembled) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));

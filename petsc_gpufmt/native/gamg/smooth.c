@@ -212,7 +212,7 @@ static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
   PetscFunctionBegin;
   mg->min_eigen_DinvA[level] = mg->max_eigen_DinvA[level] = 0;
   if (GpufmtGamgAggOf(pc)->nsmooths <= 0) PetscFunctionReturn(PETSC_SUCCESS);
-  if (gamg->levels[level].ours && gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(SendValues(A));
+  if (gamg->levels[level].ours && gamg->backend == GPUFMT_BACKEND_CUDA && GpufmtArraysOf(A)) PetscCall(SendValues(A));
   PetscCall(GpufmtGamgEstimate(pc, gamg, A, &emin, &emax));
   PetscCall(MatCreateVecs(A, &diagonal, NULL));
   ierr = SmoothBy(pc, gamg, A, diagonal, emax, P);

@@ -139,7 +139,9 @@ def test_the_order_of_a_hash_is_not_that_of_degrees(options, tmp_path):
 
 def test_an_order_that_is_none_is_an_error(options):
     options["pc_gamg_gpufmt_order"] = "random"
-    with pytest.raises(PETSc.Error, match="Unknown option .random. for -pc_gamg_gpufmt_order. Available options: petsc hash"):
+    with pytest.raises(
+        PETSc.Error, match="Unknown option .random. for -pc_gamg_gpufmt_order. Available options: petsc hash"
+    ):
         solver(petsc_matrix(stencil_csr(5), "pjds")).setUp()
 
 
