@@ -2,7 +2,8 @@
 
 A scalar problem with jumps, seven points a row as the Bratu problem has, and elasticity with blocks of 3 and a
 near-null space. The hierarchies of two runs are not compared with each other: the rigid body modes of two nodes are
-linearly dependent, and what GAMG's orthogonalisation makes of them is rounding. So each product is compared with
+linearly dependent, and what GAMG's orthogonalisation makes of them is rounding, and on several ranks aggregates are
+others. So each product is compared with
 PETSc's of the same operands.
 """
 
@@ -145,6 +146,6 @@ for problem_class, names in ((Scalar, list(CASES)), (Elasticity, ["anew", "inter
         expected = run(problem_class, "aij", options, what)
         found = run(problem_class, TYPE, options, what)
         for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            assert abs(ours[0] - theirs[0]) <= 1, f"{what}, step {step}: {ours[0]} iterations, aij {theirs[0]}"
+            assert ours[0] <= theirs[0] + 1, f"{what}, step {step}: {ours[0]} iterations, aij {theirs[0]}"
             close = np.allclose(ours[1], theirs[1], rtol=0.0, atol=1e-5 * np.abs(theirs[1]).max(initial=1.0))
             assert close, f"{what}, step {step}: another solution than with aij"

@@ -16,7 +16,7 @@ GRID = (9, 8, 7)
 SOLVERS = [
     {"ksp_type": "cg", "pc_type": "jacobi"},
     {"ksp_type": "gmres", "pc_type": "bjacobi"},
-    {"ksp_type": "cg", "pc_type": "gamg", "mg_levels_pc_type": "jacobi"},
+    {"ksp_type": "cg", "pc_type": "gamg", "mg_levels_pc_type": "jacobi", "pc_gamg_gpufmt_order": "petsc"},
 ]
 
 

@@ -6,14 +6,15 @@ from petsc4py import PETSc
 
 GRID = 8
 HOLES = ("none_on_first", "none_on_middle", "none_on_last")
+GAMG = {"pc_type": "gamg", "pc_gamg_coarse_eq_limit": 10, "pc_gamg_gpufmt_order": "petsc"}  # with agg's aggregates
 SOLVERS = {
     "cg_jacobi": {"ksp_type": "cg", "pc_type": "jacobi"},
     "gmres_ilu": {"ksp_type": "gmres", "pc_type": "bjacobi", "sub_pc_type": "ilu"},
     "sor": {"ksp_type": "gmres", "pc_type": "sor"},
     "asm": {"ksp_type": "gmres", "pc_type": "asm"},
     "bicg": {"ksp_type": "bicg", "pc_type": "jacobi"},
-    "gamg": {"ksp_type": "cg", "pc_type": "gamg", "pc_gamg_coarse_eq_limit": 10},
-    "gamg_jacobi": {"ksp_type": "cg", "pc_type": "gamg", "mg_levels_pc_type": "jacobi", "pc_gamg_coarse_eq_limit": 10},
+    "gamg": {"ksp_type": "cg", **GAMG},
+    "gamg_jacobi": {"ksp_type": "cg", "mg_levels_pc_type": "jacobi", **GAMG},
 }
 
 

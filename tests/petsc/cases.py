@@ -59,6 +59,8 @@ SNES = "snes/tutorials/"
 SNES_TESTS = "snes/tests/"
 TS = "ts/tutorials/"
 
+# The aggregates of agg, and with them its results, on several ranks too.
+_ORDER_OF_AGG = "-pc_gamg_gpufmt_order petsc"
 # Our own parallel products, without a device too. PETSc knows the word, for products of aij that a program also makes.
 _OUR_PRODUCTS = "-matmatmult_via backend -matptap_via backend"
 
@@ -273,7 +275,7 @@ LINEAR_SOLVER_CASES = (
             KSP + "ex7",
             (ranks,),
             "-ksp_monitor -pc_type gamg -ksp_view -pc_gamg_esteig_ksp_type cg -pc_gamg_esteig_ksp_max_it 10 "
-            "-mat_type aijpjds -pc_gamg_threshold -1",
+            f"-mat_type aijpjds -pc_gamg_threshold -1 {_ORDER_OF_AGG}",
             f"ex7_gamg_cuda_nsize-{ranks}.out",
             ("parent", "storage", "levels", "inodes", "package", "product"),
         )
@@ -285,7 +287,7 @@ LINEAR_SOLVER_CASES = (
         (4,),
         "-ne 19 -alpha 1.e-3 -ksp_type cg -pc_type gamg -mg_levels_ksp_max_it 2 -ksp_monitor -ksp_converged_reason "
         "-pc_gamg_esteig_ksp_max_it 5 -pc_gamg_esteig_ksp_type cg -mg_levels_ksp_chebyshev_esteig 0,0.25,0,1.1 "
-        "-pc_gamg_aggressive_coarsening 0 -pc_gamg_prolongator_filter 0.1 -mat_type aijpjds",
+        f"-pc_gamg_aggressive_coarsening 0 -pc_gamg_prolongator_filter 0.1 -mat_type aijpjds {_ORDER_OF_AGG}",
         "ex54_1.out",
     ),
     Case(
@@ -455,7 +457,7 @@ NONLINEAR_SOLVER_CASES = (
     Case(
         SNES + "ex19",
         (3,),
-        "-snes_monitor -dm_mat_type mpiaijpjds -pc_type gamg -ksp_monitor -mg_levels_ksp_max_it 1",
+        f"-snes_monitor -dm_mat_type mpiaijpjds -pc_type gamg -ksp_monitor -mg_levels_ksp_max_it 1 {_ORDER_OF_AGG}",
         "ex19_cuda_2.out",
     ),
     Case(

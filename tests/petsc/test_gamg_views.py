@@ -28,7 +28,11 @@ RUNS = {
         1,
         "-pc_gamg_mat_coarsen_type hem",
     ),
-    "two ranks": (["the set-up is that of agg, because the matrix is on 2 ranks"], 2, ""),
+    "two ranks": (
+        ["the set-up is that of agg, because agg's order of the rows of several ranks was named"],
+        2,
+        "-pc_gamg_gpufmt_order petsc",
+    ),
     "agg": ([], 1, "-pc_gamg_type agg"),
 }
 

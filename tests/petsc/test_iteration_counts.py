@@ -11,6 +11,7 @@ from petsc_gpufmt.choice.registry import FORMATS
 pytestmark = pytest.mark.petsc
 
 ALL = (1, 2, 3, 4)
+GAMG = "-pc_type gamg -pc_gamg_gpufmt_order petsc"  # with agg's aggregates on any number of ranks
 REASONS = "-snes_converged_reason -ksp_converged_reason"
 BRATU = f"-da_grid_x 16 -da_grid_y 16 -da_grid_z 16 -mat_type ALIAS {REASONS}"
 
@@ -18,18 +19,18 @@ BRATU = f"-da_grid_x 16 -da_grid_y 16 -da_grid_z 16 -mat_type ALIAS {REASONS}"
 PROBLEMS = {
     "bratu-3d": ("snes/tutorials/ex14", ALL, BRATU),
     "bratu-3d-cg-jacobi": ("snes/tutorials/ex14", ALL, f"-ksp_type cg -pc_type jacobi {BRATU}"),
-    "bratu-3d-gamg": ("snes/tutorials/ex14", ALL, f"-pc_type gamg {BRATU}"),
+    "bratu-3d-gamg": ("snes/tutorials/ex14", ALL, f"{GAMG} {BRATU}"),
     "bratu-2d": ("snes/tutorials/ex5", ALL, f"-da_refine 3 -dm_mat_type ALIAS {REASONS}"),
     "bratu-2d-multigrid": ("snes/tutorials/ex5", ALL, f"-da_refine 4 -pc_type mg -dm_mat_type ROOT {REASONS}"),
     "driven-cavity": ("snes/tutorials/ex19", ALL, f"-da_refine 2 -dm_mat_type ALIAS {REASONS}"),
-    "driven-cavity-gamg": ("snes/tutorials/ex19", ALL, f"-da_refine 2 -pc_type gamg -dm_mat_type ALIAS {REASONS}"),
+    "driven-cavity-gamg": ("snes/tutorials/ex19", ALL, f"-da_refine 2 {GAMG} -dm_mat_type ALIAS {REASONS}"),
     "laplacian-2d": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 -mat_type ALIAS {REASONS}"),
-    "laplacian-2d-gamg": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 -pc_type gamg -mat_type ALIAS {REASONS}"),
+    "laplacian-2d-gamg": ("ksp/ksp/tutorials/ex2", ALL, f"-m 60 -n 60 {GAMG} -mat_type ALIAS {REASONS}"),
     # The program divides a cube among the ranks, and takes no 3 or 4 of them.
     "elasticity-3d-gamg": (
         "ksp/ksp/tutorials/ex56",
         (1, 2),
-        f"-ne 11 -alpha 1e-3 -two_solves -use_mat_nearnullspace -ksp_type cg -pc_type gamg -mat_type ALIAS {REASONS}",
+        f"-ne 11 -alpha 1e-3 -two_solves -use_mat_nearnullspace -ksp_type cg {GAMG} -mat_type ALIAS {REASONS}",
     ),
 }
 RUNS = [("pjds", name, ranks) for name, (_, all_ranks, _) in PROBLEMS.items() for ranks in all_ranks]
