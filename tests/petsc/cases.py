@@ -59,8 +59,8 @@ SNES = "snes/tutorials/"
 SNES_TESTS = "snes/tests/"
 TS = "ts/tutorials/"
 
-# The aggregates of agg, and with them its results, on several ranks too.
-_ORDER_OF_AGG = "-pc_gamg_gpufmt_order petsc"
+# The aggregates of agg, and with them its results, on several ranks too; aij does not know the option.
+_ORDER_OF_AGG = "-pc_gamg_gpufmt_order petsc -options_left no"
 # Our own parallel products, without a device too. PETSc knows the word, for products of aij that a program also makes.
 _OUR_PRODUCTS = "-matmatmult_via backend -matptap_via backend"
 

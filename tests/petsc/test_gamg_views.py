@@ -31,7 +31,7 @@ RUNS = {
     "two ranks": (
         ["the set-up is that of agg, because agg's order of the rows of several ranks was named"],
         2,
-        "-pc_gamg_gpufmt_order petsc",
+        "-pc_gamg_gpufmt_order petsc -options_left no",
     ),
     "agg": ([], 1, "-pc_gamg_type agg"),
 }
