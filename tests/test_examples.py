@@ -14,7 +14,8 @@ import petsc_gpufmt
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LIBRARY = petsc_gpufmt.library_path()
 GRID = ["-da_grid_x", 11, "-da_grid_y", 9, "-da_grid_z", 10]
-GAMG = ["-ksp_type", "cg", "-pc_type", "gamg"]
+# With the aggregates of agg on several ranks, too
+GAMG = ["-ksp_type", "cg", "-pc_type", "gamg", "-pc_gamg_gpufmt_order", "petsc"]
 
 
 def bratu(ranks, matrix_type, *options):
