@@ -22,13 +22,13 @@ static PetscErrorCode CreateParentGraph(PC pc, GpufmtGamg *gamg, Mat A, Mat *G)
 }
 
 /* Whether the pattern of a level is known to be symmetric: the finest one was looked at in an earlier set-up, or it is that of P^T A P with such a
-   one, and each column of P has an entry. */
+   one, and each column of P has an entry. Blocks of a parallel matrix may change, on one rank perhaps, without a word to it. */
 static PetscBool KnownSymmetric(PC pc, const GpufmtGamg *gamg, Mat A)
 {
   const PC_GAMG *g = GpufmtGamgOf(pc);
 
   if (g->current_level) return (PetscBool)(gamg->levels[g->current_level - 1].symmetric && !GpufmtGamgIsFiltered(g));
-  return (PetscBool)(gamg->symmetric_id == ((PetscObject)A)->id && gamg->symmetric_state == A->nonzerostate);
+  return (PetscBool)(GpufmtSeqData(A) && gamg->symmetric_id == ((PetscObject)A)->id && gamg->symmetric_state == A->nonzerostate);
 }
 
 PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC pc, Mat A, Mat *G)
