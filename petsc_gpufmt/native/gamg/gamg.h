@@ -81,6 +81,31 @@ typedef struct {
   Mat matrices[PETSC_MG_MAXLEVELS], prolongators[PETSC_MG_MAXLEVELS];
 } GpufmtGamg;
 
+/* nodes of this rank whose aggregates belong to others, and nodes of others whose aggregates belong to this one */
+typedef struct {
+  PetscLayout           layout;     /* of aggregates */
+  PetscSF               asking, sf; /* from the former to their aggregates; a leaf for each of the latter, whose roots are the former */
+  GpufmtLease           lease;      /* of `answer` */
+  GpufmtElsewhereAnswer answer;     /* the former */
+  PetscInt             *ghosts;     /* their aggregates, ascending */
+  PetscInt              nghosts;
+  PetscInt             *nodes, *places; /* the latter, in the order of their aggregates, then of theirs; where their ranks have them in `answer` */
+  PetscInt             *received;       /* their aggregates among those of this rank */
+  PetscInt              nreceived;
+  PetscScalar          *sent;      /* the near-null space of the former, node by node */
+  PetscReal            *near_null; /* of the nodes of this rank, then of the latter, vector by vector */
+  MPI_Datatype          unit;      /* what a node has in the prolongator */
+} GpufmtGamgElsewhere;
+
+/* the nodes of this rank, as requests name them */
+static inline GpufmtElsewhereRequest GpufmtGamgOwnAggregates(const GpufmtGamg *gamg)
+{
+  return (GpufmtElsewhereRequest){.nnodes      = gamg->nnodes,
+                                  .aggregates  = gamg->aggregates.aggregates,
+                                  .first       = gamg->first,
+                                  .naggregates = gamg->aggregates.naggregates};
+}
+
 static inline PC_GAMG *GpufmtGamgOf(PC pc)
 {
   return (PC_GAMG *)((PC_MG *)pc->data)->innerctx;
@@ -152,6 +177,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgEstimate(PC, GpufmtGamg *, Mat A, PetscRe
 
 /* smooth.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
+
+/* elsewhere.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgElsewhereFind(PC, const GpufmtGamg *, Mat, GpufmtGamgElsewhere *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgElsewhereFree(GpufmtGamgElsewhere *);
 
 /* parallel_prolongator.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat A, Mat *P);

@@ -1,167 +1,6 @@
-/* The tentative prolongator of aggregates that ranks have found together. The rank of an aggregate gets the near-null space of all its nodes,
-   factors it, and sends back what the nodes of other ranks have in the prolongator. */
+/* The tentative prolongator of aggregates that ranks have found together: the rank of an aggregate factors all of it, and sends back what the nodes
+   of other ranks have in the prolongator. */
 #include "gamg/gamg.h"
-
-/* nodes of this rank whose aggregates belong to others, and nodes of others whose aggregates belong to this one */
-typedef struct {
-  PetscLayout           layout;     /* of aggregates */
-  PetscSF               asking, sf; /* from the former to their aggregates; a leaf for each of the latter, whose roots are the former */
-  GpufmtLease           lease;      /* of `answer` */
-  GpufmtElsewhereAnswer answer;     /* the former */
-  PetscInt             *ghosts;     /* their aggregates, ascending */
-  PetscInt              nghosts;
-  PetscInt             *nodes, *places; /* the latter, in the order of their aggregates, then of theirs; where their ranks have them in `answer` */
-  PetscInt             *received;       /* their aggregates among those of this rank */
-  PetscInt              nreceived;
-  PetscScalar          *sent;      /* the near-null space of the former, node by node */
-  PetscReal            *near_null; /* of the nodes of this rank, then of the latter, vector by vector */
-  MPI_Datatype          unit;      /* what a node has in the prolongator */
-} Elsewhere;
-
-static PetscErrorCode ElsewhereFree(Elsewhere *e)
-{
-  PetscFunctionBegin;
-  PetscCall(PetscLayoutDestroy(&e->layout));
-  PetscCall(PetscSFDestroy(&e->asking));
-  PetscCall(PetscSFDestroy(&e->sf));
-  PetscCall(GpufmtLeaseDrop(&e->lease));
-  PetscCall(PetscFree(e->ghosts));
-  PetscCall(PetscFree2(e->nodes, e->places));
-  PetscCall(PetscFree(e->received));
-  PetscCall(PetscFree(e->sent));
-  PetscCall(PetscFree(e->near_null));
-  if (e->unit != MPI_DATATYPE_NULL) PetscCallMPI(MPI_Type_free(&e->unit));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static GpufmtElsewhereRequest RequestOf(const GpufmtGamg *gamg)
-{
-  return (GpufmtElsewhereRequest){.nnodes      = gamg->nnodes,
-                                  .aggregates  = gamg->aggregates.aggregates,
-                                  .first       = gamg->first,
-                                  .naggregates = gamg->aggregates.naggregates};
-}
-
-/* aggregates of other ranks that nodes of this one belong to */
-static PetscErrorCode Find(const GpufmtGamg *gamg, Mat A, Elsewhere *e)
-{
-  GpufmtElsewhereRequest request = RequestOf(gamg);
-  PetscInt               n;
-
-  PetscFunctionBegin;
-  PetscCheck(GpufmtLeaseHolds(&gamg->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
-             "The aggregates of PCGAMG are gone, because Python, which made them, has ended: set up before the interpreter exits");
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_ELSEWHERE, gamg->backend, -1, A, &request.place, &e->answer.outcome, &e->lease));
-  PetscCall(PetscIntCast(e->answer.count, &n));
-  PetscCall(PetscSFSetGraphLayout(e->asking, e->layout, n, NULL, PETSC_OWN_POINTER, (const PetscInt *)e->answer.aggregates));
-  e->nghosts = n;
-  PetscCall(PetscMalloc1(n, &e->ghosts));
-  PetscCall(PetscArraycpy(e->ghosts, (const PetscInt *)e->answer.aggregates, n));
-  PetscCall(PetscSortRemoveDupsInt(&e->nghosts, e->ghosts));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode Reserve(Elsewhere *e, PetscInt naggregates, const PetscInt degrees[])
-{
-  PetscFunctionBegin;
-  for (PetscInt a = 0; a < naggregates; a++) e->nreceived += degrees[a];
-  PetscCall(PetscMalloc2(e->nreceived, &e->nodes, e->nreceived, &e->places));
-  PetscCall(PetscMalloc1(e->nreceived, &e->received));
-  for (PetscInt a = 0, k = 0; a < naggregates; a++)
-    for (PetscInt d = 0; d < degrees[a]; d++) e->received[k++] = a;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* Nodes that came for the aggregates, in an order that does not depend on who came first. */
-static PetscErrorCode Sort(Elsewhere *e, PetscLayout rows, PetscInt block, PetscInt naggregates, const PetscInt degrees[])
-{
-  PetscSFNode *remote;
-  PetscInt     begin = 0;
-
-  PetscFunctionBegin;
-  for (PetscInt a = 0; a < naggregates; begin += degrees[a++])
-    PetscCall(PetscSortIntWithArray(degrees[a], PetscSafePointerPlusOffset(e->nodes, begin), PetscSafePointerPlusOffset(e->places, begin)));
-  PetscCall(PetscMalloc1(e->nreceived, &remote));
-  for (PetscInt k = 0; k < e->nreceived; k++) {
-    PetscMPIInt owner;
-
-    PetscCall(PetscLayoutFindOwner(rows, e->nodes[k] * block, &owner));
-    remote[k] = (PetscSFNode){.rank = owner, .index = e->places[k]};
-  }
-  PetscCall(PetscSFSetGraph(e->sf, (PetscInt)e->answer.count, e->nreceived, NULL, PETSC_OWN_POINTER, remote, PETSC_OWN_POINTER));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the nodes of other ranks whose aggregates belong to this one; collective */
-static PetscErrorCode Receive(PC pc, const GpufmtGamg *gamg, Mat A, PetscInt block, Elsewhere *e)
-{
-  const PetscInt  n = (PetscInt)e->answer.count, naggregates = e->layout->n, *degrees;
-  const PetscInt *nodes = (const PetscInt *)e->answer.nodes;
-  PetscInt       *sent[2];
-  PetscSF         one_by_one; /* a root for each node that belongs to an aggregate */
-  PetscErrorCode  ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscSFComputeDegreeBegin(e->asking, &degrees));
-  PetscCall(PetscSFComputeDegreeEnd(e->asking, &degrees));
-  PetscCall(PetscSFGetMultiSF(e->asking, &one_by_one));
-  ierr = Reserve(e, naggregates, degrees);
-  if (!ierr) ierr = PetscMalloc2(n, &sent[0], n, &sent[1]);
-  PetscCall(GpufmtGamgAgree(pc, ierr));
-  for (PetscInt k = 0; k < n; k++) {
-    sent[0][k] = A->rmap->rstart / block + nodes[k];
-    sent[1][k] = k;
-  }
-  for (int k = 0; k < 2; k++) {
-    PetscInt *received = k ? e->places : e->nodes;
-
-    PetscCall(PetscSFReduceBegin(one_by_one, MPIU_INT, sent[k], received, MPI_REPLACE));
-    PetscCall(PetscSFReduceEnd(one_by_one, MPIU_INT, sent[k], received, MPI_REPLACE));
-  }
-  PetscCall(PetscFree2(sent[0], sent[1]));
-  PetscCall(GpufmtGamgAgree(pc, Sort(e, A->rmap, block, naggregates, degrees)));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode NearNullReserve(const GpufmtGamg *gamg, const PC_GAMG *g, PetscInt block, Elsewhere *e)
-{
-  const PetscInt   nvectors = g->data_cell_cols, nrows = gamg->nnodes * block, *nodes = (const PetscInt *)e->answer.nodes;
-  PetscScalar     *sent;
-  const PetscReal *data = g->data;
-
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc1((PetscInt)e->answer.count * block * nvectors, &e->sent));
-  PetscCall(PetscMalloc1(nvectors * (nrows + e->nreceived * block) + 1, &e->near_null)); /* NULL is for the constant vector */
-  sent = e->sent;
-  for (PetscInt k = 0; k < e->answer.count; k++)
-    for (PetscInt i = 0; i < block; i++)
-      for (PetscInt j = 0; j < nvectors; j++) *sent++ = data[j * nrows + nodes[k] * block + i];
-  for (PetscInt j = 0; j < nvectors && nrows; j++)
-    PetscCall(PetscArraycpy(e->near_null + j * (nrows + e->nreceived * block), data + j * nrows, nrows));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the near-null space of all nodes of the aggregates of this rank; collective */
-static PetscErrorCode NearNullReceive(PC pc, const GpufmtGamg *gamg, PetscInt block, Elsewhere *e)
-{
-  const PC_GAMG *g        = GpufmtGamgOf(pc);
-  const PetscInt nvectors = g->data_cell_cols, nrows = gamg->nnodes * block, stride = nrows + e->nreceived * block;
-  PetscScalar   *received = NULL;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  ierr = NearNullReserve(gamg, g, block, e);
-  if (!ierr) ierr = PetscMalloc1(e->nreceived * block * nvectors, &received);
-  PetscCall(GpufmtGamgAgree(pc, ierr));
-  PetscCall(PetscSFBcastBegin(e->sf, e->unit, e->sent, received, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(e->sf, e->unit, e->sent, received, MPI_REPLACE));
-  for (PetscInt i = 0; i < e->nreceived * block; i++)
-    for (PetscInt j = 0; j < nvectors; j++) e->near_null[j * stride + nrows + i] = PetscRealPart(received[i * nvectors + j]);
-  PetscCall(PetscFree(received));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* ---- the matrix ---- */
 
 /* what this rank has of the prolongator until it is one */
 typedef struct {
@@ -172,12 +11,12 @@ typedef struct {
   PetscInt                     *garray;
 } Pieces;
 
-static PetscErrorCode Plan(const GpufmtGamg *gamg, Mat A, PetscInt block, PetscInt nvectors, const Elsewhere *e, Pieces *p)
+static PetscErrorCode Plan(const GpufmtGamg *gamg, Mat A, PetscInt block, PetscInt nvectors, const GpufmtGamgElsewhere *e, Pieces *p)
 {
   GpufmtParallelTentativeRequest request = {0};
 
   PetscFunctionBegin;
-  request.own       = RequestOf(gamg);
+  request.own       = GpufmtGamgOwnAggregates(gamg);
   request.nreceived = e->nreceived;
   request.received  = e->received;
   request.nghosts   = e->nghosts;
@@ -215,7 +54,7 @@ static PetscErrorCode BlockCreate(Mat A, int backend, PetscInt col_block, const 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlocksCreate(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, const Elsewhere *e, Pieces *p)
+static PetscErrorCode BlocksCreate(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, const GpufmtGamgElsewhere *e, Pieces *p)
 {
   PetscFunctionBegin;
   for (int k = 0; k < 2; k++) PetscCall(BlockCreate(A, gamg->backend, k ? 1 : nvectors, &p->answer.blocks[k], &p->blocks[k], &p->managed[k]));
@@ -289,7 +128,7 @@ static PetscErrorCode ValuesEnd(Mat block, int backend, const GpufmtBlockAnswer 
 }
 
 /* the values of the first block are copied, and those of the other come from where they were computed; collective */
-static PetscErrorCode Values(PC pc, const GpufmtGamg *gamg, const Elsewhere *e, const Pieces *p, Mat P)
+static PetscErrorCode Values(PC pc, const GpufmtGamg *gamg, const GpufmtGamgElsewhere *e, const Pieces *p, Mat P)
 {
   const GpufmtParallelTentativeAnswer *answer    = &p->answer;
   const PetscBool                      on_device = (PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA);
@@ -315,25 +154,16 @@ static PetscErrorCode Values(PC pc, const GpufmtGamg *gamg, const Elsewhere *e, 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Elsewhere *e, Pieces *p, Mat *P)
+static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, GpufmtGamgElsewhere *e, Pieces *p, Mat *P)
 {
   PC_GAMG       *g        = GpufmtGamgOf(pc);
   const PetscInt nvectors = g->data_cell_cols;
   PetscErrorCode ierr;
-  PetscMPIInt    entries;
   PetscInt       block;
 
   PetscFunctionBegin;
   PetscCall(MatGetBlockSize(A, &block));
-  PetscCall(PetscMPIIntCast(block * nvectors, &entries));
-  PetscCallMPI(MPI_Type_contiguous(entries, MPIU_SCALAR, &e->unit));
-  PetscCallMPI(MPI_Type_commit(&e->unit));
-  PetscCall(PetscLayoutCreateFromSizes(PetscObjectComm((PetscObject)A), (PetscInt)gamg->aggregates.naggregates, PETSC_DETERMINE, 1, &e->layout));
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)A), &e->asking)); /* before anything can fail, as in GpufmtGamgAggregateTogether() */
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)A), &e->sf));
-  PetscCall(GpufmtGamgAgree(pc, Find(gamg, A, e)));
-  PetscCall(Receive(pc, gamg, A, block, e));
-  if (!GpufmtGamgIsConstant(pc, gamg)) PetscCall(NearNullReceive(pc, gamg, block, e));
+  PetscCall(GpufmtGamgElsewhereFind(pc, gamg, A, e));
   ierr = Plan(gamg, A, block, nvectors, e, p);
   if (!ierr) ierr = BlocksCreate(gamg, A, nvectors, e, p);
   PetscCall(GpufmtGamgAgree(pc, ierr));
@@ -346,14 +176,14 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, Elsewhere *e, Piece
 /* The prolongator of a parallel matrix, and the near-null space of the coarse level. Collective, and so are its errors. */
 PetscErrorCode GpufmtGamgProlongatorTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat A, Mat *P)
 {
-  Elsewhere      elsewhere = {.unit = MPI_DATATYPE_NULL};
-  Pieces         pieces    = {0};
-  PetscErrorCode ierr;
+  GpufmtGamgElsewhere elsewhere = {.unit = MPI_DATATYPE_NULL};
+  Pieces              pieces    = {0};
+  PetscErrorCode      ierr;
 
   PetscFunctionBegin;
   if (GpufmtGamgAggOf(pc)->nsmooths > 0) PetscCall(PetscStrncpy(level->smoothing, "the matrix is a parallel one", sizeof(level->smoothing)));
   ierr = Create(pc, gamg, A, &elsewhere, &pieces, P);
-  PetscCall(ElsewhereFree(&elsewhere));
+  PetscCall(GpufmtGamgElsewhereFree(&elsewhere));
   PetscCall(GpufmtLeaseDrop(&pieces.lease));
   for (int k = 0; k < 2; k++) {
     PetscCall(GpufmtManagedRelease(&pieces.managed[k])); /* the block has its own reference */
