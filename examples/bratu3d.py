@@ -22,32 +22,36 @@ from petsc4py import PETSc  # noqa: E402
 import petsc_gpufmt  # noqa: E402  (registers the matrix types)
 
 LAMBDA_MAX = 6.81  # the problem has no solution beyond
-BEFORE_AND_AFTER = (-1, 1)  # steps to the neighbours along an axis
+NEIGHBOURS = tuple((axis, step) for axis in range(3) for step in (-1, 1))  # before and after a point, along z, y, x
 
 
 class Patch:
     """The part of the grid owned by this rank, in a ghosted local array indexed [z, y, x].
 
-    ``owned`` selects the owned points and ``interior`` those of them that are not on the surface of the cube.
+    ``owned`` selects the owned points there, and ``interior`` those of them that are not on the surface of the cube;
+    ``inner`` selects the same ones in an array of the owned points alone.
     """
 
     def __init__(self, da):
         self.sizes = np.array(da.getSizes()[::-1])
         starts, widths = (np.array(corner[::-1]) for corner in da.getCorners())
         ghost_starts, ghost_widths = (np.array(corner[::-1]) for corner in da.getGhostCorners())
-        self.shape = tuple(ghost_widths)
+        self.shape, self.owned_shape = tuple(ghost_widths), tuple(widths)
         first, last = starts - ghost_starts, starts + widths - ghost_starts
-        self.owned = tuple(slice(a, b) for a, b in zip(first, last, strict=True))
-        first = np.maximum(first, 1 - ghost_starts)
-        last = np.maximum(np.minimum(last, self.sizes - 1 - ghost_starts), first)
-        self.interior = tuple(slice(a, b) for a, b in zip(first, last, strict=True))
+        self.owned = boxes(first, last)
+        inside = np.maximum(first, 1 - ghost_starts)
+        outside = np.maximum(np.minimum(last, self.sizes - 1 - ghost_starts), inside)
+        self.interior = boxes(inside, outside)
+        self.inner = boxes(inside - first, outside - first)
 
-    def neighbours(self, array, axis):
-        """The values before and after the interior points along an axis."""
-        for step in BEFORE_AND_AFTER:
-            box = list(self.interior)
-            box[axis] = slice(box[axis].start + step, box[axis].stop + step)
-            yield array[tuple(box)]
+
+def boxes(first, last):
+    return tuple(slice(a, b) for a, b in zip(first, last, strict=True))
+
+
+def moved(box, axis, step):
+    """The box of the neighbours along an axis."""
+    return *box[:axis], slice(box[axis].start + step, box[axis].stop + step), *box[axis + 1 :]
 
 
 class Bratu:
@@ -67,34 +71,34 @@ class Bratu:
 
     def residual(self, snes, x, f):
         da = snes.getDM()
-        patch = Patch(da)
+        patch, xp = Patch(da), array_module(x)
         weights, source = self.coefficients(patch)
-        u = ghosted_values(da, x, patch)
-        result = u.copy()
-        centre = u[patch.interior]
-        inside = -source * array_module(x).exp(centre)
-        for axis, weight in enumerate(weights):
-            inside += weight * (2.0 * centre - sum(patch.neighbours(u, axis)))
-        result[patch.interior] = inside
-        with array_of(f, "w") as values:
-            values[:] = result[patch.owned].ravel()
+        with ghosted_values(da, x, patch) as u, array_of(f, "w") as values:
+            centre = u[patch.interior]
+            inside = -source * xp.exp(centre)
+            for axis, weight in enumerate(weights):
+                before, after = (u[moved(patch.interior, axis, step)] for step in (-1, 1))
+                inside += weight * (2.0 * centre - before - after)
+            result = values.reshape(patch.owned_shape)
+            result[...] = u[patch.owned]
+            result[patch.inner] = inside
 
     def jacobian(self, snes, x, operator, matrix):
+        """The pattern, and entries beside the diagonal, are made once for a matrix: each step has a new diagonal."""
         da = snes.getDM()
-        patch = Patch(da)
+        patch, xp = Patch(da), array_module(x)
         weights, source = self.coefficients(patch)
-        xp = array_module(x)
-        if matrix.getAttr("coo") is None:
+        values = matrix.getAttr("values")
+        if values is None:
             set_coordinates(matrix, *coordinates(da, patch, xp))
-            matrix.setAttr("coo", True)
-        u = ghosted_values(da, x, patch)
-        diagonal = xp.ones_like(u)
-        diagonal[patch.interior] = 2.0 * weights.sum() - source * xp.exp(u[patch.interior])
-        interior = xp.zeros_like(u)
-        interior[patch.interior] = 1.0
-        interior = interior[patch.owned].ravel()
-        others = [-weight * interior for weight in weights for _ in BEFORE_AND_AFTER]
-        set_values(matrix, xp.concatenate([diagonal[patch.owned].ravel(), *others]))
+            values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
+            values[0] = 1.0
+            for value, (axis, _) in zip(values[1:], NEIGHBOURS, strict=True):
+                value[patch.inner] = -weights[axis]
+            matrix.setAttr("values", values)
+        with ghosted_values(da, x, patch) as u:
+            values[0][patch.inner] = 2.0 * weights.sum() - source * xp.exp(u[patch.interior])
+        set_values(matrix, values.ravel())
         if operator != matrix:
             operator.assemble()
 
@@ -123,32 +127,30 @@ def array_of(x, mode):
     x.restoreCUDAHandle(pointer, mode)
 
 
+@contextlib.contextmanager
 def ghosted_values(da, x, patch):
-    """A copy of the owned and ghost values of x, indexed [z, y, x]."""
+    """The owned and ghost values of x, to be read, indexed [z, y, x]."""
     local = da.getLocalVec()
     da.globalToLocal(x, local)
     with array_of(local, "r") as values:
-        copy = values.reshape(patch.shape).copy()
+        yield values.reshape(patch.shape)
     da.restoreLocalVec(local)
-    return copy
 
 
 def coordinates(da, patch, xp):
-    """Row and column of each entry: the diagonal, then the neighbours before and after each owned point, axis by axis.
+    """Rows and columns of the entries: the diagonal, then all neighbours on one side after the other.
 
     Points on the surface have neighbours too, with the value zero: so the pattern is symmetric. Where the grid ends,
     the column is -1, which leaves the entry out.
     """
     index = xp.asarray(da.getLGMap().getIndices()).reshape(patch.shape)
     around = xp.pad(index, 1, constant_values=-1)
-    row = index[patch.owned].ravel()
-    columns = [row]
-    for axis in range(3):
-        for step in BEFORE_AND_AFTER:
-            box = [slice(owned.start + 1, owned.stop + 1) for owned in patch.owned]
-            box[axis] = slice(box[axis].start + step, box[axis].stop + step)
-            columns.append(around[tuple(box)].ravel())
-    return xp.concatenate([row] * len(columns)), xp.concatenate(columns)
+    box = boxes(*np.array([(owned.start + 1, owned.stop + 1) for owned in patch.owned]).T)
+    rows, columns = xp.empty((2, 1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.IntType)
+    rows[...] = columns[0] = index[patch.owned]
+    for column, (axis, step) in zip(columns[1:], NEIGHBOURS, strict=True):
+        column[...] = around[moved(box, axis, step)]
+    return rows.ravel(), columns.ravel()
 
 
 def on_host(array):
@@ -188,13 +190,14 @@ def make_jacobian(da):
 
 def initial_guess(da, x, parameter):
     """The guess of ex14: a multiple of the square root of the distance to the surface."""
-    xp, patch, distances = array_module(x), Patch(da), []
+    xp, patch, guesses = array_module(x), Patch(da), []
     for (start, stop), size in zip(da.getRanges()[::-1], patch.sizes, strict=True):
-        points = xp.arange(start, stop)
-        distances.append(xp.minimum(points, size - 1 - points) / (size - 1))
-    z, y, x_ = xp.ix_(*distances)
+        points = np.arange(start, stop)
+        distances = np.minimum(points, size - 1 - points) / (size - 1)
+        guesses.append(parameter / (parameter + 1.0) * np.sqrt(distances))
+    along_z, along_y, along_x = (xp.asarray(guess) for guess in np.ix_(*guesses))
     with array_of(x, "w") as values:
-        values[:] = (parameter / (parameter + 1.0) * xp.sqrt(xp.minimum(xp.minimum(z, y), x_))).ravel()
+        values.reshape(patch.owned_shape)[...] = xp.minimum(xp.minimum(along_z, along_y), along_x)
 
 
 def stop(message):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
+from pathlib import Path
 
+import launch
 import pytest
 
 from petsc_gpufmt.choice.registry import FORMATS
@@ -12,6 +15,7 @@ pytestmark = pytest.mark.petsc
 
 ALL = (1, 2, 3, 4)
 GAMG = "-pc_type gamg -pc_gamg_gpufmt_order petsc"  # with agg's aggregates on any number of ranks
+EXAMPLE = Path(__file__).parents[2] / "examples/bratu3d.py"
 REASONS = "-snes_converged_reason -ksp_converged_reason"
 BRATU = f"-da_grid_x 16 -da_grid_y 16 -da_grid_z 16 -mat_type ALIAS {REASONS}"
 
@@ -73,3 +77,14 @@ def test_newton_and_krylov_iterations_are_those_of_aij(programs, aij, format_nam
     assert ours.events["GpufmtPlan"] and not theirs.events["GpufmtPlan"]
     assert _iterations(ours.finished.output), str(ours.finished)
     assert _iterations(ours.finished.output) == _iterations(theirs.finished.output)
+
+
+@pytest.mark.parametrize("ranks", ALL)
+def test_the_bratu_example_takes_the_iterations_of_the_tutorial(aij, ranks):
+    _, _, arguments = PROBLEMS["bratu-3d-gamg"]
+
+    ours = launch.run([sys.executable, EXAMPLE, *arguments.replace("ALIAS", "pjds").split()], ranks=ranks)
+
+    assert ours.status == 0, str(ours)
+    assert _iterations(ours.output)
+    assert _iterations(ours.output) == _iterations(aij("bratu-3d-gamg", ranks).finished.output)
