@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some forty minutes; each can be called alone.
+# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take less than an hour; each can be called alone.
 #
 #   benchmarks/run_on_gpu.sh [step ...]      default: all of them, in this order:
 #     build test sanitize   the package, its GPU tests, compute-sanitizer
@@ -8,6 +8,7 @@
 #     bratu mpi             the Bratu problem, on one GPU and on two
 #     gamg                  the Bratu problem with GAMG, on one GPU, on two and on four
 #     programs              whole programs by wall clock, with caches of kernels empty and filled
+#     setup                 whole programs that show the set-up of GAMG, on one GPU, on two and on four
 #     formats types         every format: MatMult, and the iterations of the Bratu problem
 #
 # Run it from the root of the source tree in an environment where python3 imports petsc4py (of a PETSc with CUDA), CuPy, SciPy and
@@ -22,9 +23,9 @@
 #   PETSC_SRC             PETSc's source tree, for the tutorials of `programs` (default: looked for under PETSC_DIR)
 set -uo pipefail
 
-STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg programs formats types)
+STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg programs setup formats types)
 declare -A LIMIT=([build]=180 [test]=400 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
-LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [programs]=700 [formats]=150 [types]=200)
+LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [programs]=800 [setup]=1000 [formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
@@ -153,10 +154,27 @@ step_gamg() {
   done
 }
 
-step_programs() { # tutorials that are not found are left out
+programs() { # tutorials that are not found are left out
   local folder=${PETSC_DIR:-}/tut
   [ ! -d "$folder/src" ] || export PETSC_SRC=${PETSC_SRC:-$folder}
-  bench programs ${BENCH_PROGRAMS_ARGS:-}
+  bench programs "$@"
+}
+
+step_programs() {
+  programs ${BENCH_PROGRAMS_ARGS:-}
+}
+
+step_setup() {
+  local count ranks
+  programs --program-set gamg --pairs 3 || return 1
+  count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
+  for ranks in 2 4; do
+    if [ "$count" -lt "$ranks" ]; then
+      echo "skipped: this machine has $count GPUs, $ranks ranks need as many"
+      return
+    fi
+    programs --program bratu3d:200 --type gpufmt --pairs 3 --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
+  done
 }
 
 step_formats() {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 from bratu import galerkin_seconds, matmult_seconds
+from figures import MICROSECOND, MILLISECOND, Measured, Runs, Target, all_cases, best_of, device_products
+from program_targets import PROGRAM_TARGETS
 from spgemm_tables import cases_of, real_squares
 
 from petsc_gpufmt.bench.spgemm_contenders import OURS
@@ -22,65 +22,15 @@ SMALL_TERMS = 20_000_000
 """Of sparse products: with fewer, launches and waits count, not bytes alone."""
 
 FROM_C_MICROSECONDS = 3.5
-MICROSECOND = 1e-6
-MILLISECOND = 1e-3
-
-Runs = dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A figure of this package, what gave it (format or matrix) and, where there is one, the best of its peers."""
-
-    value: float
-    best_peer: float | None = None
-    by: str = ""
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is measured, the largest value allowed (the least, if `at_least`), its unit, and how it is found.
-
-    `find` gives None where the results lack it.
-    """
-
-    what: str
-    limit: float
-    unit: str
-    find: Callable[[Runs], Measured | None]
-    at_least: bool = False
-
-    def reached(self, measured: Measured) -> bool:
-        return measured.value >= self.limit if self.at_least else measured.value <= self.limit
-
-
-def _cases(runs: Runs, *names: str) -> list[dict[str, Any]]:
-    return [case for name in names for case in runs.get(name, {"cases": []})["cases"]]
-
-
-def _on_device(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """The products of a case that ran on the device and came out right."""
-    return [p for p in case["products"] if p["place"] == "cuda" and p.get("correct")]
-
-
-def _best(
-    entries: Iterable[dict[str, Any]], name: str, seconds: str, unit_seconds: float = MICROSECOND
-) -> Measured | None:
-    """The least of our times, in units of `unit_seconds`, and the least of the peers'."""
-    ours: list[tuple[float, str]] = []
-    peers: list[tuple[float, str]] = []
-    for entry in entries:
-        (ours if entry["ours"] else peers).append((entry[seconds] / unit_seconds, entry[name]))
-    return Measured(min(ours)[0], min(peers)[0] if peers else None, min(ours)[1]) if ours else None
 
 
 def mult_time(matrix: str) -> Callable[[Runs], Measured | None]:
     """Median of single products from Python on the device, in us: the best of our formats without options."""
 
     def find(runs: Runs) -> Measured | None:
-        case = next((case for case in _cases(runs, "mult") if case["matrix"]["name"] == matrix), None)
-        entries = _on_device(case) if case else []
-        return _best((p for p in entries if ":" not in p["name"]), "name", "median_seconds")
+        case = next((case for case in all_cases(runs, "mult") if case["matrix"]["name"] == matrix), None)
+        entries = device_products(case) if case else []
+        return best_of((p for p in entries if ":" not in p["name"]), "name", "median_seconds")
 
     return find
 
@@ -89,8 +39,8 @@ def slowest_host_time(runs: Runs) -> Measured | None:
     """Until MatMult returns to Python, in us: the worst of our formats on all matrices of `bench mult`."""
     times = [
         (p["host_seconds"] / MICROSECOND, f"{p['name']}, {case['matrix']['name']}")
-        for case in _cases(runs, "mult")
-        for p in _on_device(case)
+        for case in all_cases(runs, "mult")
+        for p in device_products(case)
         if p["ours"]
     ]
     return Measured(max(times)[0], by=max(times)[1]) if times else None
@@ -100,8 +50,8 @@ def from_c_time(matrix: str, seconds: str) -> Callable[[Runs], Measured | None]:
     """A time of MatMult from C with device vectors, in us."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = [case for case in _cases(runs, "mult-from-c") if case["matrix"] == matrix]
-        return _best((case for case in cases if case["vec_type"] == "seqcuda"), "mat_type", seconds)
+        cases = [case for case in all_cases(runs, "mult-from-c") if case["matrix"] == matrix]
+        return best_of((case for case in cases if case["vec_type"] == "seqcuda"), "mat_type", seconds)
 
     return find
 
@@ -118,12 +68,12 @@ def from_c_small(runs: Runs) -> Measured | None:
     alone = {
         case["matrix"]["name"]: (p["median_seconds"] - launch) / MICROSECOND
         for case in run["cases"]
-        for p in _on_device(case)
+        for p in device_products(case)
         if p["name"] == variant
     }
     times = [
         (case["back_to_back_seconds"] / MICROSECOND, case["matrix"])
-        for case in _cases(runs, "mult-from-c")
+        for case in all_cases(runs, "mult-from-c")
         if (case["mat_type"], case["vec_type"]) == (f"seqaij{variant}", "seqcuda")
         and alone.get(case["matrix"], FROM_C_MICROSECONDS) < FROM_C_MICROSECONDS
     ]
@@ -136,7 +86,7 @@ def storage_cost(name: str) -> Callable[[Runs], Measured | None]:
     def find(runs: Runs) -> Measured | None:
         costs = [
             (in_mults(entry, case["products"])[name], f"{entry['format']}, {case['matrix']['name']}")
-            for case in _cases(runs, "mult", "real-replicated")
+            for case in all_cases(runs, "mult", "real-replicated")
             for entry in case["storage"]
             if entry["place"] == "cuda" and ":" not in entry["format"] and case["matrix"]["nnz"] >= LARGE_NONZEROS
         ]
@@ -151,7 +101,7 @@ def build_cost(matrix: str, stored: str) -> Callable[[Runs], Measured | None]:
     def find(runs: Runs) -> Measured | None:
         costs = [
             in_mults(entry, case["products"])["build"]
-            for case in _cases(runs, "mult")
+            for case in all_cases(runs, "mult")
             if case["matrix"]["name"] == matrix
             for entry in case["storage"]
             if (entry["place"], entry["format"]) == ("cuda", stored)
@@ -166,14 +116,14 @@ def copy_share(runs: Runs) -> Measured | None:
     ceiling = runs.get("bsr", {}).get("copy_bytes_per_second", {}).get("cuda")
     shares = [
         (100 * p["bytes_per_second"] / ceiling, case)
-        for case in _cases(runs, "bsr")
-        for p in _on_device(case)
+        for case in all_cases(runs, "bsr")
+        for p in device_products(case)
         if p["ours"]
     ]
     if not shares:
         return None
     worst, case = min(shares, key=lambda pair: pair[0])
-    peers = [100 * p["bytes_per_second"] / ceiling for p in _on_device(case) if not p["ours"]]
+    peers = [100 * p["bytes_per_second"] / ceiling for p in device_products(case) if not p["ours"]]
     return Measured(worst, max(peers, default=None), f"block size {case['matrix']['block_size']}")
 
 
@@ -181,8 +131,8 @@ def bsr_time(block_size: int) -> Callable[[Runs], Measured | None]:
     """Median of our BSR product with one block size, in us."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = [case for case in _cases(runs, "bsr") if case["matrix"]["block_size"] == block_size]
-        return _best((p for case in cases for p in _on_device(case)), "name", "median_seconds")
+        cases = [case for case in all_cases(runs, "bsr") if case["matrix"]["block_size"] == block_size]
+        return best_of((p for case in cases for p in device_products(case)), "name", "median_seconds")
 
     return find
 
@@ -208,11 +158,11 @@ def bratu_matmult(grid: int) -> Callable[[Runs], Measured | None]:
     def find(runs: Runs) -> Measured | None:
         totals = [
             {"ours": run["mat_type"] in FORMATS, "name": run["mat_type"], "seconds": matmult_seconds(run)["total"]}
-            for case in _cases(runs, "bratu")
+            for case in all_cases(runs, "bratu")
             for run in case["runs"]
             if case["grid"] == grid and run["vec_type"] == "cuda"
         ]
-        return _best(totals, "name", "seconds", unit_seconds=1.0)
+        return best_of(totals, "name", "seconds", unit_seconds=1.0)
 
     return find
 
@@ -221,9 +171,9 @@ def square_time(matrix: str, seconds: str) -> Callable[[Runs], Measured | None]:
     """A time of A A on the device, in ms: the best of ours without options."""
 
     def find(runs: Runs) -> Measured | None:
-        cases = [c for c in _cases(runs, "spgemm") if (c["kind"], c["matrix"]["name"]) == ("square", matrix)]
-        entries = [p for case in cases for p in _on_device(case) if ":" not in p["name"] and seconds in p]
-        return _best(entries, "name", seconds, MILLISECOND)
+        cases = [c for c in all_cases(runs, "spgemm") if (c["kind"], c["matrix"]["name"]) == ("square", matrix)]
+        entries = [p for case in cases for p in device_products(case) if ":" not in p["name"] and seconds in p]
+        return best_of(entries, "name", seconds, MILLISECOND)
 
     return find
 
@@ -261,12 +211,12 @@ def bratu_galerkin(grid: int, phase: str) -> Callable[[Runs], Measured | None]:
     def find(runs: Runs) -> Measured | None:
         totals = [
             {"ours": run["mat_type"] in FORMATS, "name": run["mat_type"], "seconds": seconds}
-            for case in _cases(runs, "bratu, GAMG")
+            for case in all_cases(runs, "bratu, GAMG")
             for run in case["runs"]
             if case["grid"] == grid and run["vec_type"] == "cuda" and "skipped" not in run
             if (seconds := galerkin_seconds(run, phase)) is not None
         ]
-        return _best(totals, "name", "seconds", MILLISECOND)
+        return best_of(totals, "name", "seconds", MILLISECOND)
 
     return find
 
@@ -277,7 +227,7 @@ def bratu_ranks(grid: int) -> Callable[[Runs], Measured | None]:
     def find(runs: Runs) -> Measured | None:
         converged: dict[str, int] = {}
         for name in ("bratu, GAMG", *(f"bratu, GAMG, {ranks} ranks" for ranks in (2, 4))):
-            for case in _cases(runs, name):
+            for case in all_cases(runs, name):
                 for run in case["runs"]:
                     if case["grid"] == grid and run["vec_type"] == "cuda":
                         converged[run["mat_type"]] = converged.get(run["mat_type"], 0) + ("skipped" not in run)
@@ -286,51 +236,6 @@ def bratu_ranks(grid: int) -> Callable[[Runs], Measured | None]:
         return Measured(max(ours)[0], max(peers, default=None), max(ours)[1]) if ours else None
 
     return find
-
-
-Figure = Callable[[dict[str, Any]], float | None]
-"""Of one type with which a program ran."""
-
-
-def program_figure(
-    program: str, size: int, figure: Figure, types: Collection[str] = ()
-) -> Callable[[Runs], Measured | None]:
-    """A figure of a whole program on a device: the least of our types, or of those in `types`."""
-
-    def find(runs: Runs) -> Measured | None:
-        cases = [c for c in _cases(runs, f"programs, {program}") if (c["size"], c["place"]) == (size, "cuda")]
-        entries = [
-            {"ours": entry["ours"], "name": entry["mat_type"], "seconds": value}
-            for case in cases
-            for entry in case["entries"]
-            if "warm" in entry and (not entry["ours"] or not types or entry["mat_type"] in types)
-            if (value := figure(entry)) is not None
-        ]
-        return _best(entries, "name", "seconds", unit_seconds=1.0)
-
-    return find
-
-
-def wall_seconds(entry: dict[str, Any]) -> float:
-    return entry["warm"]["median_seconds"]
-
-
-def first_product_seconds(entry: dict[str, Any]) -> float | None:
-    return entry["warm"]["steps"].get("mult1")
-
-
-def seconds_of_empty_caches(entry: dict[str, Any]) -> float | None:
-    """What the first run on a machine takes beyond later ones."""
-    return entry["cold"]["median_seconds"] - entry["warm"]["median_seconds"] if "cold" in entry else None
-
-
-def ratio_to_peer(entry: dict[str, Any]) -> float | None:
-    return entry["ratio"]["median"] if "ratio" in entry else None
-
-
-def ksp_seconds(entry: dict[str, Any]) -> float | None:
-    event = entry["warm"]["events"].get("KSPSolve")
-    return event["seconds"] if event else None
 
 
 TARGETS = (
@@ -431,37 +336,6 @@ TARGETS = (
     ),
     Target("Bratu 128^3, GAMG: PtAP, symbolic phases", 40.0, "ms", bratu_galerkin(128, "symbolic")),
     Target("Bratu 128^3, GAMG: PtAP, numeric phases", 8.0, "ms", bratu_galerkin(128, "numeric")),
-    Target("program with one MatMult of 1000 rows", 0.75, "s", program_figure("first", 1000, wall_seconds)),
-    Target(
-        "first product after a second of assembly, 1000 rows",
-        0.05,
-        "s",
-        program_figure("first-after-1s", 1000, first_product_seconds),
-    ),
-    Target(
-        "program Bratu 128^3, GAMG: caches of kernels empty, beyond later runs",
-        0.5,
-        "s",
-        program_figure("ex14-gamg-agg", 128, seconds_of_empty_caches),
-    ),
-    Target(
-        "program Bratu 128^3, GAMG: ours over the peer",
-        1.0,
-        "times",
-        program_figure("ex14-gamg-agg", 128, ratio_to_peer),
-    ),
-    Target(
-        "program Bratu 200^3, CG and Jacobi: ours over the peer",
-        0.96,
-        "times",
-        program_figure("ex14-jacobi", 200, ratio_to_peer),
-    ),
-    Target(
-        "program Bratu 128^3, GAMG: KSPSolve with gpufmt",
-        0.055,
-        "s",
-        program_figure("ex14-gamg-agg", 128, ksp_seconds, ("gpufmt",)),
-    ),
-    Target("program ex19, 7 refinements, fgmres and mg: KSPSolve", 0.07, "s", program_figure("ex19", 7, ksp_seconds)),
     Target("Bratu 200^3, GAMG: of 1, 2 and 4 ranks, converges on", 3.0, "of 3", bratu_ranks(200), at_least=True),
+    *PROGRAM_TARGETS,
 )

@@ -1,4 +1,4 @@
-"""Reads what PETSc prints of a run: the two forms of -log_view, and the iterations of solvers."""
+"""Reads what PETSc prints of a run: the two forms of -log_view, iterations of solvers, sizes of hierarchies."""
 
 from __future__ import annotations
 
@@ -61,6 +61,12 @@ def read_iterations(output: str) -> dict[str, int]:
     if not krylov or "solve did not converge" in output:
         raise BenchError(f"the program did not print the iterations of solves that converged; it printed:\n{output}")
     return {"newton_iterations": sum(newton), "krylov_iterations": sum(krylov)}
+
+
+def read_complexity(output: str) -> dict[str, float]:
+    """The operator complexity of GAMG from the last of what -ksp_view prints; nothing where it was not printed."""
+    found = re.findall(r"Complexity: +grid = \S+ +operator = (\S+)", output)
+    return {"operator_complexity": float(found[-1])} if found else {}
 
 
 def agreement(entries: list[dict[str, Any]]) -> list[str]:

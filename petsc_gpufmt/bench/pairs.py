@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from petsc_gpufmt.bench.compiled import ProgramError
+from petsc_gpufmt.bench.compiled import ProgramError, launcher
+from petsc_gpufmt.bench.device_memory import MemoryWatch
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import agreement
 from petsc_gpufmt.bench.programs import Program, run_once
 
 SHOWN_EVENTS = ("SNESSolve", "KSPSolve", "PCSetUp", "MatMult", "GpufmtStart", "GpufmtCompile", "GpufmtPlan")
+
+OBSERVED = ("events", "operator_complexity", "device_bytes")
+"""Of the first run of a type, in which PETSc waits for the device after each event."""
 
 
 @dataclass(frozen=True)
@@ -25,25 +29,37 @@ class Setting:
     Attributes
     ----------
     program, size : what runs
-    executable : the program, compiled
+    path : the program, compiled, or in Python
     types : of matrices; the first is PETSc's, with which ours are compared
     on_device : else on the host alone
     pairs : runs of each type that count
     cold : runs of ours with empty caches of kernels
     limit : seconds after which a run is ended
+    ranks : of MPI
+    mpiexec : starts MPI programs; None for the one of PETSc's configuration
     """
 
     program: Program
     size: int
-    executable: Path
+    path: Path
     types: Sequence[str]
     on_device: bool
     pairs: int
     cold: int
     limit: float
+    ranks: int = 1
+    mpiexec: str | None = None
 
     def command(self, matrix_type: str) -> list[str]:
-        return self.program.command(self.executable, self.size, matrix_type, self.on_device)
+        start = launcher(self.ranks, self.mpiexec)
+        return [*start, *self.program.command(self.path, self.size, matrix_type, self.on_device)]
+
+    def observe(self, matrix_type: str) -> dict[str, Any]:
+        """A run that does not count: PETSc waits for the device after each event and shows its solvers."""
+        words = ["-log_view_gpu_time", *(["-ksp_view"] if self.program.solves else [])]
+        with MemoryWatch() as memory:
+            run = run_once([*self.command(matrix_type), *words], self.program, self.limit)
+        return run | {"device_bytes": memory.most_bytes}
 
     def run(self, matrix_type: str) -> dict[str, Any]:
         return run_once(self.command(matrix_type), self.program, self.limit)
@@ -60,7 +76,8 @@ def new_case(setting: Setting) -> dict[str, Any]:
         "size": setting.size,
         "size_counts": setting.program.size,
         "place": "cuda" if setting.on_device else "host",
-        "options": " ".join(setting.command("TYPE")[5:]),
+        "ranks": setting.ranks,
+        "options": " ".join(setting.program.arguments(setting.size, "TYPE", setting.on_device)[2:]),
         "petsc_options": os.environ.get("PETSC_OPTIONS", ""),
         "peer": setting.types[0],
         "entries": [{"mat_type": name, "ours": name != setting.types[0]} for name in setting.types],
@@ -72,14 +89,15 @@ def measure_program(
 ) -> list[str]:
     """Fill `case`, which `changed` is told of after each step; what is wrong with ours, a line each.
 
-    Each type runs once before anything counts: memory is touched, and caches of kernels are filled. Then ours run
-    with empty caches, then all in turn, every second time in the opposite order.
+    Each type runs once before anything counts: memory is touched, caches of kernels are filled, and what the run does
+    is observed. Then ours run with empty caches, then all in turn, every second time in the opposite order.
     """
     entries = case["entries"]
     for entry in entries:
-        if run := attempt(entry, setting.run, show):
+        if run := attempt(entry, setting.observe, show):
             entry["warm_up_seconds"] = run["seconds"]
-            show(f"  {entry['mat_type']:14}{run['seconds']:9.3f} s  to warm up")
+            entry["observed"] = {name: run[name] for name in OBSERVED if name in run}
+            show(f"  {entry['mat_type']:14}{run['seconds']:9.3f} s  to warm up{observed_text(entry['observed'])}")
     for entry in entries[1:]:
         cold: list[dict[str, Any]] = []
         for _ in range(setting.cold):
@@ -101,7 +119,7 @@ def measure_program(
         show(round_line(number, warm))
     for line in entry_lines(entries):
         show(line)
-    name = f"{setting.program.name} {setting.size}"
+    name = f"{setting.program.name} {setting.size}" + (f", {setting.ranks} ranks" if setting.ranks > 1 else "")
     failed = [f"{name}, {e['mat_type']}: {e['skipped']}" for e in entries if e["ours"] and "skipped" in e]
     return [*failed, *(f"{name}: {text}" for text in agreement(entries))]
 
@@ -156,6 +174,13 @@ def compare(entries: Sequence[dict[str, Any]]) -> None:
                 "least": min(ratios),
                 "largest": max(ratios),
             }
+
+
+def observed_text(observed: dict[str, Any]) -> str:
+    """For the terminal: the operator complexity and the memory of the device, where they are known."""
+    complexity, most = observed.get("operator_complexity"), observed.get("device_bytes")
+    text = f", operator complexity {complexity:g}" if complexity else ""
+    return text + (f", {most / 1e6:.0f} MB of the device" if most else "")
 
 
 def round_line(number: int, warm: dict[str, list[dict[str, Any]]]) -> str:

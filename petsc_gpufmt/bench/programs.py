@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ import petsc4py
 from petsc_gpufmt.backends.native_library import library_path
 from petsc_gpufmt.bench.compiled import ProgramError, run_program, vector_type
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.log_view import read_csv_events, read_iterations
+from petsc_gpufmt.bench.log_view import read_complexity, read_csv_events, read_iterations
 from petsc_gpufmt.choice.registry import FORMATS
 
 BRATU_GRID = tuple(word for axis in "xyz" for word in (f"-da_grid_{axis}", "{size}"))
@@ -28,7 +29,8 @@ SOLVERS["gamg-agg"] = (*SOLVERS["gamg"], "-pc_gamg_type", "agg")
 """Of the Bratu problem; the last one with PETSc's own set-up for all types."""
 
 EVENTS = (
-    *("SNESSolve", "KSPSolve", "PCSetUp", "DMCreateMat", "SNESJacobianEval", "MatAssemblyEnd", "MatMult"),
+    *("SNESSolve", "KSPSolve", "PCSetUp", "DMCreateMat", "SNESFunctionEval", "SNESJacobianEval"),
+    *("MatAssemblyEnd", "MatMult"),
     *("MatPtAPSymbolic", "MatPtAPNumeric", "GpufmtStart", "GpufmtCompile", "GpufmtPlan", "GpufmtSymbolic"),
     *("GpufmtRefresh", "summary"),
 )
@@ -48,7 +50,7 @@ class Program:
     Attributes
     ----------
     name : for the command line and the results
-    source : below ``src/`` of PETSc's sources, without suffix; None for first.c of this package
+    source : below ``src/`` of PETSc's sources; a name alone is a file beside this one, in Python one of the examples
     options : for all types; ``{size}`` stands for the size
     size : what the size counts
     on_device, on_host : the size, unless another is asked for
@@ -58,7 +60,7 @@ class Program:
     """
 
     name: str
-    source: str | None
+    source: str
     options: tuple[str, ...]
     size: str
     on_device: int
@@ -67,44 +69,108 @@ class Program:
     type_option: str = "-mat_type"
     vector_option: str | None = None
 
-    def command(self, executable: Path, size: int, matrix_type: str, on_device: bool) -> list[str]:
-        """What runs it with one matrix type."""
-        words = [str(executable), "-dll_append", str(library_path()), self.type_option, matrix_type]
+    @property
+    def in_python(self) -> bool:
+        return self.source.endswith(".py")
+
+    @property
+    def prints_steps(self) -> bool:
+        """Whether it is one of this package, which print the seconds of their steps."""
+        return not self.in_python and "/" not in self.source
+
+    @property
+    def solves(self) -> bool:
+        """Whether it prints the iterations of a solver."""
+        return "-ksp_converged_reason" in self.options
+
+    def arguments(self, size: int, matrix_type: str, on_device: bool) -> list[str]:
+        """Its options with one matrix type, which come first."""
+        words = [self.type_option, matrix_type]
         if on_device and self.vector_option:
             words += [self.vector_option, vector_type(matrix_type)]
         if not on_device:
             words += ["-device_enable", "none"]
         return words + [word.format(size=size) for word in self.options]
 
+    def command(self, path: Path, size: int, matrix_type: str, on_device: bool) -> list[str]:
+        """What runs it with one matrix type; `path` is what was compiled, or the program in Python."""
+        start = [sys.executable, str(path)] if self.in_python else [str(path), "-dll_append", str(library_path())]
+        return [*start, *self.arguments(size, matrix_type, on_device)]
 
-BRATU: dict[str, Any] = {"source": "snes/tutorials/ex14", "size": "grid points in each direction"}
+
+BRATU: dict[str, Any] = {"source": "snes/tutorials/ex14.c", "size": "grid points in each direction"}
 BRATU |= {"formats": ("gpufmt", "pjds"), "vector_option": "-dm_vec_type"}
+LAPLACIAN = BRATU | {"source": "laplacian.c", "vector_option": "-vec_type"}
 REASONS = ("-snes_converged_reason", "-ksp_converged_reason")
+TWO_SET_UPS = ("-set_ups", "2", *SOLVERS["gamg"], REASONS[1])
 
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("first", None, ("-n", "{size}"), "rows", 1000, 1000, ("pjds",)),
-        Program("first-after-1s", None, ("-n", "{size}", "-assemble_for", "1"), "rows", 1000, 1000, ("pjds",)),
+        Program("first", "first.c", ("-n", "{size}"), "rows", 1000, 1000, ("pjds",)),
+        Program("first-after-1s", "first.c", ("-n", "{size}", "-assemble_for", "1"), "rows", 1000, 1000, ("pjds",)),
         Program("ex14-gamg", options=(*BRATU_GRID, *SOLVERS["gamg"], *REASONS), on_device=128, on_host=32, **BRATU),
         Program(
             "ex14-gamg-agg", options=(*BRATU_GRID, *SOLVERS["gamg-agg"], *REASONS), on_device=128, on_host=32, **BRATU
         ),
+        Program(
+            "bratu3d",
+            options=(*BRATU_GRID, *SOLVERS["gamg"], *REASONS),
+            on_device=128,
+            on_host=32,
+            type_option="-dm_mat_type",
+            **(BRATU | {"source": "bratu3d.py"}),
+        ),
         Program("ex14-jacobi", options=(*BRATU_GRID, *SOLVERS["jacobi"], *REASONS), on_device=200, on_host=32, **BRATU),
         Program(
             "ex19",
-            "snes/tutorials/ex19",
+            "snes/tutorials/ex19.c",
             ("-da_refine", "{size}", "-ksp_type", "fgmres", "-pc_type", "mg", "-mg_levels_pc_type", "jacobi", *REASONS),
             *("refinements of the grid", 7, 3, ("gpufmt", "bsr"), "-dm_mat_type", "-dm_vec_type"),
         ),
         Program(
             "ex56",
-            "ksp/ksp/tutorials/ex56",
+            "ksp/ksp/tutorials/ex56.c",
             (*("-ne", "{size}", "-alpha", "1e-3", "-use_mat_nearnullspace"), *SOLVERS["gamg"], REASONS[1]),
             *("elements in each direction", 39, 7, ("gpufmt", "bsr")),
         ),
+        Program(
+            "laplacian-7point",
+            options=("-n", "{size}", *TWO_SET_UPS),
+            on_device=128,
+            on_host=32,
+            **LAPLACIAN,
+        ),
+        Program(
+            "laplacian-27point",
+            options=("-n", "{size}", "-stencil", "27", *TWO_SET_UPS),
+            on_device=128,
+            on_host=32,
+            **LAPLACIAN,
+        ),
+        Program("new-values", options=("-n", "{size}", "-new_values", "20"), on_device=200, on_host=32, **LAPLACIAN),
     )
 }
+
+PROGRAM_SETS: dict[str, dict[str, tuple[int, ...]]] = {
+    "gamg": {
+        "ex14-gamg": (128, 200),
+        "bratu3d": (128, 200),
+        "laplacian-7point": (128,),
+        "laplacian-27point": (128,),
+        "ex56": (39,),
+        "new-values": (200,),
+    }
+}
+"""Programs that are measured together, with their sizes on a device."""
+
+
+def programs_of_set(name: str, on_device: bool) -> list[tuple[Program, int | None]]:
+    """The programs of a set, with each of their sizes, on the host with the usual one; BenchError for another name."""
+    if name not in PROGRAM_SETS:
+        raise BenchError(f"--program-set {name}: there is no such set, choose from {', '.join(PROGRAM_SETS)}")
+    sizes = PROGRAM_SETS[name]
+    return [(PROGRAMS[program], size) for program in sizes for size in (sizes[program] if on_device else (None,))]
 
 
 def parse_program(spec: str) -> tuple[Program, int | None]:
@@ -135,31 +201,42 @@ def source_folders(named: Path | None) -> list[Path]:
     return [Path(os.environ[SOURCES]), *places] if os.environ.get(SOURCES) else places
 
 
-def find_source(program: Program, named: Path | None) -> Path:
-    """The C file of a program; BenchError if it is not there."""
-    if program.source is None:
-        return Path(__file__).with_name("first.c")
+def find_source(program: Program, named: Path | None, examples: Path) -> Path:
+    """The file of a program, PETSc's below `named` if that is given; BenchError if it is not there."""
+    if program.prints_steps:
+        return Path(__file__).with_name(program.source)
+    if program.in_python:
+        if (path := examples / program.source).is_file():
+            return path
+        raise BenchError(f"{program.name}: {program.source} is not in {examples}: name its folder by --examples")
     folders = source_folders(named)
     for folder in folders:
-        if (path := folder / "src" / f"{program.source}.c").is_file():
+        if (path := folder / "src" / program.source).is_file():
             return path
     raise BenchError(
-        f"{program.name}: src/{program.source}.c is not in {', '.join(map(str, folders))}: "
+        f"{program.name}: src/{program.source} is not in {', '.join(map(str, folders))}: "
         "name PETSc's source tree by --petsc-source"
     )
 
 
 def run_once(command: Sequence[str], program: Program, limit: float, caches: Path | None = None) -> dict[str, Any]:
-    """One run: its wall-clock seconds, events, and its steps or iterations; `caches`: an empty folder for kernels."""
+    """One run: its wall-clock seconds, events, steps, iterations, and what it shows of a hierarchy.
+
+    `caches` is an empty folder for kernels.
+    """
     environment: Mapping[str, str] = {name: str(caches / name) for name in CACHES} if caches else {}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log.csv")
         words = [*command, "-log_view", f":{log}:ascii_csv"]
         finished = run_program(words, limit, {**environment, START: f"{time.time():.6f}"})
-        run: dict[str, Any] = {"seconds": finished.seconds, "events": read_csv_events(log, EVENTS)}
-    if program.source is not None:
-        return run | {"steps": {}} | read_iterations(finished.output)
-    lines = [line for line in finished.output.splitlines() if line.startswith("{")]
-    if len(lines) != 1:
-        raise ProgramError(" ".join(words), f"{len(lines)} lines of JSON, one was expected", finished.output)
-    return run | {"steps": json.loads(lines[0]), "newton_iterations": 0, "krylov_iterations": 0}
+        run: dict[str, Any] = {"seconds": finished.seconds, "events": read_csv_events(log, EVENTS), "steps": {}}
+    iterations = (
+        read_iterations(finished.output) if program.solves else {"newton_iterations": 0, "krylov_iterations": 0}
+    )
+    run |= iterations | read_complexity(finished.output)
+    if program.prints_steps:
+        lines = [line for line in finished.output.splitlines() if line.startswith("{")]
+        if len(lines) != 1:
+            raise ProgramError(" ".join(words), f"{len(lines)} lines of JSON, one was expected", finished.output)
+        run["steps"] = json.loads(lines[0])
+    return run

@@ -119,14 +119,17 @@ def add_programs(commands: argparse._SubParsersAction) -> None:
     programs = commands.add_parser(
         "programs", help="whole programs by wall clock, in turn with PETSc's own type and with ours"
     )
-    programs.add_argument(
+    which = programs.add_mutually_exclusive_group()
+    which.add_argument(
         "--program",
         action="append",
         metavar="P",
         help="first, first-after-1s (one small product, alone and after a second of assembly), ex14-gamg, "
-        "ex14-gamg-agg, ex14-jacobi, ex19 or ex56 (PETSc's tutorials), or P:SIZE, such as ex14-gamg:64; "
+        "ex14-gamg-agg, ex14-jacobi, ex19 or ex56 (PETSc's tutorials), bratu3d (the example), laplacian-7point, "
+        "laplacian-27point (two set-ups of GAMG), new-values (and a product), or P:SIZE, such as ex14-gamg:64; "
         "may be repeated (default: all)",
     )
+    which.add_argument("--program-set", metavar="SET", help="gamg: those that show the set-up of GAMG, in all sizes")
     programs.add_argument(
         "--type", action="append", metavar="T", help="type of ours; may be repeated (default: one or two a program)"
     )
@@ -149,6 +152,15 @@ def add_programs(commands: argparse._SubParsersAction) -> None:
     programs.add_argument(
         "--seconds", type=float, default=120.0, metavar="S", help="time limit of one run (default %(default)g)"
     )
+    programs.add_argument(
+        "--examples",
+        type=Path,
+        default=Path("examples"),
+        metavar="FOLDER",
+        help="the examples of this package, where bratu3d.py is (default: %(default)s)",
+    )
+    programs.add_argument("--ranks", type=int, default=1, metavar="N", help="MPI ranks (default %(default)s)")
+    programs.add_argument("--mpiexec", help="starts MPI programs (default: the one that PETSc was configured with)")
     programs.add_argument("--host", action="store_true", help="measure on the host only")
     add_output(programs)
     programs.set_defaults(run=bench_runs.run_programs)

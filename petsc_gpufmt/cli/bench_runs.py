@@ -206,44 +206,54 @@ def run_programs(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.compiled import compile_program, known_types
     from petsc_gpufmt.bench.pairs import Setting, measure_program, new_case
     from petsc_gpufmt.bench.places import gpu_reason
-    from petsc_gpufmt.bench.programs import PROGRAMS, check_types, find_source, parse_program
+    from petsc_gpufmt.bench.programs import PROGRAMS, check_types, find_source, parse_program, programs_of_set
 
-    programs = [parse_program(spec) for spec in arguments.program or PROGRAMS]
+    reason = "--host" if arguments.host else gpu_reason()
+    if arguments.program_set:
+        programs = programs_of_set(arguments.program_set, on_device=reason is None)
+    else:
+        programs = [parse_program(spec) for spec in arguments.program or PROGRAMS]
     check_types(arguments.type or ())
     check_least("--pairs", arguments.pairs, 1)
     check_least("--cold", arguments.cold, 0)
     check_least("--seconds", arguments.seconds, 1)
+    check_least("--ranks", arguments.ranks, 1)
     sources: dict[str, Path] = {}
     for program, _ in programs:
         try:
-            sources[program.name] = find_source(program, arguments.petsc_source)
+            sources[program.name] = find_source(program, arguments.petsc_source, arguments.examples)
         except BenchError as e:
             if arguments.program:
                 raise
             show(f"Left out: {e}")
     # a run for each: programs that are measured later, with another number of pairs, leave those of before in the file
-    recorders = {name: Recorder(f"programs, {name}", arguments.json, arguments.commit) for name in sources}
-    reason = "--host" if arguments.host else gpu_reason()
+    several = f", {arguments.ranks} ranks" if arguments.ranks > 1 else ""
+    recorders = {name: Recorder(f"programs, {name}{several}", arguments.json, arguments.commit) for name in sources}
     wrong: list[str] = []
     with timed("programs"), tempfile.TemporaryDirectory() as folder:
         if reason:
             show(f"Host only: {reason}.")
-        executables = {source: compile_program(source, Path(folder)) for source in dict.fromkeys(sources.values())}
+        paths = {
+            source: compile_program(source, Path(folder)) if source.suffix == ".c" else source
+            for source in dict.fromkeys(sources.values())
+        }
         for program, size in programs:
             if program.name not in sources:
                 continue
             setting = Setting(
                 program,
                 size or (program.on_host if reason else program.on_device),
-                executables[sources[program.name]],
+                paths[sources[program.name]],
                 known_types(("aij" if reason else "aijcusparse",), arguments.type or program.formats),
                 reason is None,
                 arguments.pairs,
                 arguments.cold,
                 arguments.seconds,
+                arguments.ranks,
+                arguments.mpiexec,
             )
             case = new_case(setting)
-            show(f"\n{program.name}, {setting.size} {program.size}: {case['options']}")
+            show(f"\n{program.name}, {setting.size} {program.size}{several}: {case['options']}")
             recorders[program.name].add(case)
             wrong += measure_program(setting, case, show, recorders[program.name].save)
     return finish(wrong)

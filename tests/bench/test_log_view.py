@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.log_view import agreement, read_csv_events, read_gpu_columns, read_iterations
+from petsc_gpufmt.bench.log_view import agreement, read_complexity, read_csv_events, read_gpu_columns, read_iterations
 
 
 def test_log_view_csv(tmp_path):
@@ -51,6 +51,12 @@ def test_iterations_of_solvers():
     for other in ("", output + "Linear solve did not converge due to DIVERGED_ITS iterations 10\n"):
         with pytest.raises(BenchError, match="did not print"):
             read_iterations(other)
+
+
+def test_operator_complexity_of_the_last_view():
+    view = "      Complexity:    grid = 1.06{0}    operator = 1.1{0}\n"
+    assert read_complexity(view.format(1) + view.format(2)) == {"operator_complexity": 1.12}
+    assert read_complexity("PC Object: 1 MPI process") == {}
 
 
 def test_different_iterations_are_reported():

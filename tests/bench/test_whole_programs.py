@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from programs_tables import programs_sections
 
-from petsc_gpufmt.bench import pairs, programs, results
+from petsc_gpufmt.bench import compiled, pairs, programs, results
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.pairs import Setting, compare, measure_program, new_case, summary
-from petsc_gpufmt.bench.programs import PROGRAMS, find_source, parse_program
+from petsc_gpufmt.bench.programs import PROGRAMS, find_source, parse_program, programs_of_set
 from petsc_gpufmt.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 STAND_IN = """#!/bin/bash
 while [ $# -gt 0 ]; do
@@ -64,7 +67,7 @@ def test_order_of_the_runs(stand_in):
         assert entry["warm"]["events"] == {"MatMult": {"count": 2, "seconds": 0.5}}
         assert entry["warm"]["steps"] == {"load": 0.25, "mult1": 0.125}
         assert entry["ratio"]["pairs"] == 3
-    assert (case["peer"], case["place"], case["size"]) == ("aij", "host", 7)
+    assert (case["peer"], case["place"], case["size"], case["ranks"]) == ("aij", "host", 7, 1)
 
 
 def test_a_type_that_fails_or_hangs_is_left_out_and_the_others_go_on(stand_in):
@@ -134,9 +137,57 @@ def test_options_of_the_places():
     assert "-dm_vec_type" not in PROGRAMS["first"].command(Path("first"), 8, "pjds", True)
 
 
+def test_the_first_run_shows_what_the_others_must_not_spend_time_on(monkeypatch):
+    commands = []
+
+    def run_once(command, program, limit, caches=None):
+        commands.append(command)
+        counts = {"newton_iterations": 3, "krylov_iterations": 10}
+        complexity = {"operator_complexity": 1.25} if "-ksp_view" in command else {}
+        return {"seconds": 1.0, "events": {"PCSetUp": {"count": 1, "seconds": 0.5}}, "steps": {}} | counts | complexity
+
+    class Watch:
+        most_bytes = 2_500_000_000
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            pass
+
+    monkeypatch.setattr(pairs, "run_once", run_once)
+    monkeypatch.setattr(pairs, "MemoryWatch", Watch)
+    setting = Setting(
+        PROGRAMS["ex14-gamg"], 7, Path("ex14"), ("aij", "pjds"), False, 2, 0, 1.0, 2, "mpiexec --oversubscribe"
+    )
+    shown = []
+    assert measure_program(setting, case := new_case(setting), shown.append, lambda: None) == []
+    assert all(command[:4] == ["mpiexec", "--oversubscribe", "-n", "2"] for command in commands)
+    assert [command[-2:] == ["-log_view_gpu_time", "-ksp_view"] for command in commands] == [True] * 2 + [False] * 4
+    (observed,) = {str(entry["observed"]): entry["observed"] for entry in case["entries"]}.values()
+    assert observed["operator_complexity"] == 1.25 and observed["device_bytes"] == 2_500_000_000
+    assert observed["events"]["PCSetUp"]["seconds"] == 0.5 and case["ranks"] == 2
+    assert "operator complexity 1.25, 2500 MB of the device" in shown[0]
+
+
+def test_a_set_has_its_sizes_on_a_device_and_one_size_on_the_host():
+    on_device = [(program.name, size) for program, size in programs_of_set("gamg", on_device=True)]
+    assert ("bratu3d", 200) in on_device and ("ex14-gamg", 128) in on_device
+    on_host = [(program.name, size) for program, size in programs_of_set("gamg", on_device=False)]
+    assert on_host == [(name, None) for name in dict.fromkeys(name for name, _ in on_device)]
+
+
+def test_programs_in_python_are_run_by_this_python():
+    command = PROGRAMS["bratu3d"].command(Path("bratu3d.py"), 8, "pjds", False)
+    assert command[:4] == [sys.executable, "bratu3d.py", "-dm_mat_type", "pjds"] and "-dll_append" not in command
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (["--program-set", "all"], "--program-set all: there is no such set, choose from gamg"),
+        (["--ranks", "0"], "--ranks 0: give at least 1"),
+        (["--program", "bratu3d", "--examples", "/absent"], "bratu3d: bratu3d.py is not in /absent: name its folder"),
         (["--program", "ex15"], "--program ex15: there is no such program, choose from first, "),
         (["--program", "first:0"], "--program first:0: '0' is no size, give a positive number of rows"),
         (["--program", "first:"], "--program first:: '' is no size"),
@@ -165,25 +216,26 @@ def test_a_missing_compiler_is_said_in_one_line(capsys, monkeypatch):
 def test_sources_are_looked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(programs.petsc4py, "get_config", lambda: {"PETSC_DIR": str(tmp_path / "petsc")})
     monkeypatch.delenv("PETSC_SRC", raising=False)
-    assert find_source(PROGRAMS["first"], None).is_file()
+    assert all(find_source(PROGRAMS[name], None, tmp_path).is_file() for name in ("first", "laplacian-7point"))
+    assert find_source(PROGRAMS["bratu3d"], None, EXAMPLES) == EXAMPLES / "bratu3d.py"
     with pytest.raises(BenchError, match="ex56: src/ksp/ksp/tutorials/ex56.c is not in .*petsc.*--petsc-source"):
-        find_source(PROGRAMS["ex56"], None)
+        find_source(PROGRAMS["ex56"], None, EXAMPLES)
     for name in ("petsc/share/petsc/examples", "given"):
         (tmp_path / name / "src/ksp/ksp/tutorials").mkdir(parents=True)
         (tmp_path / name / "src/ksp/ksp/tutorials/ex56.c").touch()
-    assert "share" in str(find_source(PROGRAMS["ex56"], None))
+    assert "share" in str(find_source(PROGRAMS["ex56"], None, EXAMPLES))
     monkeypatch.setenv("PETSC_SRC", str(tmp_path / "given"))
-    assert "given" in str(find_source(PROGRAMS["ex56"], None))
-    assert "given" in str(find_source(PROGRAMS["ex56"], tmp_path / "given"))
+    assert "given" in str(find_source(PROGRAMS["ex56"], None, EXAMPLES))
+    assert "given" in str(find_source(PROGRAMS["ex56"], tmp_path / "given", EXAMPLES))
 
 
 def test_programs_without_sources_are_left_out_unless_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("petsc_gpufmt.bench.compiled.compile_program", lambda source, folder: Path("absent"))
     measured = []
     monkeypatch.setattr(pairs, "measure_program", lambda setting, *rest: measured.append(setting.program.name) or [])
-    assert main(["bench", "programs", "--host", "--petsc-source", str(tmp_path)]) == 0
-    assert measured == ["first", "first-after-1s"]
-    assert capsys.readouterr().out.count("Left out: ex") == 5
+    assert main(["bench", "programs", "--host", "--petsc-source", str(tmp_path), "--examples", str(tmp_path)]) == 0
+    assert measured == ["first", "first-after-1s", "laplacian-7point", "laplacian-27point", "new-values"]
+    assert capsys.readouterr().out.count("Left out: ") == 6
 
 
 def test_sizes_and_types_that_are_asked_for(monkeypatch):
@@ -219,8 +271,10 @@ def test_programs_are_kept_apart(tmp_path, monkeypatch):
     for chosen in (["first:3", "first:4"], ["first-after-1s"]):
         words = [word for spec in chosen for word in ("--program", spec)]
         assert main(["bench", "programs", "--host", "--json", str(path), *words]) == 0
+    assert main(["bench", "programs", "--host", "--json", str(path), "--program", "first:5", "--ranks", "2"]) == 0
     found = {run["name"]: [case["size"] for case in run["cases"]] for run in results.read_runs(path)}
-    assert found == {"programs, first": [3, 4], "programs, first-after-1s": [1000]}
+    runs = {"programs, first": [3, 4], "programs, first-after-1s": [1000], "programs, first, 2 ranks": [5]}
+    assert found == runs
 
 
 @pytest.mark.slow
@@ -240,6 +294,30 @@ def test_a_program_of_ours_from_end_to_end(tmp_path, capsys):
     assert "pair 2: aij " in capsys.readouterr().out
     whole, first = programs_sections([run])
     assert "| first | 50 | pjds | 2 | " in whole and "| first | 50 | aij | " in first
+
+
+@pytest.mark.slow
+def test_set_ups_and_new_values_from_end_to_end(tmp_path):
+    path = tmp_path / "results.json"
+    chosen = [word for spec in ("laplacian-27point:6", "new-values:6", "bratu3d:6") for word in ("--program", spec)]
+    command = ["bench", "programs", "--host", *chosen, "--type", "pjds", "--examples", str(EXAMPLES)]
+    assert main([*command, "--pairs", "1", "--cold", "0", "--json", str(path)]) == 0
+    set_ups, values, bratu = (run["cases"][0]["entries"] for run in results.read_runs(path))
+    for aij, pjds in (set_ups, bratu):
+        assert pjds["krylov_iterations"] == aij["krylov_iterations"] > 0
+        assert pjds["observed"]["operator_complexity"] == aij["observed"]["operator_complexity"] > 1
+    steps = [f"{step}{number}" for number in (1, 2) for step in ("set_up", "solve", "symbolic", "numeric")]
+    assert list(set_ups[1]["warm"]["steps"]) == ["coordinates", "first_product", *steps]
+    assert list(values[1]["warm"]["steps"]) == ["coordinates", "first_product", "values_and_mult", "mult"]
+    assert all(seconds > 0 for entry in (*set_ups, *values) for seconds in entry["warm"]["steps"].values())
+    assert bratu[1]["warm"]["events"]["SNESJacobianEval"]["count"] == bratu[1]["newton_iterations"]
+
+
+@pytest.mark.slow
+def test_another_stencil_is_refused(tmp_path):
+    program = compiled.compile_program(find_source(PROGRAMS["laplacian-7point"], None, EXAMPLES), tmp_path)
+    with pytest.raises(BenchError, match="-stencil 5: choose 7 or 27"):
+        compiled.run_program([str(program), "-stencil", "5"], 60)
 
 
 @pytest.mark.petsc

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("scipy.sparse")
 
+import program_targets  # noqa: E402
 import report  # noqa: E402
 import targets  # noqa: E402
 from markdown_parts import number  # noqa: E402
@@ -55,19 +56,34 @@ def test_targets_read_the_right_entries():
 
 
 def test_figures_of_whole_programs():
-    found = {
-        what: m
-        for what, m in found_figures(golden_runs()).items()
-        if m and ("program" in what or "first product" in what)
-    }
-    assert {what.partition(":")[2].strip() or what: (m.value, m.best_peer) for what, m in found.items()} == {
+    names = {target.what for target in program_targets.PROGRAM_TARGETS}
+    found = {what: m for what, m in found_figures(golden_runs()).items() if m and what in names}
+    assert {what: (m.value, m.best_peer) for what, m in found.items()} == {
         "program with one MatMult of 1000 rows": (0.7, 0.5),
         "first product after a second of assembly, 1000 rows": (0.04, 0.008),
-        "caches of kernels empty, beyond later runs": (0.25, None),
-        "ours over the peer": (1.0, None),  # of 200^3 there is none
-        "KSPSolve with gpufmt": (0.05, 0.063),
-        "KSPSolve": (0.075, 0.082),
+        "program Bratu 128^3, GAMG: caches of kernels empty, beyond later runs": (0.25, None),
+        "program Bratu 128^3, GAMG: ours over the peer": (1.0, None),  # of 200^3 there is none
+        "program Bratu 128^3, GAMG: KSPSolve with gpufmt": (0.05, 0.063),
+        "program ex19, 7 refinements, fgmres and mg: KSPSolve": (0.075, 0.082),
+        "ex14 128^3, GAMG: PCSetUp of all steps": (0.16, 2.6),
+        "ex14 128^3, GAMG: KSPSolve": (0.05, 0.06),
+        "ex14 128^3, GAMG: most memory of the device": (2.5, 9.75),
+        "bratu3d 128^3, GAMG: PCSetUp of all steps": (0.11, 2.6),
+        "bratu3d 128^3, GAMG: PtAP, numeric phases": (6.0, 60.0),
+        "bratu3d 128^3, GAMG: most memory of the device": (2.75, 9.75),
+        "bratu3d 200^3, GAMG: PCSetUp of all steps": (0.31, 10.0),
+        "bratu3d 200^3, GAMG, 2 ranks: PCSetUp of all steps": (0.25, None),  # the peer fails there
+        "bratu3d 200^3, GAMG, 4 ranks: PCSetUp of all steps": (0.125, 3.0),
+        "bratu3d 200^3, GAMG: SNESSolve": (0.75, 12.0),
+        "bratu3d 200^3, GAMG: whole program": (2.75, 14.0),
+        "7-point 128^3, GAMG: PtAP, symbolic phases of the second set-up": (14.0, 100.0),
+        "7-point 200^3: new values from a device, ready to multiply": pytest.approx((0.55, 0.8)),
+        "GAMG: operator complexity, difference from agg's": pytest.approx((0.8, None)),
+        "GAMG: iterations, difference from agg's": (1, None),
+        "GAMG, 2 and 4 ranks: operator complexity, difference from agg's": pytest.approx((0.8, None)),
+        "GAMG, 2 and 4 ranks: iterations, difference from agg's": (1, None),
     }
+    assert found["GAMG: iterations, difference from agg's"].by == "gpufmt, bratu3d 200"
 
 
 def test_products_from_c_that_take_longer_by_themselves_do_not_count():
