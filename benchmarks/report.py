@@ -70,6 +70,7 @@ REPRODUCE = """\
     make bench                                 # what one process measures, on the GPU or without one on the host
     python -m petsc_gpufmt bench mult --help   # other matrices, also .mtx and .npz files; other options of a format
     python benchmarks/report.py > docs/performance.md
+    python benchmarks/time_plot.py > docs/bratu_time.svg
 """
 
 
