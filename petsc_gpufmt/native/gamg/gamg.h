@@ -185,6 +185,9 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgElsewhereFree(GpufmtGamgElsewhere *);
 /* parallel_prolongator.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat A, Mat *P);
 
+/* memory.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgTellMemory(PC, PetscInt number, Mat A, Mat P, Mat coarse);
+
 /* set_up.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_gamg_parent_setup)(PC);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC, Mat, PetscInt, Mat *, Mat *, PetscMPIInt *, IS *, PetscBool);

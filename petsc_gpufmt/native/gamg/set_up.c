@@ -32,6 +32,7 @@ PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC pc, Mat A, PetscInt block, Mat *P, Ma
   gamg->prolongators[number] = *P;
   gamg->matrices[number]     = *coarse;
   PetscCall(DropLeases(gamg));
+  PetscCall(GpufmtGamgTellMemory(pc, number, A, *P, *coarse));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -10,6 +10,12 @@ static PetscErrorCode ProductDestroy(GpufmtContextAddress data)
   return GpufmtProductDestroy((GpufmtProduct **)data);
 }
 
+/* what the sequential product keeps by which C was made, NULL: none of ours */
+const GpufmtProduct *GpufmtProductOf(Mat C)
+{
+  return C->product && C->product->destroy == ProductDestroy ? (const GpufmtProduct *)C->product->data : NULL;
+}
+
 static int PlannerProduct(MatProductType type)
 {
   switch (type) {
