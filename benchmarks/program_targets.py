@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from figures import MILLISECOND, Measured, Runs, Target, all_cases, best_of
+from programs_tables import has_hierarchy
 
 from petsc_gpufmt.bench.programs import PROGRAM_SETS
 
@@ -85,9 +86,9 @@ def beside_agg(difference: Callable[[dict[str, Any], dict[str, Any]], float], *a
             for program in PROGRAM_SETS["gamg"]
             for ranks in all_ranks
             for case in all_cases(runs, run_name(program, ranks))
-            if case["place"] == "cuda" and "operator_complexity" in case["entries"][0].get("observed", {})
+            if case["place"] == "cuda" and has_hierarchy(case["entries"][0])
             for entry in case["entries"][1:]
-            if "warm" in entry
+            if has_hierarchy(entry)
         ]
         return Measured(max(found)[0], by=max(found)[1]) if found else None
 

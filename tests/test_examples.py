@@ -42,6 +42,17 @@ def test_bratu3d_is_the_same_with_pjds_and_aij(ranks, options):
     assert expected[2].startswith("CONVERGED")
 
 
+@pytest.mark.gpu
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "matrix_type"), [(1, "pjds"), (2, "pjds"), (1, "aijcusparse")])
+def test_bratu3d_is_the_same_on_a_device(ranks, matrix_type):
+    gamg = [*GAMG, "-mg_levels_pc_type", "jacobi"]
+    expected = bratu(ranks, "aij", *gamg, "-device_enable", "none")
+    found = bratu(ranks, matrix_type, *gamg, "-dm_vec_type", "cuda")
+    assert found[0] == expected[0] and abs(found[1] - expected[1]) <= 1 and found[2] == expected[2]
+    assert found[3] == pytest.approx(expected[3], rel=1e-8)
+
+
 @pytest.mark.mpi
 def test_bratu3d_jacobian_agrees_with_finite_differences():
     grid = ["-da_grid_x", 6, "-da_grid_y", 5, "-da_grid_z", 4]
