@@ -64,24 +64,26 @@ class Bratu:
         self.parameter = parameter
 
     def coefficients(self, patch):
-        """Weights of the second differences along z, y, x, and of the exponential."""
+        """Weights of the second differences along z, y, x, and of the exponential.
+
+        They are Python's floats: to multiply an array by a number of NumPy, CuPy would import SciPy, for 0.3 s.
+        """
         spacing = 1.0 / (patch.sizes - 1)
-        volume = spacing.prod()
-        return volume / spacing**2, volume * self.parameter
+        volume = float(spacing.prod())
+        return (volume / spacing**2).tolist(), volume * self.parameter
 
     def residual(self, snes, x, f):
         da = snes.getDM()
         patch, xp = Patch(da), array_module(x)
         weights, source = self.coefficients(patch)
         with ghosted_values(da, x, patch) as u, array_of(f, "w") as values:
-            centre = u[patch.interior]
-            inside = -source * xp.exp(centre)
+            result, centre = values.reshape(patch.owned_shape), u[patch.interior]
+            result[...] = u[patch.owned]
+            inside = result[patch.inner]
+            inside[...] = -source * xp.exp(centre)
             for axis, weight in enumerate(weights):
                 before, after = (u[moved(patch.interior, axis, step)] for step in (-1, 1))
                 inside += weight * (2.0 * centre - before - after)
-            result = values.reshape(patch.owned_shape)
-            result[...] = u[patch.owned]
-            result[patch.inner] = inside
 
     def jacobian(self, snes, x, operator, matrix):
         """The pattern, and entries beside the diagonal, are made once for a matrix: each step has a new diagonal."""
@@ -97,7 +99,7 @@ class Bratu:
                 value[patch.inner] = -weights[axis]
             matrix.setAttr("values", values)
         with ghosted_values(da, x, patch) as u:
-            values[0][patch.inner] = 2.0 * weights.sum() - source * xp.exp(u[patch.interior])
+            values[0][patch.inner] = 2.0 * sum(weights) - source * xp.exp(u[patch.interior])
         set_values(matrix, values.ravel())
         if operator != matrix:
             operator.assemble()
