@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from petsc_gpufmt.bench.compiled import ProgramError, launcher
-from petsc_gpufmt.bench.device_memory import MemoryWatch
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import agreement
+from petsc_gpufmt.bench.memory_watch import MemoryWatch
 from petsc_gpufmt.bench.programs import Program, run_once
 
 SHOWN_EVENTS = ("SNESSolve", "KSPSolve", "PCSetUp", "MatMult", "GpufmtStart", "GpufmtCompile", "GpufmtPlan")

@@ -50,6 +50,29 @@ static PetscErrorCode LargestColumn(Mat A, Sums *sums)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* PETSc's own norm. Sums of columns it adds to arrays of new vectors, which are full of zeros only where these are on the host. */
+static PetscErrorCode ParentNorm(Mat A, const Mat blocks[2], NormType type, PetscReal *norm)
+{
+  const Mat      makers[] = {A, blocks[1]}; /* of such vectors */
+  char          *types[2];
+  VecType        vec_type;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  for (int k = 0; k < 2; k++) {
+    PetscCall(MatGetVecType(makers[k], &vec_type));
+    PetscCall(PetscStrallocpy(vec_type, &types[k]));
+    PetscCall(MatSetVecType(makers[k], VECSTANDARD));
+  }
+  ierr = (*gpufmt_mpi_parent->norm)(A, type, norm);
+  for (int k = 0; k < 2; k++) {
+    PetscCall(MatSetVecType(makers[k], types[k]));
+    PetscCall(PetscFree(types[k]));
+  }
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscErrorCode MatNorm_MPIAIJGpufmt(Mat A, NormType type, PetscReal *norm)
 {
   Sums           sums = {0};
@@ -65,7 +88,7 @@ PetscErrorCode MatNorm_MPIAIJGpufmt(Mat A, NormType type, PetscReal *norm)
   PetscCall(PetscFree2(sums.columns, sums.ghosts));
   PetscCall(ierr);
   if (petscs) {
-    PetscCall((*gpufmt_mpi_parent->norm)(A, type, norm));
+    PetscCall(ParentNorm(A, sums.blocks, type, norm));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCallMPI(MPIU_Allreduce(&sums.number, norm, 1, MPIU_REAL, type == NORM_FROBENIUS ? MPIU_SUM : MPIU_MAX, PetscObjectComm((PetscObject)A)));

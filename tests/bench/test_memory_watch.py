@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from petsc_gpufmt.bench import device_memory
-from petsc_gpufmt.bench.device_memory import MemoryWatch
+from petsc_gpufmt.bench import memory_watch
+from petsc_gpufmt.bench.memory_watch import MemoryWatch
 
 
 class Driver:
@@ -45,7 +45,7 @@ def watched(monkeypatch):
     """What a watch finds out from a driver."""
 
     def watch(driver):
-        monkeypatch.setattr(device_memory, "SECONDS_BETWEEN", 1e-4)
+        monkeypatch.setattr(memory_watch, "SECONDS_BETWEEN", 1e-4)
         monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
         with MemoryWatch() as memory:
             assert not memory._read or driver.all_read.wait(20)
