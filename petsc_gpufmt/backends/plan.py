@@ -48,7 +48,10 @@ class Operation(enum.IntEnum):
 
 
 class Product(enum.IntEnum):
-    """A product of sparse matrices; the operands come in PETSc's order, the second of PTAP is P, of RART R."""
+    """A product of sparse matrices; the operands come in PETSc's order, the second of PTAP is P, of RART R.
+
+    ATBC is none of PETSc's: parallel PtAP has one.
+    """
 
     AB = 0
     ATB = 1
@@ -56,10 +59,11 @@ class Product(enum.IntEnum):
     PTAP = 3
     RART = 4
     ABC = 5
+    ATBC = 6
 
     @property
     def formula(self) -> str:
-        """As PETSc writes it: "PtAP"."""
+        """As PETSc would write it: "PtAP"."""
         return PRODUCT_FORMULAS[self]
 
     @property
@@ -99,8 +103,8 @@ class Step(enum.IntEnum):
     JOIN_BEYOND = 4
 
 
-PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC")
-PRODUCT_LETTERS = ("AB", "AB", "AB", "AP", "AR", "ABC")
+PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC", "AtBC")
+PRODUCT_LETTERS = ("AB", "AB", "AB", "AP", "AR", "ABC", "ABC")
 
 
 class Struct(tuple[Any, ...]):

@@ -29,8 +29,17 @@ enum {
 /* z = A x, z = y + A x, values into the format, z = diagonal of A */
 enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_NUM_PLANS };
 
-/* sparse products, with the operands in PETSc's order: A B, A^T B, A B^T, B^T A B, B A B^T, A B C */
-enum { GPUFMT_PRODUCT_AB, GPUFMT_PRODUCT_ATB, GPUFMT_PRODUCT_ABT, GPUFMT_PRODUCT_PTAP, GPUFMT_PRODUCT_RART, GPUFMT_PRODUCT_ABC, GPUFMT_NUM_PRODUCTS };
+/* sparse products, with the operands in PETSc's order: A B, A^T B, A B^T, B^T A B, B A B^T, A B C, A^T B C */
+enum {
+  GPUFMT_PRODUCT_AB,
+  GPUFMT_PRODUCT_ATB,
+  GPUFMT_PRODUCT_ABT,
+  GPUFMT_PRODUCT_PTAP,
+  GPUFMT_PRODUCT_RART,
+  GPUFMT_PRODUCT_ABC,
+  GPUFMT_PRODUCT_ATBC,
+  GPUFMT_NUM_PRODUCTS
+};
 
 /* changes of the values of a matrix in place: by a scalar, by one for each row, by one for each column; a multiple of another matrix is added,
    of the same pattern or of some entries of it; the diagonal is set, or added to; rows, or rows and columns, become zeros, in a matrix with the
@@ -135,7 +144,7 @@ typedef struct {
 typedef struct {
   GpufmtPlace   place;
   int32_t       product;   /* GPUFMT_PRODUCT_... */
-  int32_t       noperands; /* 2, or 3 for A B C */
+  int32_t       noperands; /* 2, or 3 for A B C and A^T B C */
   GpufmtOperand operands[3];
   const char   *options; /* "name=value;..." of the options that were set */
 } GpufmtProductRequest;

@@ -170,7 +170,7 @@ class PlannedProduct:
 def plan_product(
     product: Product, operands: Sequence[CsrPattern], backend: Backend, options: dict[str, int | str]
 ) -> PlannedProduct:
-    """The symbolic phase of `product` of two operands, or of three for A B C; `options` as for SparseProduct.
+    """The symbolic phase of `product` of two operands, or of three for A B C and A^T B C; `options` as for SparseProduct.
 
     The columns of the operands may be unsorted and may repeat. Raises what SparseProduct.build raises.
     """
@@ -193,8 +193,7 @@ def _abt(chain: Chain, A: Factor, B: Factor) -> Factor:
 
 
 def _ptap(chain: Chain, A: Factor, P: Factor) -> Factor:
-    transpose = chain.transposed(P, finished=False)  # first: its longest row is known with A P
-    return chain.multiplied(transpose, chain.multiplied(A, P), Slot.RESULT)
+    return _atbc(chain, P, A, P)
 
 
 def _rart(chain: Chain, A: Factor, R: Factor) -> Factor:
@@ -206,6 +205,11 @@ def _abc(chain: Chain, A: Factor, B: Factor, C: Factor) -> Factor:
     return chain.multiplied(A, chain.multiplied(B, C), Slot.RESULT)
 
 
+def _atbc(chain: Chain, A: Factor, B: Factor, C: Factor) -> Factor:
+    transpose = chain.transposed(A, finished=False)  # first: its longest row is known with B C
+    return chain.multiplied(transpose, chain.multiplied(B, C), Slot.RESULT)
+
+
 STAGES: dict[Product, Callable[..., Factor]] = {
     Product.AB: _ab,
     Product.ATB: _atb,
@@ -213,6 +217,7 @@ STAGES: dict[Product, Callable[..., Factor]] = {
     Product.PTAP: _ptap,
     Product.RART: _rart,
     Product.ABC: _abc,
+    Product.ATBC: _atbc,
 }
 
 

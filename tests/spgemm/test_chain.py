@@ -121,6 +121,7 @@ def test_shapes(product, name, host):
         Product.PTAP: [A, other],
         Product.RART: [A, wide],
         Product.ABC: [wide, A, other],
+        Product.ATBC: [other, A, tall],
     }[product]
     Planned(product, operands, host).check(operands)
 

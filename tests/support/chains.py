@@ -1,4 +1,4 @@
-"""PETSc's six sparse products over test matrices: operands, exact result, and how far rounding may lead from it."""
+"""All sparse products over test matrices: operands, exact result, and how far rounding may lead from it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def operands_of(product: Product, n: int, m: int, longest: int = 9, seed: int = 
         Product.PTAP: [square, tall],
         Product.RART: [square, wide],
         Product.ABC: [wide, square, tall],
+        Product.ATBC: [tall, square, tall],
     }
     return by_product[product]
 
@@ -51,6 +52,8 @@ def evaluate(product: Product, arrays: list[np.ndarray]) -> np.ndarray:
         return B.T @ A @ B
     if product is Product.RART:
         return B @ A @ B.T
+    if product is Product.ATBC:
+        return A.T @ B @ arrays[2]
     return A @ B @ arrays[2] if product is Product.ABC else A @ B
 
 

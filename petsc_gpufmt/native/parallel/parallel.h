@@ -68,7 +68,7 @@ typedef struct {
   uint64_t         rows[2];   /* digests of their row pointers */
 } GpufmtResultPattern;
 
-enum { GPUFMT_MAX_PARTS = 3 };
+enum { GPUFMT_MAX_PARTS = 2 };
 
 /* C->product->data of a product of parallel matrices */
 typedef struct {

@@ -1,43 +1,56 @@
 /* The sequential products that a parallel one is made of on this rank, and which of their rows make what. */
 #include "parallel/parallel.h"
 
-/* operands of part k, as they are now; MATPRODUCT_UNSPECIFIED if this rank has no such part */
-static PetscErrorCode PartOperands(const GpufmtParallelProduct *product, Mat A, int k, MatProductType *type, Mat *left, Mat *right)
+/* a sequential product */
+typedef struct {
+  int            product; /* GPUFMT_PRODUCT_... */
+  MatProductType type;    /* PETSc's with as many operands */
+  Mat            operands[GPUFMT_MAX_OPERANDS];
+} Part;
+
+/* part k, of the blocks of A as they are now */
+static PetscErrorCode PartGet(const GpufmtParallelProduct *product, Mat A, int k, Part *part)
 {
-  PetscInt noff;
-  Mat      diag, offdiag;
+  Mat local = product->local.matrix, remote = product->remote.matrix, blocks[2];
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, &offdiag, NULL));
-  PetscCall(MatGetLocalSize(offdiag, NULL, &noff));
-  *type  = product->type;
-  *left  = k ? offdiag : diag;
-  *right = product->local.matrix;
-  if (k && !noff) *type = MATPRODUCT_UNSPECIFIED;
-  else if (k == 1 && product->type != MATPRODUCT_AtB) {
-    *type  = MATPRODUCT_AB;
-    *right = product->remote.matrix;
-  } else if (k == 2 && product->type == MATPRODUCT_PtAP) {
-    *type  = MATPRODUCT_AtB;
-    *left  = product->local.matrix;
-    *right = product->parts[1];
-  } else if (k == 2) *type = MATPRODUCT_UNSPECIFIED;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  if (product->type == MATPRODUCT_AB)
+    *part = (Part){
+      GPUFMT_PRODUCT_AB, MATPRODUCT_AB, {blocks[k], k ? remote : local}
+    };
+  else if (product->type == MATPRODUCT_AtB)
+    *part = (Part){
+      GPUFMT_PRODUCT_ATB, MATPRODUCT_AtB, {blocks[k], local}
+    };
+  else if (k)
+    *part = (Part){
+      GPUFMT_PRODUCT_ATBC, MATPRODUCT_ABC, {local, blocks[1], remote}
+    };
+  else
+    *part = (Part){
+      GPUFMT_PRODUCT_PTAP, MATPRODUCT_PtAP, {blocks[0], local}
+    };
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
 {
-  PetscFunctionBegin;
-  for (int k = 0; k < GPUFMT_MAX_PARTS; k++) {
-    MatProductType type = MATPRODUCT_UNSPECIFIED;
-    Mat            left = NULL, right = NULL, *part = &product->parts[k];
+  PetscInt noff;
+  Mat      offdiag;
 
-    PetscCall(PartOperands(product, A, k, &type, &left, &right));
-    if (type == MATPRODUCT_UNSPECIFIED) break;
-    PetscCall(MatProductCreate(left, right, NULL, part));
-    PetscCall(MatSetOptionsPrefix(*part, ((PetscObject)C)->prefix));
-    PetscCall(MatProductSetType(*part, type));
-    PetscCall(GpufmtProductSymbolic(*part, product->backend)); /* the options that choose an algorithm were for C */
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, NULL));
+  PetscCall(MatGetLocalSize(offdiag, NULL, &noff));
+  for (int k = 0; k < (noff ? GPUFMT_MAX_PARTS : 1); k++) {
+    Part part = {0};
+    Mat *made = &product->parts[k];
+
+    PetscCall(PartGet(product, A, k, &part));
+    PetscCall(MatProductCreate(part.operands[0], part.operands[1], part.operands[2], made));
+    PetscCall(MatSetOptionsPrefix(*made, ((PetscObject)C)->prefix));
+    PetscCall(MatProductSetType(*made, part.type));
+    PetscCall(GpufmtProductSymbolic(*made, part.product, product->backend)); /* the options that choose an algorithm were for C */
     product->nparts = k + 1;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -45,12 +58,11 @@ PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
 
 static PetscErrorCode PartNumeric(const GpufmtParallelProduct *product, Mat A, int k)
 {
-  MatProductType type;
-  Mat            left = NULL, right = NULL;
+  Part part = {0};
 
   PetscFunctionBegin;
-  PetscCall(PartOperands(product, A, k, &type, &left, &right));
-  PetscCall(MatProductReplaceMats(left, right, NULL, product->parts[k]));
+  PetscCall(PartGet(product, A, k, &part));
+  PetscCall(MatProductReplaceMats(part.operands[0], part.operands[1], part.operands[2], product->parts[k]));
   PetscCall(MatProductNumeric(product->parts[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -74,7 +86,6 @@ PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *product, PetscBool to_
   PetscInt        n = 0;
 
   for (int k = 0; k < product->nparts; k++) {
-    if (product->type == MATPRODUCT_PtAP && k == 1) continue; /* only an operand of part 2 */
     if (product->type == MATPRODUCT_AtB && (k == 1) != to_be_sent) continue;
     summands[n++] = (GpufmtSummand){.matrix = product->parts[k], .columns = k && product->type != MATPRODUCT_AtB ? remote : own, .targets = targets};
   }

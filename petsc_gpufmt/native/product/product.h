@@ -20,6 +20,7 @@ static inline PetscBool GpufmtPatternIsOf(const GpufmtPattern *pattern, Mat A)
 
 /* C->product->data of a sparse product of ours */
 typedef struct {
+  int                 product; /* GPUFMT_PRODUCT_... */
   int                 backend;
   GpufmtLease         lease; /* of what `answer` points to */
   GpufmtProductAnswer answer;
@@ -76,7 +77,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, M
 /* symbolic.c */
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Symbolic;
 GPUFMT_HIDDEN const GpufmtProduct *GpufmtProductOf(Mat);
-GPUFMT_HIDDEN PetscErrorCode       GpufmtProductSymbolic(Mat, int backend);
+GPUFMT_HIDDEN PetscErrorCode       GpufmtProductSymbolic(Mat, int product, int backend);
 GPUFMT_HIDDEN PetscErrorCode       MatProductSymbolic_SeqAIJGpufmt(Mat);
 
 /* numeric.c */

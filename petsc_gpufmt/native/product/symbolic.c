@@ -41,7 +41,7 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
 
   PetscFunctionBegin;
   PetscCall(GpufmtProductOptionsCollect(C, sizeof(options), options));
-  request.product   = PlannerProduct(C->product->type);
+  request.product   = p->product;
   request.noperands = n;
   request.options   = options;
   for (int k = 0; k < n; k++) {
@@ -65,25 +65,26 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
 }
 
 /* block sizes of the result, as MatProductSymbolic() sets them; products inside those of parallel matrices do not come through there */
-static PetscErrorCode ProductBlockSizes(Mat C)
+static PetscErrorCode ProductBlockSizes(Mat C, int planned)
 {
   const Mat_Product *product = C->product;
   PetscLayout        rows, columns;
 
   PetscFunctionBegin;
-  switch (product->type) {
-  case MATPRODUCT_AtB:
+  switch (planned) {
+  case GPUFMT_PRODUCT_ATB:
     rows    = product->A->cmap;
     columns = product->B->cmap;
     break;
-  case MATPRODUCT_ABt:
+  case GPUFMT_PRODUCT_ABT:
     rows    = product->A->rmap;
     columns = product->B->rmap;
     break;
-  case MATPRODUCT_PtAP: rows = columns = product->B->cmap; break;
-  case MATPRODUCT_RARt: rows = columns = product->B->rmap; break;
-  case MATPRODUCT_ABC:
-    rows    = product->A->rmap;
+  case GPUFMT_PRODUCT_PTAP: rows = columns = product->B->cmap; break;
+  case GPUFMT_PRODUCT_RART: rows = columns = product->B->rmap; break;
+  case GPUFMT_PRODUCT_ABC:
+  case GPUFMT_PRODUCT_ATBC:
+    rows    = planned == GPUFMT_PRODUCT_ABC ? product->A->rmap : product->A->cmap;
     columns = product->C->cmap;
     break;
   default: rows = product->A->rmap; columns = product->B->cmap;
@@ -102,7 +103,7 @@ static PetscErrorCode ProductManaged(Mat C, const GpufmtPlannedPattern *pattern,
 }
 
 /* C gets the pattern of the answer and the type of A */
-static PetscErrorCode ProductSetPattern(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged *managed)
+static PetscErrorCode ProductSetPattern(Mat C, int planned, const GpufmtPlannedPattern *pattern, GpufmtManaged *managed)
 {
   PetscInt nrows, ncols;
 
@@ -110,7 +111,7 @@ static PetscErrorCode ProductSetPattern(Mat C, const GpufmtPlannedPattern *patte
   PetscCall(PetscIntCast(pattern->nrows, &nrows));
   PetscCall(PetscIntCast(pattern->ncols, &ncols));
   PetscCall(MatSetSizes(C, nrows, ncols, nrows, ncols));
-  PetscCall(ProductBlockSizes(C));
+  PetscCall(ProductBlockSizes(C, planned));
   PetscCall(MatSetType(C, ((PetscObject)C->product->A)->type_name));
   PetscCall(GpufmtResultSetPattern(C, pattern, managed));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -138,8 +139,9 @@ static PetscErrorCode ProductSendValues(Mat C, const GpufmtProduct *p)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* C changes only after the planner has succeeded and memory is there */
-PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
+/* C changes only after the planner has succeeded and memory is there. `product`: GPUFMT_PRODUCT_..., of the operands of C->product, whose type
+   tells how many there are. */
+PetscErrorCode GpufmtProductSymbolic(Mat C, int product, int backend)
 {
   GpufmtManaged       *managed = NULL;
   GpufmtProduct       *p;
@@ -148,6 +150,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&p));
+  p->product = product;
   p->backend = backend;
   ierr       = ProductPlan(C, p);
   pattern    = GpufmtProductPattern(p);
@@ -160,7 +163,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int backend)
   PetscCall(ierr);
   C->product->data    = p;
   C->product->destroy = ProductDestroy;
-  ierr                = ProductSetPattern(C, &pattern, managed);
+  ierr                = ProductSetPattern(C, product, &pattern, managed);
   sent                = GpufmtDeviceValuesEnd();
   if (!ierr) ierr = sent;
   if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */
@@ -180,6 +183,6 @@ PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
 
   PetscFunctionBegin;
   PetscCall(GpufmtProductBackend(C, &backend));
-  PetscCall(GpufmtProductSymbolic(C, backend));
+  PetscCall(GpufmtProductSymbolic(C, PlannerProduct(C->product->type), backend));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
