@@ -94,6 +94,7 @@ enum {
   GPUFMT_ASK_PARALLEL_AGGREGATES,
   GPUFMT_ASK_ELSEWHERE,
   GPUFMT_ASK_PARALLEL_TENTATIVE,
+  GPUFMT_ASK_COLUMNS,
   GPUFMT_NUM_ASKS
 };
 
@@ -381,6 +382,19 @@ typedef struct {
   GpufmtOutcome outcome;
   GpufmtPlan    fill; /* writes RESULT */
 } GpufmtStartVectorAnswer;
+
+/* columns that are on the backend, for the host */
+typedef struct {
+  GpufmtPlace place;
+  int64_t     nnz, nentries;
+  const void *colidx;  /* on the backend: [nnz] */
+  const void *entries; /* host: [nentries] whose columns are wanted */
+} GpufmtColumnsRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  const void   *columns; /* host: [nentries] */
+} GpufmtColumnsAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

@@ -31,6 +31,7 @@ class Ask(enum.IntEnum):
     PARALLEL_AGGREGATES = 10
     ELSEWHERE = 11
     PARALLEL_TENTATIVE = 12
+    COLUMNS = 13
 
 
 class LaunchStruct(c.Structure):
@@ -392,6 +393,20 @@ class StartVectorRequestStruct(c.Structure):
 
 class StartVectorAnswerStruct(c.Structure):
     _fields_ = [("outcome", OutcomeStruct), ("fill", PlanStruct)]
+
+
+class ColumnsRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("nnz", c.c_int64),
+        ("nentries", c.c_int64),
+        ("colidx", c.c_void_p),
+        ("entries", c.c_void_p),
+    ]
+
+
+class ColumnsAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("columns", c.c_void_p)]
 
 
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)

@@ -17,7 +17,7 @@ from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, 
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
 from petsc_gpufmt.patterns import coo, entry_sum, norms, scale_and_add, union, zero_rows
-from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
+from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices, validated_patterns
 from petsc_gpufmt.patterns.transpose import counted_transpose, transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
@@ -85,6 +85,10 @@ def _what_smoothed(request: Any) -> str:
 
 def _what_start_vector(request: Any) -> str:
     return f"start vector of {request.nrows} rows"
+
+
+def _what_columns(request: Any) -> str:
+    return f"columns of {request.nentries} entries of {request.nnz}"
 
 
 def _what_aggregates(request: Any) -> str:
@@ -314,6 +318,13 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
+def _fill_columns(request: Any, answer: Any, backend: Backend) -> Leases:
+    entries = _view(request.entries, request.nentries, backend.index).astype(np.int64)
+    columns = gather_indices(backend, _held(request.colidx, request.nnz, backend.index, backend), entries)
+    answer.columns = address(columns)
+    return [(answer.outcome, [columns])]
+
+
 def _fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> list[Any]:
     """What abi.PLANNED_MATRIX has besides the outcome; returns what must live as long as the answer is used."""
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz
@@ -484,4 +495,5 @@ KINDS = {
     Ask.START_VECTOR: Kind(
         abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
     ),
+    Ask.COLUMNS: Kind(abi.ColumnsRequestStruct, abi.ColumnsAnswerStruct, _what_columns, _fill_columns),
 }

@@ -170,9 +170,10 @@ class PlannedProduct:
 def plan_product(
     product: Product, operands: Sequence[CsrPattern], backend: Backend, options: dict[str, int | str]
 ) -> PlannedProduct:
-    """The symbolic phase of `product` of two operands, or of three for A B C and A^T B C; `options` as for SparseProduct.
+    """The symbolic phase of `product` of two operands, or of three for A B C and A^T B C.
 
-    The columns of the operands may be unsorted and may repeat. Raises what SparseProduct.build raises.
+    The columns of the operands may be unsorted and may repeat; `options` are as for SparseProduct. Raises what
+    SparseProduct.build raises.
     """
     chain = Chain(operands, backend, options)
     slots = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)[: len(product.letters)]

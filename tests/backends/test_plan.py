@@ -58,6 +58,8 @@ STRUCTURES = {
     "GpufmtSmoothedAnswer": abi.SmoothedAnswerStruct,
     "GpufmtStartVectorRequest": abi.StartVectorRequestStruct,
     "GpufmtStartVectorAnswer": abi.StartVectorAnswerStruct,
+    "GpufmtColumnsRequest": abi.ColumnsRequestStruct,
+    "GpufmtColumnsAnswer": abi.ColumnsAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 

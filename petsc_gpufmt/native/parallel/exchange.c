@@ -1,6 +1,5 @@
 /* Rows that one rank takes from another or sends to it: once their pattern, then their values as often as they are new, from device to
    device where they are there. Ranks agree on errors before each collective call, which finds all memory there. */
-#include <petsc/private/hashmapi.h>
 #include "parallel/parallel.h"
 
 typedef struct {
@@ -88,25 +87,6 @@ static PetscErrorCode SetLeaves(PetscSF exchange, PetscInt count, const Segment 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* columns of the parallel matrix by their places among those that occur */
-static PetscErrorCode CompactColumns(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns)
-{
-  PetscInt   n = 0;
-  PetscHMapI places;
-
-  PetscFunctionBegin;
-  PetscCall(PetscHMapICreate(&places));
-  for (PetscInt k = 0; k < nnz; k++) PetscCall(PetscHMapISet(places, colidx[k], 0));
-  PetscCall(PetscHMapIGetSize(places, ncols));
-  PetscCall(PetscMalloc1(*ncols, columns));
-  PetscCall(PetscHMapIGetKeys(places, &n, *columns));
-  PetscCall(PetscSortInt(n, *columns));
-  for (PetscInt k = 0; k < n; k++) PetscCall(PetscHMapISet(places, (*columns)[k], k));
-  for (PetscInt k = 0; k < nnz; k++) PetscCall(PetscHMapIGet(places, colidx[k], &colidx[k]));
-  PetscCall(PetscHMapIDestroy(&places));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* Collective: PETSc numbers the objects of a communicator, so one that failed to come to be on one rank would confuse all later messages. */
 static PetscErrorCode CreateExchanges(Mat C, Pieces *p, GpufmtRows *to)
 {
@@ -124,17 +104,30 @@ static PetscErrorCode ReserveColumns(const GpufmtRows *from, PetscInt ncome, Pie
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the columns of the rows that an exchange brings, from those of the rows `from` on each rank; collective */
-static PetscErrorCode ReceiveColumns(const GpufmtRows *from, PetscSF exchange, Pieces *p)
+/* of the rows on this rank, the columns that other ranks take */
+static PetscErrorCode ReadColumns(const GpufmtRows *from, int backend, PetscInt n, const PetscInt entries[], Pieces *p)
 {
-  const PetscInt *rowptr, *colidx, *asked;
+  PetscInt      *columns;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(n, &columns));
+  ierr = GpufmtColumnsRead(from->matrix, backend, n, entries, columns);
+  for (PetscInt k = 0; k < n && !ierr; k++) p->sent[entries[k]] = from->columns[columns[k]];
+  PetscCall(PetscFree(columns));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the columns of the rows that an exchange brings, from those of the rows `from` on each rank; collective, and so are its errors */
+static PetscErrorCode ReceiveColumns(Mat C, const GpufmtRows *from, int backend, PetscSF exchange, Pieces *p)
+{
+  const PetscInt *asked;
   PetscInt        nasked;
 
   PetscFunctionBegin;
-  PetscCall(AskedRoots(exchange, &nasked, &asked)); /* a few of many columns, which may lie on the device */
-  PetscCall(GpufmtPatternGet(from->matrix, &rowptr, &colidx));
-  for (PetscInt k = 0; k < nasked; k++) p->sent[asked[k]] = from->columns[colidx[asked[k]]];
-  PetscCall(GpufmtPatternRestore(from->matrix, &rowptr, &colidx));
+  PetscCall(AskedRoots(exchange, &nasked, &asked)); /* a few of many columns */
+  PetscCall(GpufmtFailTogether(C, ReadColumns(from, backend, nasked, asked, p)));
   PetscCall(PetscSFBcastBegin(exchange, MPIU_INT, p->sent, p->colidx, MPI_REPLACE));
   PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, p->sent, p->colidx, MPI_REPLACE));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -145,7 +138,7 @@ static PetscErrorCode CreateReceived(PetscInt nrows, const PetscInt rowptr[], Ma
   PetscInt ncols;
 
   PetscFunctionBegin;
-  PetscCall(CompactColumns(rowptr[nrows], p->colidx, &ncols, &to->columns));
+  PetscCall(GpufmtColumnsCompact(rowptr[nrows], p->colidx, &ncols, &to->columns));
   PetscCall(GpufmtCreateInternal(type, backend, nrows, ncols, rowptr, p->colidx, &to->matrix));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -197,7 +190,7 @@ static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const Petsc
   PetscCall(GpufmtFailTogether(C, AskBegin(parallel, count, rows, local, p)));
   PetscCall(AskForEntries(count, p));
   PetscCall(GpufmtFailTogether(C, AskEnd(count, local, p, remote)));
-  PetscCall(ReceiveColumns(local, remote->exchange, p));
+  PetscCall(ReceiveColumns(C, local, backend, remote->exchange, p));
   PetscCall(GpufmtFailTogether(C, CreateReceived(count, p->entry_begins, type, backend, p, remote)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -279,7 +272,7 @@ static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent,
 }
 
 /* numbers, lengths and columns of the rows that come; collective */
-static PetscErrorCode ReceiveRows(const GpufmtRows *sent, Pieces *p, GpufmtRows *received)
+static PetscErrorCode ReceiveRows(Mat C, const GpufmtRows *sent, int backend, Pieces *p, GpufmtRows *received)
 {
   PetscFunctionBegin;
   PetscCall(PetscSFBcastBegin(p->row_exchange, MPIU_2INT, p->sent_sizes, p->sizes, MPI_REPLACE));
@@ -289,7 +282,7 @@ static PetscErrorCode ReceiveRows(const GpufmtRows *sent, Pieces *p, GpufmtRows 
     received->rows[k] = p->sizes[k][0];
     p->rowptr[k + 1]  = p->rowptr[k] + p->sizes[k][1];
   }
-  PetscCall(ReceiveColumns(sent, received->exchange, p));
+  PetscCall(ReceiveColumns(C, sent, backend, received->exchange, p));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -302,7 +295,7 @@ static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], con
   PetscCall(
     PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->to, p->parcels, &p->nfrom, &p->from, &p->received));
   PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, p, received)));
-  PetscCall(ReceiveRows(sent, p, received));
+  PetscCall(ReceiveRows(C, sent, backend, p, received));
   PetscCall(GpufmtFailTogether(C, CreateReceived(p->row_begins[p->nfrom], p->rowptr, type, backend, p, received)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

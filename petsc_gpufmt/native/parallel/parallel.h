@@ -112,6 +112,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType, int backe
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 
+/* columns.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns);
+
 /* exchange.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType,
                                                  int backend, GpufmtRows *remote);

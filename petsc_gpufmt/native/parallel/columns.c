@@ -1,0 +1,119 @@
+/* Columns of rows that go from rank to rank: read where they are, and numbered where they arrive. */
+#include "parallel/parallel.h"
+
+/* ---- read ---- */
+
+enum {
+  READ_AT_ONCE = 1 << 16, /* entries, whatever is wanted of them */
+  READ_FOR_ONE = 8        /* of longer ranges, where at least one of so many is wanted */
+};
+
+static PetscErrorCode ReadRange(int backend, const PetscInt colidx[], PetscInt first, PetscInt last, PetscInt n, const PetscInt entries[],
+                                PetscInt columns[])
+{
+  PetscInt      *range;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(last - first, &range));
+  ierr = GpufmtResultToHost(backend, range, colidx + first, (size_t)(last - first) * sizeof(PetscInt));
+  for (PetscInt k = 0; k < n && !ierr; k++) columns[k] = range[entries[k] - first];
+  PetscCall(PetscFree(range));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ReadScattered(int backend, PetscInt nnz, const PetscInt colidx[], PetscInt n, const PetscInt entries[], PetscInt columns[])
+{
+  GpufmtColumnsRequest request = {.nnz = nnz, .colidx = colidx, .nentries = n, .entries = entries};
+  GpufmtColumnsAnswer  answer  = {0};
+  GpufmtLease          lease   = {0};
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COLUMNS, backend, -1, NULL, &request.place, &answer.outcome, &lease));
+  PetscCall(PetscArraycpy(columns, (const PetscInt *)answer.columns, n));
+  PetscCall(GpufmtLeaseDrop(&lease));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The columns of some entries of A. Managed arrays are not read on the host: pages would leave the device, all of them where the rows of
+   a face of a grid are wanted. */
+PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[])
+{
+  const PetscInt *rowptr, *colidx;
+  PetscInt        first = PETSC_INT_MAX, last = 0;
+  GpufmtManaged  *managed;
+
+  PetscFunctionBegin;
+  if (!n) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtManagedOf(A, &managed));
+  if (!managed) {
+    PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
+    for (PetscInt k = 0; k < n; k++) columns[k] = colidx[entries[k]];
+    PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  for (PetscInt k = 0; k < n; k++) {
+    first = PetscMin(first, entries[k]);
+    last  = PetscMax(last, entries[k] + 1);
+  }
+  if (last - first <= READ_AT_ONCE || (last - first) / READ_FOR_ONE <= n)
+    PetscCall(ReadRange(backend, managed->colidx, first, last, n, entries, columns));
+  else PetscCall(ReadScattered(backend, (PetscInt)managed->nnz, managed->colidx, n, entries, columns));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* ---- numbered ---- */
+
+typedef struct {
+  PetscInt column, entry;
+} Numbered;
+
+enum { DIGIT_BITS = 11 };
+
+/* by column, and where columns are alike, as they were; *sorted is one of the two arrays */
+static void SortByColumn(PetscInt n, PetscInt smallest, PetscInt largest, Numbered *from, Numbered *to, Numbered **sorted)
+{
+  const PetscInt64 range = (PetscInt64)largest - smallest;
+
+  for (int shift = 0; shift < 63 && range >> shift; shift += DIGIT_BITS) {
+    PetscInt  begins[(1 << DIGIT_BITS) + 1] = {0};
+    const int mask                          = (1 << DIGIT_BITS) - 1;
+    Numbered *swap                          = from;
+
+    for (PetscInt k = 0; k < n; k++) begins[(((PetscInt64)from[k].column - smallest) >> shift & mask) + 1]++;
+    for (int d = 0; d < mask; d++) begins[d + 1] += begins[d];
+    for (PetscInt k = 0; k < n; k++) to[begins[((PetscInt64)from[k].column - smallest) >> shift & mask]++] = from[k];
+    from = to;
+    to   = swap;
+  }
+  *sorted = from;
+}
+
+/* Columns of the parallel matrix become their places among those that occur, `columns` [ncols]. */
+PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns)
+{
+  PetscInt       smallest = PETSC_INT_MAX, largest = 0, n = 0;
+  Numbered      *numbered, *more, *sorted;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc2(nnz, &numbered, nnz, &more));
+  for (PetscInt k = 0; k < nnz; k++) {
+    numbered[k] = (Numbered){colidx[k], k};
+    smallest    = PetscMin(smallest, colidx[k]);
+    largest     = PetscMax(largest, colidx[k]);
+  }
+  SortByColumn(nnz, smallest, largest, numbered, more, &sorted);
+  for (PetscInt k = 0; k < nnz; k++) n += !k || sorted[k].column != sorted[k - 1].column;
+  ierr   = PetscMalloc1(n, columns);
+  *ncols = n;
+  n      = 0;
+  for (PetscInt k = 0; k < nnz && !ierr; k++) {
+    if (!k || sorted[k].column != sorted[k - 1].column) (*columns)[n++] = sorted[k].column;
+    colidx[sorted[k].entry] = n - 1;
+  }
+  PetscCall(PetscFree2(numbered, more));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
