@@ -4,12 +4,15 @@ Where there is no device, ordinary memory takes the place of managed one.
 """
 
 import gc
+from collections import Counter
 
 import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, random_dense
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.planning import planner
+from petsc_gpufmt.planning.abi import Ask
 
 COUNT = 40
 LIBRARY = native_library.load()
@@ -218,6 +221,70 @@ def check_an_operand_of_type_aij_with_blocks_of_ours(options):
     C.destroy()
 
 
+def rows_far_apart(nrows, ncols, mat_type, entries):
+    """A matrix with the same number of rows and columns on each rank; `entries` are rows, columns, values."""
+    sizes = ((nrows, nrows * COMM.size), (ncols, ncols * COMM.size))
+    A = PETSc.Mat().createAIJ(sizes, nnz=3, comm=COMM)
+    for row, column, value in zip(*entries, strict=True):
+        A.setValue(row, column, value)
+    A.assemble()
+    A.convert(mat_type)
+    return A
+
+
+def galerkin_operands(mat_type, nrows=40_000, coarse=10):
+    """A and P: of 40,000 rows of P on a rank, the one before takes every thousandth."""
+    rows = COMM.rank * nrows + np.arange(nrows)
+    some = rows[::1000]
+    others = (np.concatenate([rows, some]), np.concatenate([rows, (some + nrows) % (nrows * COMM.size)]))
+    if COMM.size == 1:
+        others = (rows, rows)
+    A = rows_far_apart(nrows, nrows, mat_type, (*others, 2.0 + np.sin(np.arange(others[0].size))))
+    ncoarse = nrows // coarse
+    second = (rows // coarse + 1) % (ncoarse * COMM.size)
+    columns = np.concatenate([rows // coarse, second])
+    return A, rows_far_apart(nrows, ncoarse, mat_type, (np.tile(rows, 2), columns, 1.0 + np.cos(np.arange(2 * nrows))))
+
+
+def asked_for(action):
+    """What the planner is asked for on this rank, and what the action returns."""
+    asked, kinds = Counter(), dict(planner.KINDS)
+
+    def counting(ask, fill):
+        def counted(*arguments):
+            asked[ask] += 1
+            return fill(*arguments)
+
+        return counted
+
+    planner.KINDS.update({ask: kind._replace(fill=counting(ask, kind.fill)) for ask, kind in kinds.items()})
+    try:
+        return asked, action()
+    finally:
+        planner.KINDS.update(kinds)
+
+
+def check_plans_of_a_galerkin_product(options):
+    """Two sequential products and three sums make one; columns for other ranks are read where they are."""
+    expected = (lambda A, P: A.ptap(P))(*galerkin_operands("aij"))
+    options["matptap_via"] = "rmerge"
+    A, P = galerkin_operands(TYPE)
+    P = P.matMult(rows_far_apart(4000, 4000, TYPE, [COMM.rank * 4000 + np.arange(4000)] * 2 + [np.ones(4000)]))
+    asked, C = asked_for(lambda: A.ptap(P))
+    parallel = {Ask.PRODUCT: 2, Ask.UNION: 3, Ask.COLUMNS: 1}
+    assert asked == (parallel if COMM.size > 1 else {Ask.PRODUCT: 1}), asked
+    bound = 100 * np.finfo(PETSc.RealType).eps * expected.norm(PETSc.NormType.INFINITY)
+    for factor in (1.0, 3.0):
+        error = C.convert("aij", PETSc.Mat())
+        error.axpy(-factor, expected, PETSc.Mat.Structure.DIFFERENT_NONZERO_PATTERN)
+        assert error.norm(PETSc.NormType.INFINITY) <= factor * bound
+        A.scale(3.0)
+        asked, _ = asked_for(lambda: A.ptap(P, C))
+        assert not asked, asked
+    for made in (A, P, C):
+        made.destroy()
+
+
 WRITERS = (
     *(on_the_diagonal, new_nonzeros, from_the_other_ranks, from_the_first_rank_alone, zero_rows),
     *(add_other_pattern, convert, *STAY_MANAGED, add_a_new_entry_on_one_rank),
@@ -283,6 +350,7 @@ def main():
     check_an_operand_of_type_aij_with_blocks_of_ours(options)
     check_a_diagonal_entry_that_is_missing()
     check_rows_that_are_none()
+    check_plans_of_a_galerkin_product(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
     runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]

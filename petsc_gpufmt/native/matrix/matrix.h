@@ -99,6 +99,13 @@ typedef struct {
   PetscBool flags[GPUFMT_NUM_OPTIONS_SET];
 } GpufmtOptionsSet;
 
+/* the digest of a pattern, which takes as long as an upload of it */
+typedef struct {
+  PetscObjectId    id;    /* of the matrix that had the pattern; 0: nothing was digested */
+  PetscObjectState state; /* of its nonzero pattern */
+  uint64_t         digest;
+} GpufmtDigested;
+
 /* A->spptr of a matrix of ours, sequential or parallel; survives MatHeaderMerge(), which moves spptr with the data */
 typedef struct {
   GpufmtArrays        arrays; /* first */
@@ -110,6 +117,7 @@ typedef struct {
   size_t              scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtScaleAndAdd   scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
   GpufmtCooSum        coo;            /* its values; of a parallel matrix: those that go to other ranks */
+  GpufmtDigested      digested;       /* by a sparse product, for those that follow */
   GpufmtOptionsSet    options;        /* of a parallel matrix: those that its blocks are to get */
   PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
   PetscBool           pinned;         /* addresses of its values are kept somewhere: it gets no other arrays */

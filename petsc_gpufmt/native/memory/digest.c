@@ -27,6 +27,14 @@ struct _GpufmtDigestion {
   PetscBool   joinable;
 };
 
+static int begun = 0;
+
+/* how many digests were begun; for tests */
+PETSC_EXTERN int GpufmtDigestCount(void)
+{
+  return begun;
+}
+
 static inline uint64_t Step(uint64_t digest, uint64_t word)
 {
   digest ^= word;
@@ -94,6 +102,7 @@ PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes
   GpufmtDigestion d;
 
   PetscFunctionBegin;
+  begun++;
   PetscCall(PetscNew(&d));
   for (int a = 0; a < 2; a++) {
     d->arrays[a]  = (const char *)arrays[a];

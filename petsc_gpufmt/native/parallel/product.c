@@ -112,14 +112,23 @@ static PetscErrorCode CheckLayouts(Mat C, MatProductType type, Mat A, Mat B)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what the operands are now, on this rank */
-static PetscErrorCode OperandsRecord(Mat C, GpufmtParallelProduct *product, Mat A, Mat B)
+/* the rows of B on this rank */
+static PetscErrorCode LocalCreate(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type)
+{
+  PetscFunctionBegin;
+  PetscCall(CheckLayouts(C, product->type, A, B));
+  PetscCall(GpufmtRowsGetLocal(B, type, product->backend, &product->local));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The sequential products, and what the operands are now, on this rank. Products digest the blocks of A beside the planner. */
+static PetscErrorCode PartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
 {
   Mat       operands[GPUFMT_MAX_OPERANDS];
   const int n = GpufmtProductOperands(C->product, operands);
 
   PetscFunctionBegin;
-  PetscCall(CheckLayouts(C, product->type, A, B));
+  PetscCall(GpufmtPartsCreate(C, product, A));
   for (int k = 0; k < n; k++) PetscCall(GpufmtParallelPatternRecord(operands[k], &product->operands[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -132,7 +141,7 @@ static PetscErrorCode RowsCreate(Mat C, GpufmtParallelProduct *product, Mat A, M
   Mat             offdiag;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtFailTogether(C, GpufmtRowsGetLocal(B, type, product->backend, &product->local)));
+  PetscCall(GpufmtFailTogether(C, LocalCreate(C, product, A, B, type)));
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)A), &size));
   if (size > 1 && product->type != MATPRODUCT_AtB) {
     PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
@@ -155,9 +164,8 @@ static PetscErrorCode ProductSymbolic(Mat C, MatType type)
   PetscCall(GpufmtProductBackend(C, &product->backend));
   PetscCall(SecondCreate(C, product, type));
   B = product->second ? product->second : given->B;
-  PetscCall(GpufmtFailTogether(C, OperandsRecord(C, product, A, B)));
   PetscCall(RowsCreate(C, product, A, B, type));
-  PetscCall(GpufmtFailTogether(C, GpufmtPartsCreate(C, product, A)));
+  PetscCall(GpufmtFailTogether(C, PartsCreate(C, product, A)));
   PetscCall(GpufmtResultCreate(C, product, A, B, type));
   PetscCall(PetscInfo(C, "rmerge, parallel %s: %d sequential products on this rank\n", MatProductTypes[given->type], product->nparts));
   C->ops->productnumeric = MatProductNumeric_MPIAIJGpufmt;

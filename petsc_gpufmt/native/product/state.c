@@ -44,16 +44,33 @@ static PetscErrorCode PatternDescribe(Mat A, GpufmtPattern *pattern)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* begins to digest a pattern that has been described; the matrix keeps it until the end of that */
-static PetscErrorCode PatternDigestBegin(Mat A, const GpufmtPattern *pattern, GpufmtDigestion *digestion)
+/* begins to digest a pattern that has been described, unless a product has done it; the matrix keeps it until the end of that */
+static PetscErrorCode PatternDigestBegin(Mat A, GpufmtPattern *pattern, GpufmtDigestion *digestion)
 {
-  const PetscInt *rowptr, *colidx;
+  const Mat_Gpufmt *gpufmt = GpufmtSeqData(A);
+  const PetscInt   *rowptr, *colidx;
 
   PetscFunctionBegin;
+  *digestion = NULL;
+  if (gpufmt && gpufmt->digested.id == pattern->id && gpufmt->digested.state == pattern->state) {
+    pattern->digest = gpufmt->digested.digest;
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
   PetscCall(GpufmtDigestBegin((const void *const[]){rowptr, colidx},
                               (const size_t[]){(size_t)(pattern->nrows + 1) * sizeof(PetscInt), (size_t)pattern->nnz * sizeof(PetscInt)}, digestion));
   PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode PatternDigestEnd(Mat A, GpufmtPattern *pattern, GpufmtDigestion *digestion)
+{
+  Mat_Gpufmt *gpufmt = GpufmtSeqData(A);
+
+  PetscFunctionBegin;
+  if (!*digestion) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDigestEnd(digestion, &pattern->digest));
+  if (gpufmt) gpufmt->digested = (GpufmtDigested){pattern->id, pattern->state, pattern->digest};
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -64,7 +81,7 @@ static PetscErrorCode PatternRecord(Mat A, GpufmtPattern *pattern)
   PetscFunctionBegin;
   PetscCall(PatternDescribe(A, pattern));
   PetscCall(PatternDigestBegin(A, pattern, &digestion));
-  PetscCall(GpufmtDigestEnd(&digestion, &pattern->digest));
+  PetscCall(PatternDigestEnd(A, pattern, &digestion));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -105,7 +122,7 @@ PetscErrorCode GpufmtProductRecordBegin(GpufmtProduct *p, int k, const Mat opera
 PetscErrorCode GpufmtProductRecordEnd(GpufmtProduct *p, int k, const Mat operands[], GpufmtDigestion *digestion)
 {
   PetscFunctionBegin;
-  if (*digestion) PetscCall(GpufmtDigestEnd(digestion, &p->operands[k].pattern.digest));
+  PetscCall(PatternDigestEnd(operands[k], &p->operands[k].pattern, digestion));
   for (int j = 0; j < k; j++)
     if (operands[j] == operands[k]) p->operands[k].pattern.digest = p->operands[j].pattern.digest;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -7,6 +7,7 @@ import pytest
 from petsc4py import PETSc
 from petsc_products import VIA, multiply
 
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.plan import Product
 
 N = 700_000  # row pointer and columns are pieces of some megabytes
@@ -34,3 +35,18 @@ def test_large_patterns():
     for swapped in ((0, 1), (N // 2, N // 2 + 1), (N - 2, N - 1)):
         with pytest.raises(PETSc.Error, match="the pattern of B has changed since the symbolic phase"):
             multiply(Product.AB, [A, permutation(swapped)], result=C)
+
+
+def test_a_pattern_is_digested_once_for_all_products():
+    count = native_library.load().GpufmtDigestCount
+    A = permutation()
+    before = count()
+    products = [multiply(Product.AB, [A, A]) for _ in range(2)]
+    assert count() == before + 1
+    A.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    A.setValue(0, 0, 2.0)
+    A.assemble()
+    multiply(Product.AB, [A, A])
+    assert count() == before + 2
+    with pytest.raises(PETSc.Error, match="the pattern of A has changed since the symbolic phase"):
+        multiply(Product.AB, [A, permutation()], result=products[1])
