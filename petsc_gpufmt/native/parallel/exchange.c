@@ -11,13 +11,26 @@ typedef struct {
   PetscInt first_row, nrows, first_entry, nentries;
 } Parcel;
 
-enum { PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt) };
+enum { SEGMENT_INTS = sizeof(Segment) / sizeof(PetscInt), PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt) };
+
+/* Integers that leaves take from roots on other ranks: an item for each leaf that asks. Roots are many, and those that are asked for far apart:
+   PetscSFBcast() would take an array of all of them. */
+typedef struct {
+  PetscInt           width; /* integers of an item */
+  PetscMPIInt        nto, nfrom;
+  const PetscMPIInt *to, *from;
+  const PetscInt    *to_begins, *from_begins; /* of the items of each rank */
+  PetscInt           nasked, ncome;
+  const PetscInt    *roots, *leaves; /* [nasked], [ncome] */
+  PetscInt          *sent, *came;    /* [nasked * width], [ncome * width] */
+  MPI_Request       *requests;       /* [nto + nfrom] */
+} Asked;
 
 /* what is not needed once the rows are there */
 typedef struct {
   const PetscInt *from_rowptr;  /* of the rows on this rank that others take */
   PetscSF         row_exchange; /* one leaf for each row that comes */
-  Segment        *own;          /* entries of the rows of this rank, as far as they are asked for */
+  Asked           asked_rows, asked_columns;
   PetscMPIInt     nto, nfrom, *to, *from;
   Parcel         *parcels; /* for the ranks `to`, from the ranks `from` */
   Parcel         *received;
@@ -25,15 +38,23 @@ typedef struct {
   PetscInt (*sent_sizes)[2], (*sizes)[2]; /* number and length of rows */
   PetscInt *row_begins, *entry_begins;    /* of the segments that come */
   PetscInt *rowptr;                       /* of the rows that are sent here */
-  PetscInt *sent, *colidx;                /* columns in the parallel matrix, then those of the rows that come by their places */
+  PetscInt *colidx;                       /* of the rows that come: columns in the parallel matrix, then their places */
 } Pieces;
+
+static PetscErrorCode AskedFree(Asked *a)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscFree3(a->sent, a->came, a->requests));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
 static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
 {
   PetscFunctionBegin;
   if (p->from_rowptr) PetscCall(GpufmtPatternRestore(from->matrix, &p->from_rowptr, NULL));
   PetscCall(PetscSFDestroy(&p->row_exchange));
-  PetscCall(PetscFree(p->own));
+  PetscCall(AskedFree(&p->asked_rows));
+  PetscCall(AskedFree(&p->asked_columns));
   PetscCall(PetscFree2(p->to, p->parcels));
   PetscCall(PetscFree(p->from));
   PetscCall(PetscFree(p->received));
@@ -42,21 +63,51 @@ static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
   PetscCall(PetscFree(p->row_begins));
   PetscCall(PetscFree(p->entry_begins));
   PetscCall(PetscFree(p->rowptr));
-  PetscCall(PetscFree2(p->sent, p->colidx));
+  PetscCall(PetscFree(p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the roots that leaves on any rank refer to: no others need a value */
-static PetscErrorCode AskedRoots(PetscSF sf, PetscInt *n, const PetscInt **roots)
+/* who asks for which roots; collective */
+static PetscErrorCode AskedFind(PetscSF exchange, Asked *a)
 {
-  const PetscMPIInt *ranks;
-  const PetscInt    *begins;
-  PetscMPIInt        nranks;
+  PetscFunctionBegin;
+  PetscCall(PetscSFSetUp(exchange));
+  PetscCall(PetscSFGetLeafRanks(exchange, &a->nto, &a->to, &a->to_begins, &a->roots));
+  PetscCall(PetscSFGetRootRanks(exchange, &a->nfrom, &a->from, &a->from_begins, &a->leaves, NULL));
+  a->nasked = a->nto ? a->to_begins[a->nto] : 0;
+  a->ncome  = a->nfrom ? a->from_begins[a->nfrom] : 0;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode AskedReserve(PetscInt width, Asked *a)
+{
+  PetscFunctionBegin;
+  a->width = width;
+  PetscCall(PetscMalloc3(width * a->nasked, &a->sent, width * a->ncome, &a->came, a->nto + a->nfrom, &a->requests));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what is in a->sent, an item for each of a->roots, comes to the leaves; collective */
+static PetscErrorCode AskedBring(PetscSF exchange, Asked *a, PetscInt leaves[])
+{
+  const MPI_Comm comm = PetscObjectComm((PetscObject)exchange);
+  PetscMPIInt    tag;
 
   PetscFunctionBegin;
-  PetscCall(PetscSFSetUp(sf));
-  PetscCall(PetscSFGetLeafRanks(sf, &nranks, &ranks, &begins, roots));
-  *n = nranks ? begins[nranks] : 0;
+  PetscCall(PetscObjectGetNewTag((PetscObject)exchange, &tag));
+  for (PetscMPIInt k = 0; k < a->nfrom; k++) {
+    const PetscInt first = a->from_begins[k] * a->width, last = a->from_begins[k + 1] * a->width;
+
+    PetscCallMPI(MPIU_Irecv(a->came + first, last - first, MPIU_INT, a->from[k], tag, comm, &a->requests[k]));
+  }
+  for (PetscMPIInt k = 0; k < a->nto; k++) {
+    const PetscInt first = a->to_begins[k] * a->width, last = a->to_begins[k + 1] * a->width;
+
+    PetscCallMPI(MPIU_Isend(a->sent + first, last - first, MPIU_INT, a->to[k], tag, comm, &a->requests[a->nfrom + k]));
+  }
+  PetscCallMPI(MPI_Waitall(a->nfrom + a->nto, a->requests, MPI_STATUSES_IGNORE));
+  for (PetscInt k = 0; k < a->ncome; k++)
+    for (PetscInt w = 0; w < a->width; w++) leaves[a->leaves[k] * a->width + w] = a->came[k * a->width + w];
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -96,40 +147,23 @@ static PetscErrorCode CreateExchanges(Mat C, Pieces *p, GpufmtRows *to)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* memory for the columns that are sent and that come */
-static PetscErrorCode ReserveColumns(const GpufmtRows *from, PetscInt ncome, Pieces *p)
+/* columns of the rows `from` on this rank that other ranks ask for */
+static PetscErrorCode ReadColumns(const GpufmtRows *from, int backend, Asked *a)
 {
   PetscFunctionBegin;
-  PetscCall(PetscMalloc2(p->from_rowptr[from->matrix->rmap->n], &p->sent, ncome, &p->colidx));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* of the rows on this rank, the columns that other ranks take */
-static PetscErrorCode ReadColumns(const GpufmtRows *from, int backend, PetscInt n, const PetscInt entries[], Pieces *p)
-{
-  PetscInt      *columns;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc1(n, &columns));
-  ierr = GpufmtColumnsRead(from->matrix, backend, n, entries, columns);
-  for (PetscInt k = 0; k < n && !ierr; k++) p->sent[entries[k]] = from->columns[columns[k]];
-  PetscCall(PetscFree(columns));
-  PetscCall(ierr);
+  PetscCall(AskedReserve(1, a));
+  PetscCall(GpufmtColumnsRead(from->matrix, backend, a->nasked, a->roots, a->sent));
+  for (PetscInt k = 0; k < a->nasked; k++) a->sent[k] = from->columns[a->sent[k]];
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* the columns of the rows that an exchange brings, from those of the rows `from` on each rank; collective, and so are its errors */
 static PetscErrorCode ReceiveColumns(Mat C, const GpufmtRows *from, int backend, PetscSF exchange, Pieces *p)
 {
-  const PetscInt *asked;
-  PetscInt        nasked;
-
   PetscFunctionBegin;
-  PetscCall(AskedRoots(exchange, &nasked, &asked)); /* a few of many columns */
-  PetscCall(GpufmtFailTogether(C, ReadColumns(from, backend, nasked, asked, p)));
-  PetscCall(PetscSFBcastBegin(exchange, MPIU_INT, p->sent, p->colidx, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, p->sent, p->colidx, MPI_REPLACE));
+  PetscCall(AskedFind(exchange, &p->asked_columns));
+  PetscCall(GpufmtFailTogether(C, ReadColumns(from, backend, &p->asked_columns)));
+  PetscCall(AskedBring(exchange, &p->asked_columns, p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -150,25 +184,26 @@ static PetscErrorCode AskBegin(Mat parallel, PetscInt count, const PetscInt rows
   PetscFunctionBegin;
   PetscCall(GpufmtPatternGet(local->matrix, &p->from_rowptr, NULL));
   PetscCall(PetscSFSetGraphLayout(p->row_exchange, parallel->rmap, count, NULL, PETSC_OWN_POINTER, rows));
-  PetscCall(PetscMalloc1(parallel->rmap->n, &p->own));
   PetscCall(PetscMalloc2(0, &p->rows, count, &p->entries));
   PetscCall(PetscMalloc1(count, &p->from));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* where the entries of the rows lie on their owners; collective */
-static PetscErrorCode AskForEntries(PetscInt count, Pieces *p)
+/* where the entries of the rows lie on their owners; collective, and so are its errors */
+static PetscErrorCode AskForEntries(Mat C, PetscInt count, Pieces *p)
 {
-  const PetscInt    *asked;
+  Asked             *a = &p->asked_rows;
   const PetscSFNode *remote;
-  PetscInt           nasked;
 
   PetscFunctionBegin;
-  PetscCall(AskedRoots(p->row_exchange, &nasked, &asked));
-  for (PetscInt k = 0; k < nasked; k++)
-    p->own[asked[k]] = (Segment){p->from_rowptr[asked[k]], p->from_rowptr[asked[k] + 1] - p->from_rowptr[asked[k]]};
-  PetscCall(PetscSFBcastBegin(p->row_exchange, MPIU_2INT, p->own, p->entries, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(p->row_exchange, MPIU_2INT, p->own, p->entries, MPI_REPLACE));
+  PetscCall(AskedFind(p->row_exchange, a));
+  PetscCall(GpufmtFailTogether(C, AskedReserve(SEGMENT_INTS, a)));
+  for (PetscInt k = 0; k < a->nasked; k++) {
+    const PetscInt row = a->roots[k];
+
+    ((Segment *)a->sent)[k] = (Segment){p->from_rowptr[row], p->from_rowptr[row + 1] - p->from_rowptr[row]};
+  }
+  PetscCall(AskedBring(p->row_exchange, a, (PetscInt *)p->entries));
   PetscCall(PetscSFGetGraph(p->row_exchange, NULL, NULL, NULL, &remote));
   for (PetscInt k = 0; k < count; k++) p->from[k] = (PetscMPIInt)remote[k].rank;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -178,7 +213,7 @@ static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, Pieces *p,
 {
   PetscFunctionBegin;
   PetscCall(SetLeaves(remote->exchange, count, p->entries, p->from, p->from_rowptr[local->matrix->rmap->n], &p->entry_begins));
-  PetscCall(ReserveColumns(local, p->entry_begins[count], p));
+  PetscCall(PetscMalloc1(p->entry_begins[count], &p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -188,7 +223,7 @@ static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const Petsc
   PetscFunctionBegin;
   PetscCall(CreateExchanges(C, p, remote));
   PetscCall(GpufmtFailTogether(C, AskBegin(parallel, count, rows, local, p)));
-  PetscCall(AskForEntries(count, p));
+  PetscCall(AskForEntries(C, count, p));
   PetscCall(GpufmtFailTogether(C, AskEnd(count, local, p, remote)));
   PetscCall(ReceiveColumns(C, local, backend, remote->exchange, p));
   PetscCall(GpufmtFailTogether(C, CreateReceived(count, p->entry_begins, type, backend, p, remote)));
@@ -267,7 +302,7 @@ static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent,
   }
   PetscCall(PetscMalloc1(nrows, &received->rows));
   PetscCall(PetscMalloc1(nrows + 1, &p->rowptr));
-  PetscCall(ReserveColumns(sent, p->entry_begins[p->nfrom], p));
+  PetscCall(PetscMalloc1(p->entry_begins[p->nfrom], &p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
