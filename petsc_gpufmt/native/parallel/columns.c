@@ -74,7 +74,7 @@ enum { DIGIT_BITS = 11 };
 /* by column, and where columns are alike, as they were; *sorted is one of the two arrays */
 static void SortByColumn(PetscInt n, PetscInt smallest, PetscInt largest, Numbered *from, Numbered *to, Numbered **sorted)
 {
-  const PetscInt64 range = (PetscInt64)largest - smallest;
+  const PetscInt64 range = n ? (PetscInt64)largest - smallest : 0;
 
   for (int shift = 0; shift < 63 && range >> shift; shift += DIGIT_BITS) {
     PetscInt  begins[(1 << DIGIT_BITS) + 1] = {0};

@@ -3,7 +3,7 @@
    With A = [diag offdiag], local the rows of B on this rank and remote those of other ranks that meet the columns of offdiag:
      A B      diag local + offdiag remote
      A^T B    diag^T local (own rows) + offdiag^T local (rows of other ranks)
-     B^T A B  local^T diag local + local^T (offdiag remote) (rows of any rank)
+     B^T A B  local^T diag local + local^T offdiag remote (rows of any rank)
    The others come down to these: A B^T and B A B^T with B transposed, A B C with B C made first. What several products make of a row of
    another rank is added up before it is sent. The numeric phase replays plans and exchanges values, all of it where the values are.
    PETSc's algorithm "backend" splits products in the same way, but keeps the blocks of the first operands: reused with other matrices, it
