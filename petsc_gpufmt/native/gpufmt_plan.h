@@ -198,6 +198,7 @@ typedef struct {
   int64_t     nnz, nterms;
   const void *rowptr; /* on the backend: [nrows + 1] */
   const void *colidx; /* on the backend: [nnz], sorted in each row; part 0 counts from `low`, part 1 the columns that occur in it */
+  int64_t     held;   /* number of the pattern */
   int64_t     token;  /* owner of what `sum` points to; 0: none */
   GpufmtPlan  sum;    /* A_VALUES, B_VALUES and C_VALUES into RESULT */
 } GpufmtUnionPartAnswer;

@@ -186,6 +186,7 @@ class UnionPartAnswerStruct(c.Structure):
         ("nterms", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("held", c.c_int64),
         ("token", c.c_int64),
         ("sum", PlanStruct),
     ]

@@ -168,8 +168,11 @@ def _fill_union(request: Any, answer: Any, backend: Backend) -> Leases:
         plans.append(abi.export_plan(entry_sum.known_entry_sum(part.begins, part.index, sizes, backend), struct.sum))
         struct.nnz, struct.nterms = part.colidx.size, part.index.size
     kept = [ghosts := backend.to_host(ghosts)]
-    for part, struct in zip(parts, answer.parts, strict=True):
-        kept += [part.rowptr, part.colidx]
+    sizes_of_parts = (request.high - request.low, ghosts.size)
+    for part, struct, ncols in zip(parts, answer.parts, sizes_of_parts, strict=True):
+        held = HeldPattern(CsrPattern(request.nrows, ncols, part.rowptr, part.colidx))
+        kept.append(held)
+        struct.held = held.number
         struct.rowptr, struct.colidx = address(part.rowptr), address(part.colidx)
     answer.nghosts, answer.ghosts = ghosts.size, address(ghosts)
     return [(answer.outcome, kept), *zip(answer.parts, plans, strict=True)]

@@ -11,7 +11,7 @@ from dense import COMM, FORMAT, TYPE, csr, random_dense
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.planning import planner
+from petsc_gpufmt.planning import planner, requests
 from petsc_gpufmt.planning.abi import Ask
 
 COUNT = 40
@@ -247,8 +247,8 @@ def galerkin_operands(mat_type, nrows=40_000, coarse=10):
 
 
 def asked_for(action):
-    """What the planner is asked for on this rank, and what the action returns."""
-    asked, kinds = Counter(), dict(planner.KINDS)
+    """What the planner is asked for on this rank, also how many patterns it holds, and what the action returns."""
+    asked, kinds, held_pattern = Counter(), dict(planner.KINDS), requests.held_pattern
 
     def counting(ask, fill):
         def counted(*arguments):
@@ -257,11 +257,18 @@ def asked_for(action):
 
         return counted
 
+    def counting_held(*arguments, **blocks):
+        pattern = held_pattern(*arguments, **blocks)
+        asked["held"] += pattern is not None
+        return pattern
+
+    requests.held_pattern = counting_held
     planner.KINDS.update({ask: kind._replace(fill=counting(ask, kind.fill)) for ask, kind in kinds.items()})
     try:
         return asked, action()
     finally:
         planner.KINDS.update(kinds)
+        requests.held_pattern = held_pattern
 
 
 def check_plans_of_a_galerkin_product(options):
@@ -271,6 +278,7 @@ def check_plans_of_a_galerkin_product(options):
     A, P = galerkin_operands(TYPE)
     P = P.matMult(rows_far_apart(4000, 4000, TYPE, [COMM.rank * 4000 + np.arange(4000)] * 2 + [np.ones(4000)]))
     asked, C = asked_for(lambda: A.ptap(P))
+    assert asked.pop("held") >= (6 if COMM.size > 1 else 1)  # P of two products, what they make of two sums
     parallel = {Ask.PRODUCT: 2, Ask.UNION: 3, Ask.COLUMNS: 1}
     assert asked == (parallel if COMM.size > 1 else {Ask.PRODUCT: 1}), asked
     bound = 100 * np.finfo(PETSc.RealType).eps * expected.norm(PETSc.NormType.INFINITY)

@@ -48,6 +48,7 @@ typedef struct {
   PetscInt       *columns;  /* their numbers in the parallel matrix, ascending */
   PetscInt        nlow;     /* columns before those that this rank owns, of rows of this rank */
   PetscInt       *rows;     /* numbers in the parallel matrix of rows that were sent here; else NULL */
+  GpufmtLease     pattern;  /* of its pattern with the planner, by the number of which it is held; may be none */
   GpufmtEntrySum *sum;      /* its values from others of this rank; NULL if they come from other ranks, or are those of a matrix that is there */
   PetscSF         exchange; /* its values from those of other ranks; else NULL */
   const void     *root;     /* of an exchange under way: what is sent and where it arrives */

@@ -129,6 +129,7 @@ static PetscErrorCode PartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
 
   PetscFunctionBegin;
   PetscCall(GpufmtPartsCreate(C, product, A));
+  PetscCall(GpufmtLeaseDrop(&product->local.pattern)); /* they hold what they need of it */
   for (int k = 0; k < n; k++) PetscCall(GpufmtParallelPatternRecord(operands[k], &product->operands[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

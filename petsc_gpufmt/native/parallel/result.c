@@ -41,6 +41,7 @@ static PetscErrorCode SentCreate(GpufmtParallelProduct *product, Mat A, PetscInt
   for (PetscInt k = 0; k < pieces->nsent; k++) pieces->sent_rows[k] = from_offdiag ? garray[k] : product->local.columns[k < nlow ? k : k + nown];
   n = GpufmtPartsSummands(product, PETSC_TRUE, product->type == MATPRODUCT_PtAP ? pieces->there : NULL, summands);
   PetscCall(GpufmtRowsAddUp(type, product->backend, pieces->nsent, n, summands, &product->sent));
+  PetscCall(GpufmtLeaseDrop(&product->sent.pattern)); /* nothing is planned with it */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -71,6 +71,7 @@ static PetscErrorCode CreateManaged(MatType type, int backend, const GpufmtUnion
   if (!ierr) ierr = GpufmtManagedAdopt(*A, managed);
   PetscCall(GpufmtManagedRelease(&managed)); /* A has its own reference */
   PetscCall(ierr);
+  GpufmtPatternHold(*A, backend, u->answer.parts[0].held);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -80,6 +81,7 @@ static PetscErrorCode RowsFromUnion(MatType type, int backend, GpufmtUnion *u, G
   if (u->planned) PetscCall(CreateManaged(type, backend, u, &rows->matrix));
   else PetscCall(GpufmtCreateInternal(type, backend, u->nrows, u->ncols, u->parts[0].rowptr, u->parts[0].colidx, &rows->matrix));
   PetscCall(GpufmtEntrySumCreate(backend, u, 0, &rows->sum));
+  GpufmtLeaseMove(&u->lease, &rows->pattern);
   rows->columns = u->columns;
   u->columns    = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -156,6 +158,7 @@ PetscErrorCode GpufmtRowsDestroy(GpufmtRows *rows)
   PetscCall(MatDestroy(&rows->matrix));
   PetscCall(PetscFree(rows->columns));
   PetscCall(PetscFree(rows->rows));
+  PetscCall(GpufmtLeaseDrop(&rows->pattern));
   PetscCall(GpufmtEntrySumDestroy(&rows->sum));
   PetscCall(PetscSFDestroy(&rows->exchange));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -14,7 +14,12 @@ PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSumm
 
     PetscCall(GpufmtPatternGet(A, &rowptr[s], &colidx[s]));
     request.summands[s] = (GpufmtSummandPattern){
-      .pattern = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nnz = u->sizes[s], .rowptr = rowptr[s], .colidx = colidx[s]},
+      .pattern = {.nrows  = A->rmap->n,
+                  .ncols  = A->cmap->n,
+                  .nnz    = u->sizes[s],
+                  .rowptr = rowptr[s],
+                  .colidx = colidx[s],
+                  .held   = GpufmtPatternHeld(A, backend)},
       .places  = places[s],
       .targets = summands[s].targets
     };
