@@ -167,9 +167,9 @@ def _fill_union(request: Any, answer: Any, backend: Backend) -> Leases:
     for part, struct in zip(parts, answer.parts, strict=True):
         plans.append(abi.export_plan(entry_sum.known_entry_sum(part.begins, part.index, sizes, backend), struct.sum))
         struct.nnz, struct.nterms = part.colidx.size, part.index.size
-    kept = [ghosts := backend.to_host(ghosts)]
-    sizes_of_parts = (request.high - request.low, ghosts.size)
-    for part, struct, ncols in zip(parts, answer.parts, sizes_of_parts, strict=True):
+    ghosts = backend.to_host(ghosts)
+    kept: list[Any] = [ghosts]
+    for part, struct, ncols in zip(parts, answer.parts, (request.high - request.low, ghosts.size), strict=True):
         held = HeldPattern(CsrPattern(request.nrows, ncols, part.rowptr, part.colidx))
         kept.append(held)
         struct.held = held.number
