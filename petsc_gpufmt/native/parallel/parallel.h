@@ -83,7 +83,6 @@ typedef struct {
   int                   nparts;
   GpufmtRows            sent, received; /* rows of the result that another rank owns */
   GpufmtEntrySum       *sums[2];        /* that make the blocks of the result */
-  GpufmtManaged        *managed[2];     /* arrays of these blocks, until they have them */
 } GpufmtParallelProduct;
 
 /* union.c */
@@ -105,7 +104,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
 /* rows.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                      PetscInt row_block, PetscInt col_block, Mat *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCreateEmpty(MatType, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateManaged(MatType, int backend, const GpufmtUnion *, int k, PetscInt ncols, PetscInt row_block,
+                                                 PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                   Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand[], GpufmtRows *);

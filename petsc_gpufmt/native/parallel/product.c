@@ -21,10 +21,7 @@ static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
   PetscCall(GpufmtRowsDestroy(&product->remote));
   PetscCall(GpufmtRowsDestroy(&product->sent));
   PetscCall(GpufmtRowsDestroy(&product->received));
-  for (int k = 0; k < 2; k++) {
-    PetscCall(GpufmtEntrySumDestroy(&product->sums[k]));
-    PetscCall(GpufmtManagedRelease(&product->managed[k]));
-  }
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtEntrySumDestroy(&product->sums[k]));
   for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) PetscCall(GpufmtProductDestroy(&product->operands[k].blocks));
   PetscCall(MatDestroy(&product->second));
   PetscCall(PetscFree(product));

@@ -86,16 +86,15 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
 
     PetscCall(GpufmtEntrySumCreate(product->backend, u, k, &product->sums[k]));
     if (u->planned) {
-      PetscCall(GpufmtUnionManaged(product->backend, u, k, &product->managed[k]));
-      PetscCall(GpufmtCreateEmpty(type, u->nrows, ncols, row_block, col_block, &pieces->blocks[k]));
+      PetscCall(GpufmtCreateManaged(type, product->backend, u, k, ncols, row_block, col_block, &pieces->blocks[k]));
+      pieces->blocks[k]->ops->setoption = gpufmt_seq_parent->setoption; /* until BlocksManaged() */
     } else
       PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The blocks of the result on this rank, and the plans of their values. Those that are to have managed arrays get them in BlocksManage(): in
-   between, PETSc sets options of the parallel matrix that such blocks must not see. */
+/* the blocks of the result on this rank, and the plans of their values */
 static PetscErrorCode BlocksCreate(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
 {
   GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
@@ -127,19 +126,19 @@ static PetscErrorCode ResultAssemble(Mat C)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* On the device, results are where host and device can read them. Blocks take new nonzeros, for which one rank alone may give them other
-   arrays: PETSc's assembly takes part in reductions or not as they do, on all ranks alike. */
-static PetscErrorCode BlocksManage(Mat C, GpufmtParallelProduct *product)
+/* The blocks have got the options that PETSc sets for a new parallel matrix, and allow new nonzeros: PETSc's assembly takes part in reductions
+   or not as they do, on all ranks alike. From now on such an option gives them ordinary arrays. */
+static PetscErrorCode BlocksManaged(Mat C)
 {
   Mat blocks[2];
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
   for (int k = 0; k < 2; k++) {
-    if (!product->managed[k]) continue;
-    PetscCall(GpufmtManagedAdopt(blocks[k], product->managed[k]));
-    PetscCall(GpufmtManagedRelease(&product->managed[k])); /* the block has its own reference */
-    PetscCall((*gpufmt_seq_parent->setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
+    GpufmtManaged *managed;
+
+    PetscCall(GpufmtManagedOf(blocks[k], &managed));
+    if (managed) GpufmtManagedArraysSet(blocks[k], PETSC_TRUE);
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -159,7 +158,7 @@ static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, Ma
   PetscCall(MatSetSizes(C, rows->n, columns->n, rows->N, columns->N));
   PetscCall(MatSetType(C, type));
   PetscCall(MatHeaderMerge(C, &result));
-  PetscCall(GpufmtFailTogether(C, BlocksManage(C, product)));
+  PetscCall(BlocksManaged(C));
   PetscCall(ResultAssemble(C)); /* the blocks take the options prefix of C */
   PetscCall(GpufmtResultPatternRecord(C, &product->result));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -36,18 +36,6 @@ PetscErrorCode GpufmtCreateFromPattern(MatType type, PetscInt nrows, PetscInt nc
   return CreateMatrix(type, nrows, ncols, rowptr, colidx, row_block, col_block, PETSC_TRUE, A);
 }
 
-/* an assembled matrix without entries, which is to have managed arrays */
-PetscErrorCode GpufmtCreateEmpty(MatType type, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *A)
-{
-  PetscFunctionBegin;
-  PetscCall(CreateSized(type, nrows, ncols, row_block, col_block, A));
-  PetscCall(MatSeqAIJSetPreallocation(*A, 0, NULL));
-  PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
-  PetscCall(MatAssemblyBegin(*A, MAT_FINAL_ASSEMBLY));
-  PetscCall(MatAssemblyEnd(*A, MAT_FINAL_ASSEMBLY));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* The same that no user sees. On the device its values are nowhere else, and have their memory from the beginning. */
 PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], Mat *A)
 {
@@ -59,26 +47,27 @@ PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, P
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* one that no user sees, with managed arrays of the pattern of a planned union */
-static PetscErrorCode CreateManaged(MatType type, int backend, const GpufmtUnion *u, Mat *A)
+/* one with managed arrays of the pattern of part k of a planned union */
+PetscErrorCode GpufmtCreateManaged(MatType type, int backend, const GpufmtUnion *u, int k, PetscInt ncols, PetscInt row_block, PetscInt col_block,
+                                   Mat *A)
 {
   GpufmtManaged *managed = NULL;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  ierr = GpufmtUnionManaged(backend, u, 0, &managed);
-  if (!ierr) ierr = CreateSized(type, u->nrows, u->ncols, 1, 1, A);
+  ierr = GpufmtUnionManaged(backend, u, k, &managed);
+  if (!ierr) ierr = CreateSized(type, u->nrows, ncols, row_block, col_block, A);
   if (!ierr) ierr = GpufmtManagedAdopt(*A, managed);
   PetscCall(GpufmtManagedRelease(&managed)); /* A has its own reference */
   PetscCall(ierr);
-  GpufmtPatternHold(*A, backend, u->answer.parts[0].held);
+  GpufmtPatternHold(*A, backend, u->answer.parts[k].held);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode RowsFromUnion(MatType type, int backend, GpufmtUnion *u, GpufmtRows *rows)
 {
   PetscFunctionBegin;
-  if (u->planned) PetscCall(CreateManaged(type, backend, u, &rows->matrix));
+  if (u->planned) PetscCall(GpufmtCreateManaged(type, backend, u, 0, u->ncols, 1, 1, &rows->matrix));
   else PetscCall(GpufmtCreateInternal(type, backend, u->nrows, u->ncols, u->parts[0].rowptr, u->parts[0].colidx, &rows->matrix));
   PetscCall(GpufmtEntrySumCreate(backend, u, 0, &rows->sum));
   GpufmtLeaseMove(&u->lease, &rows->pattern);
