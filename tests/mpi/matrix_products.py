@@ -296,7 +296,7 @@ def check_memory_fails_on_one_rank():
     denses = values_of("PtAP", (1, 2))
     matrices = [distribute(dense) for dense in denses]
     check(multiply("PtAP", matrices), "PtAP", denses, "before a failure")
-    for files in ("parallel/exchange", "parallel/result", "parallel/union"):
+    for files in ("parallel/exchange", "parallel/columns", "parallel/result", "parallel/union"):
         failed, number = True, 0
         while failed:
             with Allocations(files, number if COMM.rank == COMM.size - 1 else None) as allocations:
