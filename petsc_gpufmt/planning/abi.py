@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot, Step
 
-ABI_VERSION = 12
+ABI_VERSION = 13
 BACKENDS = ("host", "cuda")
 
 

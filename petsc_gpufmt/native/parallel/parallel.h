@@ -104,6 +104,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
 /* rows.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                      PetscInt row_block, PetscInt col_block, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateEmpty(MatType, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateManaged(MatType, int backend, const GpufmtUnion *, int k, PetscInt ncols, PetscInt row_block,
                                                  PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
