@@ -95,6 +95,7 @@ enum {
   GPUFMT_ASK_ELSEWHERE,
   GPUFMT_ASK_PARALLEL_TENTATIVE,
   GPUFMT_ASK_COLUMNS,
+  GPUFMT_ASK_GRAPH,
   GPUFMT_NUM_ASKS
 };
 
@@ -230,13 +231,35 @@ typedef struct {
   const void   *no_diagonal;   /* host: [nrows] bytes, not 0 where GPUFMT_ZERO_ROWS finds no entry of the diagonal; NULL: nowhere */
 } GpufmtScaleAndAddAnswer;
 
-/* aggregates of the rows of a square pattern */
+/* the graph of a square matrix as PETSc's agg makes it: a node for each block of rows, A + A^T, no weak entries */
 typedef struct {
   GpufmtPlace   place;
-  GpufmtOperand graph;     /* a row with no other entry than its diagonal belongs to no aggregate */
-  const void   *order;     /* host: [nrows] the rows in the order in which they are visited; NULL: as PETSc's agg shuffles them */
-  int32_t       distance;  /* roots are further apart: 1 (independent set), 2 (of the square graph, which is not formed) */
-  int32_t       symmetric; /* the pattern is known to be, with all entries of the diagonal; 0: it is looked at */
+  GpufmtOperand matrix;
+  const void   *values;        /* on the backend: [matrix.nnz]; read if there is a threshold */
+  double        threshold;     /* that scaled weights of entries are above; negative: there is none */
+  int32_t       block;         /* rows of a node */
+  int32_t       symmetrize;    /* the transpose is added */
+  int32_t       keep_diagonal; /* whatever the threshold */
+  int32_t       symmetric;     /* the pattern of the matrix is known to be, with all entries of the diagonal; 0: it is looked at */
+} GpufmtGraphRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtOperand graph;     /* on the backend */
+  int64_t       longest;   /* entries of a row of it */
+  int64_t       held;      /* number of the matrix's pattern */
+  int32_t       applies;   /* 0: the graph is not symmetric, lacks an entry of the diagonal, or is left to agg: there is none */
+  int32_t       is_matrix; /* the pattern is that of the matrix */
+  char          summary[256];
+} GpufmtGraphAnswer;
+
+/* aggregates of the rows of a graph */
+typedef struct {
+  GpufmtPlace   place;
+  GpufmtOperand graph;    /* of an answer that is held, on the same backend; a row with nothing but its diagonal belongs to no aggregate */
+  int64_t       longest;  /* of the same answer */
+  const void   *order;    /* host: [nrows] the rows in the order in which they are visited; NULL: as PETSc's agg shuffles them */
+  int32_t       distance; /* roots are further apart: 1 (independent set), 2 (of the square graph, which is not formed) */
 } GpufmtAggregatesRequest;
 
 typedef struct {
@@ -245,8 +268,6 @@ typedef struct {
   const void   *aggregates; /* on the backend: [nrows] the aggregate of each row, numbered as PETSc's agg does; -1: none */
   const void   *turns;      /* on the backend, a byte a row: agg has the rows of an aggregate in the order of these, and of rows; NULL: of rows */
   int64_t       rounds;
-  int64_t       held;    /* number of the graph's pattern */
-  int32_t       applies; /* 0: the pattern is not symmetric, or lacks an entry of the diagonal, there are no aggregates */
   char          summary[256];
 } GpufmtAggregatesAnswer;
 

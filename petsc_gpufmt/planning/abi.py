@@ -32,6 +32,7 @@ class Ask(enum.IntEnum):
     ELSEWHERE = 11
     PARALLEL_TENTATIVE = 12
     COLUMNS = 13
+    GRAPH = 14
 
 
 class LaunchStruct(c.Structure):
@@ -220,13 +221,38 @@ class ScaleAndAddAnswerStruct(c.Structure):
     ]
 
 
+class GraphRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("matrix", OperandStruct),
+        ("values", c.c_void_p),
+        ("threshold", c.c_double),
+        ("block", c.c_int32),
+        ("symmetrize", c.c_int32),
+        ("keep_diagonal", c.c_int32),
+        ("symmetric", c.c_int32),
+    ]
+
+
+class GraphAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("graph", OperandStruct),
+        ("longest", c.c_int64),
+        ("held", c.c_int64),
+        ("applies", c.c_int32),
+        ("is_matrix", c.c_int32),
+        ("summary", c.c_char * 256),
+    ]
+
+
 class AggregatesRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
         ("graph", OperandStruct),
+        ("longest", c.c_int64),
         ("order", c.c_void_p),
         ("distance", c.c_int32),
-        ("symmetric", c.c_int32),
     ]
 
 
@@ -237,8 +263,6 @@ class AggregatesAnswerStruct(c.Structure):
         ("aggregates", c.c_void_p),
         ("turns", c.c_void_p),
         ("rounds", c.c_int64),
-        ("held", c.c_int64),
-        ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]
 

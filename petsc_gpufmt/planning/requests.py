@@ -91,6 +91,11 @@ def _what_columns(request: Any) -> str:
     return f"columns of {request.nentries} entries of {request.nnz}"
 
 
+def _what_graph(request: Any) -> str:
+    o = request.matrix
+    return f"graph of a {o.nrows} x {o.ncols} matrix with {o.nnz} nonzeros"
+
+
 def _what_aggregates(request: Any) -> str:
     o = request.graph
     return f"aggregates at distance {request.distance} of a {o.nrows} x {o.ncols} graph with {o.nnz} entries"
@@ -207,16 +212,44 @@ def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
-def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
+def _fill_graph(request: Any, answer: Any, backend: Backend) -> Leases:
     # not before a preconditioner asks: most programs have none
+    from petsc_gpufmt.coarsening.strength import strength_graph
+
+    matrix = _pattern(request.matrix, backend).validated(backend)
+    values = _held(request.values, matrix.nnz, backend.scalar, backend) if request.threshold >= 0 else None
+    made = strength_graph(
+        matrix,
+        values,
+        backend,
+        block=request.block,
+        symmetrize=bool(request.symmetrize),
+        threshold=request.threshold,
+        keep_diagonal=bool(request.keep_diagonal),
+        symmetric=bool(request.symmetric),
+    )
+    held = HeldPattern(matrix)
+    answer.held = held.number
+    answer.applies, answer.summary = made.pattern is not None, made.summary.encode()[:255]
+    if made.pattern is None:
+        return [(answer.outcome, [held])]
+    pattern = made.pattern
+    answer.is_matrix, answer.longest = pattern is matrix, pattern.longest
+    graph, rowptr, colidx = answer.graph, pattern.rowptr, pattern.colidx
+    graph.nrows, graph.ncols, graph.nnz = pattern.nrows, pattern.ncols, pattern.nnz
+    graph.rowptr, graph.colidx = address(rowptr), address(colidx)
+    return [(answer.outcome, [held, rowptr, colidx])]
+
+
+def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.aggregates import aggregate
     from petsc_gpufmt.coarsening.shuffle import shuffled
-    from petsc_gpufmt.patterns.symmetry import is_symmetric
 
-    graph = _pattern(request.graph, backend).validated(backend)
-    answer.applies = bool(request.symmetric) or is_symmetric(graph, backend)
-    if not answer.applies:
-        return [(answer.outcome, [])]
+    o = request.graph
+    rowptr = _held(o.rowptr, o.nrows + 1, backend.index, backend)
+    graph = CsrPattern(
+        o.nrows, o.ncols, rowptr, _held(o.colidx, o.nnz, backend.index, backend), longest=request.longest
+    )
     if request.order:
         order = _indices(request.order, graph.nrows, backend, keep=False)
     else:
@@ -226,9 +259,7 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     words = f"{found.count} aggregates of {graph.nrows} rows at distance {request.distance}, in {found.rounds} rounds"
     answer.summary = words.encode()
     answer.turns = None if found.turns is None else address(found.turns)
-    held = HeldPattern(graph)
-    answer.held = held.number
-    return [(answer.outcome, [found.numbers, found.turns, held])]
+    return [(answer.outcome, [found.numbers, found.turns])]
 
 
 def _fill_parallel_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -479,6 +510,7 @@ KINDS = {
         abi.ScaleAndAddRequestStruct, abi.ScaleAndAddAnswerStruct, _what_scale_and_add, _fill_scale_and_add
     ),
     Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
+    Ask.GRAPH: Kind(abi.GraphRequestStruct, abi.GraphAnswerStruct, _what_graph, _fill_graph),
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
     Ask.PARALLEL_AGGREGATES: Kind(
         abi.ParallelAggregatesRequestStruct,

@@ -14,7 +14,7 @@ from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.planning.requests import backend_at
 
 COARSENING = (
-    *("shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
+    *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
     *("parallel_aggregates", "parallel_prolongator"),
 )
 OTHERS = (

@@ -41,6 +41,8 @@ STRUCTURES = {
     "GpufmtUnionAnswer": abi.UnionAnswerStruct,
     "GpufmtScaleAndAddRequest": abi.ScaleAndAddRequestStruct,
     "GpufmtScaleAndAddAnswer": abi.ScaleAndAddAnswerStruct,
+    "GpufmtGraphRequest": abi.GraphRequestStruct,
+    "GpufmtGraphAnswer": abi.GraphAnswerStruct,
     "GpufmtAggregatesRequest": abi.AggregatesRequestStruct,
     "GpufmtAggregatesAnswer": abi.AggregatesAnswerStruct,
     "GpufmtParallelAggregatesRequest": abi.ParallelAggregatesRequestStruct,

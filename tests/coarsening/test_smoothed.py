@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from agg import agg_order, laplacian, of_agg
 from answers import Answer, failing, requested_place, settled_tokens
-from builders import CsrMatrix, from_entries, one_huge_row, stencil, uniform
+from builders import CsrMatrix, one_huge_row, stencil, uniform
 from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 from graphs import graph, greedy_aggregates
+from multigrid import in_blocks
 from places import EVERY_PLACE, INDEX, SCALAR, make_backend
 from stored_matrix import assert_same_bits
 
@@ -23,16 +24,6 @@ from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.planning import abi, planner
 
 ALPHA = -0.625
-
-
-def in_blocks(nodes: CsrMatrix, block: int) -> CsrMatrix:
-    """Blocks of random entries, some of them missing, in the place of each entry; the diagonal is there."""
-    within = np.arange(block)
-    rows = (nodes.rows[:, None, None] * block + within[:, None] + 0 * within).ravel()
-    columns = (nodes.colidx[:, None, None] * block + 0 * within[:, None] + within).ravel()
-    kept = (np.random.default_rng(130).random(rows.size) < 0.8) | (rows == columns)
-    n = nodes.nrows * block
-    return from_entries(n, n, rows[kept], columns[kept], seed=131, block=block)
 
 
 def some_aggregates(nnodes, everywhere=False):

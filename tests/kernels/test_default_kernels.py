@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from builders import CsrMatrix, blocked, shape, stencil, uniform
 from graphs import path, star
+from multigrid import in_blocks, one_sided
 from recording_backend import RecordingBackend
 from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
@@ -20,6 +21,7 @@ from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
+from petsc_gpufmt.coarsening.strength import strength_graph
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
 from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
@@ -116,6 +118,14 @@ def test_coarsening_asks_for_nothing_else(backend, coarsened):
     a_rank_alone(coarsened, 2, backend)
     for nvectors in (1, 3, 20):
         assert smoothed(graph, found.numbers, found.count, 1, nvectors, backend)
+    assert not_compiled_ahead(backend) == []
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7], ids=["dense blocks", "ragged blocks"])
+def test_graphs_ask_for_nothing_else(backend, share):
+    matrix = in_blocks(one_sided(40), 2, share)
+    csr = matrix.pattern(np, backend.index).validated(backend)
+    assert strength_graph(csr, matrix.values, backend, block=2, symmetrize=True, threshold=0.1).pattern
     assert not_compiled_ahead(backend) == []
 
 

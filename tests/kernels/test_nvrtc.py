@@ -18,6 +18,7 @@ import pytest
 from builders import CsrMatrix, blocked, from_row_lengths, shape, stencil, uniform
 from emulation.backend import source_texts
 from graphs import path, star
+from multigrid import in_blocks, one_sided
 from option_sets import ALL_OPTION_SETS
 from recording_backend import RecordingBackend
 from several_ranks import a_rank_alone
@@ -33,6 +34,7 @@ from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
+from petsc_gpufmt.coarsening.strength import strength_graph
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
@@ -70,6 +72,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "coarsening/parallel_prolongator": 48,
     "coarsening/prolongator": 64,
     "coarsening/smoothed": 64,
+    "coarsening/strength": 48,
     "formats/bsr": 64,
     "formats/bsr_layout": 48,
     "formats/bsr_interleaved": 64,
@@ -197,7 +200,12 @@ def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
 
 
 def coarsen(backend: Backend) -> None:
-    """Aggregates of short and of long rows, and their prolongators of all kinds."""
+    """Graphs with values, aggregates of short and of long rows, and their prolongators of all kinds."""
+    for share in (1.0, 0.7):
+        matrix = in_blocks(one_sided(40), 2, share)
+        csr = matrix.pattern(np, backend.index).validated(backend)
+        values = matrix.values.astype(backend.scalar)
+        assert strength_graph(csr, values, backend, block=2, symmetrize=True, threshold=0.1).pattern
     for graph in (path(40), star(400)):
         n = graph.nrows
         rowptr, colidx, order = (a.astype(backend.index) for a in (*graph, np.arange(n)))

@@ -212,7 +212,11 @@ def check_what_is_said(several):
     cases = [
         (MATRICES["stencil"], {"pc_gamg_gpufmt_order": "hash"}, "in the order of a hash, in "),
         (one_sided, {"pc_gamg_gpufmt_order": "hash"}, of_agg),
-        (MATRICES["stencil"], {"pc_gamg_threshold": 0.01}, "graph of agg, because the threshold is 0.01"),
+        (
+            MATRICES["stencil"],
+            {"pc_gamg_gpufmt_order": "hash", "pc_gamg_threshold": 0.01},
+            "graph of agg, because the threshold is 0.01",
+        ),
     ]
     if several:
         named = "set-up of agg, because agg's order of the rows of several ranks was named"

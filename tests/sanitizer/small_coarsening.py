@@ -1,5 +1,5 @@
-"""Small graphs coarsened on the GPU, for compute-sanitizer: the order of rows, aggregates, their prolongators, and the
-start of estimates.
+"""Small matrices coarsened on the GPU, for compute-sanitizer: graphs, the order of rows, aggregates, their
+prolongators, and the start of estimates.
 
 Exits with status 1 if a result is not that of the host. Each array has memory of its own, so that an access outside
 shows.
@@ -22,6 +22,7 @@ from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
+from petsc_gpufmt.coarsening.strength import strength_graph
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 
@@ -60,6 +61,7 @@ def coarsened(graph, distance, backend, rng):
     (start,) = backend.empty((n, backend.scalar))
     backend.run(start_vector(n, 7, backend), {Slot.RESULT: start})
     made.append(start)
+    made += graphs_with_values(graph, backend, rng)
     for block, nvectors in ((1, None), *SIZES):
         vectors = None
         if nvectors is not None:
@@ -73,6 +75,23 @@ def coarsened(graph, distance, backend, rng):
             made += values_of(end, {**slots, Slot.ALPHA: backend.scalar.type(ALPHA)}, backend)
     made += coarsened_by_a_rank(graph, distance, backend)
     return [backend.to_host(array) for array in made if array is not None]
+
+
+def graphs_with_values(graph, backend, rng):
+    """Of a matrix without some of the entries above the diagonal, and of blocks of it: the arrays of each."""
+    n, index = graph[0].size - 1, backend.index
+    rows = np.repeat(np.arange(n), np.diff(graph[0]))
+    kept = (graph[1] <= rows) | (graph[1] % 3 > 0)
+    rowptr = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=n))])
+    rowptr, colidx = (backend.adopt(a.astype(index)) for a in (rowptr, graph[1][kept]))
+    matrix = CsrPattern(n, n, rowptr, colidx).validated(backend)
+    values = backend.adopt(rng.uniform(0.5, 2.0, matrix.nnz).astype(backend.scalar))
+    made = []
+    for block in (1, 2):
+        if n % block == 0:
+            found = strength_graph(matrix, values, backend, block=block, symmetrize=True, threshold=0.6).pattern
+            made += [found.rowptr, found.colidx]
+    return made
 
 
 def coarsened_by_a_rank(graph, distance, backend):

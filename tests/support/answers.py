@@ -13,11 +13,11 @@ def failing(monkeypatch, module, name, *failures):
     """`module.name` raises the given errors in its first calls; returns the list of calls."""
     function, calls = getattr(module, name), []
 
-    def call(*arguments):
+    def call(*arguments, **named):
         calls.append(arguments)
         if len(calls) <= len(failures):
             raise failures[len(calls) - 1]
-        return function(*arguments)
+        return function(*arguments, **named)
 
     monkeypatch.setattr(module, name, call)
     return calls

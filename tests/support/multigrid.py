@@ -12,6 +12,8 @@ from petsc4py import PETSc
 from petsc_products import petsc_matrix
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.planning import requests
+from petsc_gpufmt.planning.abi import Ask
 
 
 class Level(NamedTuple):
@@ -93,6 +95,78 @@ def with_dirichlet_rows(matrix: CsrMatrix, every: int) -> CsrMatrix:
     return changed
 
 
+def one_sided(n: int = 300) -> CsrMatrix:
+    """A graph without some entries of its upper half."""
+    matrix = geometric_graph(n, 8.0, seed=5)
+    kept = (matrix.rows >= matrix.colidx) | (matrix.colidx % 3 > 0)
+    changed = from_entries(n, n, matrix.rows[kept], matrix.colidx[kept], seed=0)
+    changed.values[:] = matrix.values[kept]
+    return changed
+
+
+def in_blocks(nodes: CsrMatrix, block: int, share: float = 0.8) -> CsrMatrix:
+    """Blocks of random entries in the place of each entry, that share of them; the diagonal is there."""
+    within = np.arange(block)
+    rows = (nodes.rows[:, None, None] * block + within[:, None] + 0 * within).ravel()
+    columns = (nodes.colidx[:, None, None] * block + 0 * within[:, None] + within).ravel()
+    kept = (np.random.default_rng(130).random(rows.size) < share) | (rows == columns)
+    n = nodes.nrows * block
+    return from_entries(n, n, rows[kept], columns[kept], seed=131, block=block)
+
+
 def pair(matrix: CsrMatrix, mat_type: str = "pjds") -> tuple[Any, Any]:
     """The matrix in a type of ours, and in aij."""
     return petsc_matrix(matrix, mat_type), petsc_matrix(matrix, "aij")
+
+
+def compare(
+    matrix: CsrMatrix, options: Any, more: dict[str, Any], tmp_path: Any, mat_type: str = "pjds", prepare: Any = None
+) -> list[str]:
+    """The same hierarchy and iterations in a type of ours as in aij; what was said of the set-ups of ours.
+
+    `prepare` is called with each matrix.
+    """
+    for name, value in more.items():
+        options[name] = value
+    found = []
+    for A in pair(matrix, mat_type):
+        if prepare:
+            prepare(A)
+        ksp = solver(A)
+        x, b = A.createVecs()
+        b.set(1.0)
+        ksp.solve(b, x)
+        found.append((gamg_type(ksp), levels(ksp), ksp.getIterationNumber(), setups(ksp, tmp_path)))
+        ksp.destroy()
+    (ours, hierarchy, iterations, said), (theirs, expected, expected_iterations, nothing) = found
+    assert (ours, theirs, nothing) == ("gpufmt", "agg", [])
+    check_same(hierarchy, expected)
+    assert iterations == expected_iterations
+    return said
+
+
+def elasticity(block: int = 3, nodes: int = 90) -> tuple[CsrMatrix, np.ndarray]:
+    """A matrix of dense blocks, and coordinates of its nodes."""
+    points = np.random.default_rng(7).random((nodes, 3))
+    near = ((points[:, None] - points) ** 2).sum(axis=2) < 0.12
+    i, j = np.nonzero(near | np.eye(nodes, dtype=bool))
+    within = np.arange(block)
+    rows = (i[:, None, None] * block + within[:, None] + 0 * within).ravel()
+    columns = (j[:, None, None] * block + within + 0 * within[:, None]).ravel()
+    matrix = from_entries(nodes * block, nodes * block, rows, columns, seed=0)
+    diagonal = matrix.rows == matrix.colidx
+    matrix.values[:] = np.where(diagonal, 4.0 * np.diff(matrix.rowptr)[matrix.rows], -1.0)
+    return matrix, points
+
+
+def fail(patch: Any, ask: Ask, number: int) -> None:
+    """The request of that kind and number raises an error."""
+    kind, calls = requests.KINDS[ask], []
+
+    def fill(*arguments):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise ValueError("made to fail")
+        return kind.fill(*arguments)
+
+    patch.setitem(requests.KINDS, ask, kind._replace(fill=fill))

@@ -76,7 +76,7 @@ static PetscErrorCode Order(PC pc, Mat A, GpufmtGamgLevel *level)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Whether the set-up of the current level is ours, and whether its graph can be the matrix itself: values are not read, and rows are nodes. */
+/* Whether the set-up of the current level is ours, and why its graph is not: where ranks find aggregates together, it is the matrix or agg's. */
 PetscErrorCode GpufmtGamgChoose(PC pc, Mat A, GpufmtGamgLevel *level)
 {
   const PC_GAMG  *gamg      = GpufmtGamgOf(pc);
@@ -93,10 +93,9 @@ PetscErrorCode GpufmtGamgChoose(PC pc, Mat A, GpufmtGamgLevel *level)
   else PetscCall(Order(pc, A, level));
   if (!level->reason[0]) PetscCall(Distance(pc, level));
   level->ours = (PetscBool)!level->reason[0];
-  if (block > 1) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "rows are of blocks of %" PetscInt_FMT, block));
-  else if (threshold >= 0) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "the threshold is %g", (double)threshold));
+  if (level->by_hash && block > 1) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "rows are of blocks of %" PetscInt_FMT, block));
+  else if (level->by_hash && threshold >= 0) PetscCall(PetscSNPrintf(level->graph, sizeof(level->graph), "the threshold is %g", (double)threshold));
   else if (level->ours && GpufmtGamgAggOf(pc)->crs->strength_index_size > 0)
     PetscCall(PetscStrncpy(level->graph, "strength indices were named", sizeof(level->graph)));
-  level->own_graph = (PetscBool)(level->ours && !level->graph[0]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,119 +1,68 @@
-/* The graph of a level and its aggregates. PETSc's agg is asked where a part is not ours. */
+/* The aggregates of a level, of the graph that the planner holds. PETSc's agg is asked where they are not ours. */
 #include "gamg/gamg.h"
 #include <inttypes.h>
 
-static int BackendOf(Mat A)
+/* the nodes in the order in which agg visits them if those with few neighbours are to come first; NULL: the planner knows the order */
+static PetscErrorCode OrderByDegrees(PC pc, const GpufmtGamg *gamg, PetscInt n, PetscInt **order)
 {
-#if PetscDefined(HAVE_DEVICE)
-  if (A->boundtocpu) return GPUFMT_BACKEND_HOST;
-#endif
-  return GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
-}
+  const size_t   bytes = (size_t)(n + 1) * sizeof(PetscInt);
+  PetscInt      *rowptr;
+  PetscErrorCode ierr;
 
-/* PETSc's graph of a level */
-static PetscErrorCode CreateParentGraph(PC pc, GpufmtGamg *gamg, Mat A, Mat *G)
-{
   PetscFunctionBegin;
-  gamg->graph = NULL;
-  PetscCall((*gamg->agg.creategraph)(pc, A, G));
-  gamg->graph = *G;
-  if (gamg->levels[GpufmtGamgOf(pc)->current_level].ours) PetscCall(GpufmtGamgCoarsenForLevel(pc));
+  *order = NULL;
+  if (!GpufmtGamgAggOf(pc)->use_minimum_degree_ordering) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscMalloc1(n + 1, &rowptr));
+  ierr = GpufmtResultToHost(gamg->backend, rowptr, gamg->graph_answer.graph.rowptr, bytes);
+  if (!ierr) ierr = PetscMalloc1(n, order);
+  if (!ierr) ierr = GpufmtGamgOrderByDegrees(n, rowptr, *order);
+  PetscCall(PetscFree(rowptr));
+  if (ierr) PetscCall(PetscFree(*order));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Whether the pattern of a level is known to be symmetric: the finest one was looked at in an earlier set-up, or it is that of P^T A P with such a
-   one, and each column of P has an entry. Blocks of a parallel matrix may change, on one rank perhaps, without a word to it. */
-static PetscBool KnownSymmetric(PC pc, const GpufmtGamg *gamg, Mat A)
+/* the aggregates of the nodes of the graph */
+static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G)
 {
-  const PC_GAMG *g = GpufmtGamgOf(pc);
-
-  if (g->current_level) return (PetscBool)(gamg->levels[g->current_level - 1].symmetric && !GpufmtGamgIsFiltered(g));
-  return (PetscBool)(GpufmtSeqData(A) && gamg->symmetric_id == ((PetscObject)A)->id && gamg->symmetric_state == A->nonzerostate);
-}
-
-PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC pc, Mat A, Mat *G)
-{
-  const PetscInt   number = GpufmtGamgOf(pc)->current_level;
-  GpufmtGamg      *gamg;
-  GpufmtGamgLevel *level;
+  GpufmtAggregatesAnswer *answer  = &gamg->aggregates;
+  GpufmtAggregatesRequest request = {.graph = gamg->graph_answer.graph, .longest = gamg->graph_answer.longest, .distance = level->distance};
+  PetscInt               *order;
+  PetscErrorCode          ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtGamgGet(pc, &gamg));
-  level         = &gamg->levels[number];
-  gamg->nlevels = number + 1;
-  gamg->visited = number;
-  PetscCall(GpufmtGamgChoose(pc, A, level));
-  if (!level->ours) PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": the set-up is that of agg, because %s\n", number, level->reason));
-  else if (!level->own_graph) PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": the graph is that of agg, because %s\n", number, level->graph));
-  gamg->backend = BackendOf(A);
-  if (!level->own_graph) {
-    PetscCall(CreateParentGraph(pc, gamg, A, G));
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  level->symmetric = KnownSymmetric(pc, gamg, A);
-  PetscCall(PetscObjectReference((PetscObject)A));
-  *G = gamg->graph = A;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the aggregates of the rows of G; their lease holds nothing if its pattern is not symmetric, or lacks an entry of the diagonal */
-static PetscErrorCode Aggregate(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat G)
-{
-  const PetscInt          n          = G->rmap->n;
-  const PetscBool         by_degrees = GpufmtGamgAggOf(pc)->use_minimum_degree_ordering;
-  GpufmtAggregatesAnswer *answer     = &gamg->aggregates;
-  GpufmtAggregatesRequest request    = {0};
-  const PetscInt         *rowptr, *colidx;
-  PetscInt               *order = NULL;
-  PetscErrorCode          ierr  = PETSC_SUCCESS;
-
-  PetscFunctionBegin;
-  if (by_degrees) PetscCall(PetscMalloc1(n, &order));
-  PetscCall(GpufmtPatternGet(G, &rowptr, &colidx));
-  if (by_degrees) ierr = GpufmtGamgOrderByDegrees(n, rowptr, order);
-  request.graph     = (GpufmtOperand){.nrows  = n,
-                                      .ncols  = n,
-                                      .nnz    = rowptr[n],
-                                      .rowptr = rowptr,
-                                      .colidx = colidx,
-                                      .held   = GpufmtPatternHeld(G, gamg->backend)};
-  request.order     = order;
-  request.distance  = level->distance;
-  request.symmetric = level->symmetric;
-  *answer           = (GpufmtAggregatesAnswer){0};
-  if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_AGGREGATES, gamg->backend, -1, G, &request.place, &answer->outcome, &gamg->lease);
-  PetscCall(GpufmtPatternRestore(G, &rowptr, &colidx));
+  PetscCall(PetscIntCast(request.graph.nrows, &gamg->nnodes));
+  PetscCall(OrderByDegrees(pc, gamg, gamg->nnodes, &order));
+  request.order = order;
+  *answer       = (GpufmtAggregatesAnswer){0};
+  ierr          = GpufmtPlannerAsk(GPUFMT_ASK_AGGREGATES, gamg->backend, -1, G, &request.place, &answer->outcome, &gamg->lease);
   PetscCall(PetscFree(order));
   PetscCall(ierr);
-  gamg->nnodes = n;
-  gamg->total  = answer->naggregates;
-  if (answer->applies) GpufmtPatternHold(G, gamg->backend, answer->held);
-  else PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  gamg->total = answer->naggregates;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* of the matrix's own pattern, or else of PETSc's graph, which is made symmetric unless the user does not want that */
-static PetscErrorCode AggregateOrFallBack(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat *G)
+/* Those that ranks find together: of the matrix's own pattern, or else of PETSc's graph, which is made symmetric unless the user does not want
+   that. */
+static PetscErrorCode AggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat *G)
 {
-  const PetscInt number                                                       = GpufmtGamgOf(pc)->current_level;
-  const Mat      A                                                            = *G;
-  PetscErrorCode (*const aggregate)(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat) = level->by_hash ? GpufmtGamgAggregateTogether : Aggregate;
+  const Mat A = *G;
+  PetscBool found;
 
   PetscFunctionBegin;
-  PetscCall((*aggregate)(pc, gamg, level, *G));
-  if (level->own_graph && !gamg->aggregates.applies) {
+  PetscCall(GpufmtGamgAggregateTogether(pc, gamg, level, A, &found));
+  if (found && level->own_graph) PetscCall(GpufmtGamgNoteSymmetric(pc, gamg, A));
+  if (!found && level->own_graph) {
+    level->own_graph = level->symmetric = PETSC_FALSE;
     PetscCall(PetscStrncpy(level->graph, "the pattern of the matrix is not symmetric with a complete diagonal", sizeof(level->graph)));
-    PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": the graph is that of agg, because %s\n", number, level->graph));
-    level->own_graph = PETSC_FALSE;
     PetscCall(PetscObjectDereference((PetscObject)A)); /* the graph's: the set-up has another */
-    PetscCall(CreateParentGraph(pc, gamg, A, G));
-    PetscCall((*aggregate)(pc, gamg, level, *G));
+    PetscCall(GpufmtGamgCreateParentGraph(pc, gamg, A, level, G));
+    PetscCall(GpufmtGamgAggregateTogether(pc, gamg, level, *G, &found));
   }
-  level->symmetric = level->own_graph;
-  level->ours      = (PetscBool)(gamg->aggregates.applies != 0);
-  if (level->ours) PetscFunctionReturn(PETSC_SUCCESS);
+  level->ours = found;
+  if (found) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscStrncpy(level->reason, "its graph is not symmetric with a complete diagonal", sizeof(level->reason)));
-  PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": aggregates are those of agg, because %s\n", number, level->reason));
+  PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": aggregates are those of agg, because %s\n", GpufmtGamgOf(pc)->current_level, level->reason));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -130,7 +79,7 @@ PetscErrorCode PCGAMGCoarsen_Gpufmt(PC pc, Mat *G, PetscCoarsenData **lists)
   level = &gamg->levels[number];
   if (level->ours) {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_COARSEN], 0, 0, 0, 0));
-    ierr = AggregateOrFallBack(pc, gamg, level, G);
+    ierr = level->by_hash ? AggregateTogether(pc, gamg, level, G) : Aggregate(pc, gamg, level, *G);
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_COARSEN], 0, 0, 0, 0));
     PetscCall(ierr);
   }
@@ -139,13 +88,9 @@ PetscErrorCode PCGAMGCoarsen_Gpufmt(PC pc, Mat *G, PetscCoarsenData **lists)
     PetscCall((*gamg->agg.coarsen)(pc, G, lists));
     gamg->graph = *G;
   } else {
-    if (level->symmetric && !number) {
-      gamg->symmetric_id    = ((PetscObject)*G)->id;
-      gamg->symmetric_state = (*G)->nonzerostate;
-    }
     PetscCall(PetscCDCreate(0, lists));
-    PetscCall(PetscSNPrintf(level->summary, sizeof(level->summary), "on %s, %s", gamg->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host",
-                            gamg->aggregates.summary));
+    PetscCall(PetscSNPrintf(level->summary, sizeof(level->summary), "on %s, %s%s%s", gamg->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host",
+                            gamg->aggregates.summary, level->graph[0] ? "; " : "", level->graph));
     PetscCall(PetscInfo(pc, "level %" PetscInt_FMT " %s\n", number, level->summary));
   }
   gamg->lists = *lists;

@@ -21,14 +21,14 @@ typedef struct {
 /* how the set-up of a level was made, counted from the finest; `text` says it to the user */
 typedef struct {
   PetscBool ours;           /* aggregates and tentative prolongator */
-  PetscBool own_graph;      /* the graph is the matrix itself */
-  PetscBool symmetric;      /* the pattern of the matrix is, and its diagonal is complete */
+  PetscBool own_graph;      /* and the graph */
+  PetscBool symmetric;      /* the pattern of the matrix is, its diagonal is complete, and the graph is the matrix itself */
   int       distance;       /* between the roots of aggregates */
   PetscBool by_hash;        /* rows are in the order of a hash of their numbers, in which all ranks find aggregates together; else in agg's */
   char      reason[160];    /* why it is PETSc's; "": it is ours */
-  char      graph[160];     /* why the graph is PETSc's; "": it is the matrix itself */
+  char      graph[320];     /* what the graph is, and why it is PETSc's; "": it is the matrix itself */
   char      smoothing[160]; /* why the first smoothing step takes a product of matrices; "": it takes none, or there is no step */
-  char      summary[320];   /* of what is ours */
+  char      summary[640];   /* of what is ours */
 } GpufmtGamgLevel;
 
 /* the plan of the start vector of a level's matrix */
@@ -65,7 +65,9 @@ typedef struct {
   Mat                    graph;   /* that PETSc is to destroy */
   PetscCoarsenData      *lists;   /* likewise */
   int                    backend;
-  GpufmtLease            lease; /* of the aggregates, and of the pattern of their graph */
+  GpufmtLease            graph_lease; /* of the pattern of the matrix, and of the graph */
+  GpufmtGraphAnswer      graph_answer;
+  GpufmtLease            lease; /* of the aggregates */
   GpufmtAggregatesAnswer aggregates;
   PetscInt               nnodes;
   int64_t                first, total;    /* aggregates of the ranks before this one, and of all, if they were found together */
@@ -147,10 +149,14 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgOrderByDegrees(PetscInt n, const PetscInt
 
 /* parallel_aggregates.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAgree(PC, PetscErrorCode own);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAggregateTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat G);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAggregateTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat G, PetscBool *found);
+
+/* graph.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgNoteSymmetric(PC, GpufmtGamg *, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCreateParentGraph(PC, GpufmtGamg *, Mat, GpufmtGamgLevel *, Mat *G);
+GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC, Mat, Mat *);
 
 /* coarsen.c */
-GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC, Mat, Mat *);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCoarsen_Gpufmt(PC, Mat *, PetscCoarsenData **);
 
 /* prolongator.c */

@@ -192,16 +192,16 @@ static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *lev
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The aggregates of the rows of G on all ranks; their lease holds nothing if its pattern is not symmetric, or lacks an entry of the diagonal.
+/* The aggregates of the rows of G on all ranks, if they are found: if its pattern is symmetric and has all entries of the diagonal.
    Collective, and so are its errors. */
-PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat G)
+PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat G, PetscBool *found)
 {
   GpufmtParallelAggregatesAnswer *answer;
   Rows                            rows = {.exchange = NULL};
-  PetscBool                       symmetric;
   PetscErrorCode                  ierr;
 
   PetscFunctionBegin;
+  *found = PETSC_FALSE;
   PetscCall(PetscNew(&answer));
   PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
   gamg->aggregates = (GpufmtAggregatesAnswer){0};
@@ -210,11 +210,9 @@ PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLe
   if (!ierr) ierr = GpufmtGamgAgree(pc, Ask(gamg, level, G, &rows, answer));
   for (int k = 0; k < 2; k++)
     if (rows.rowptr[k]) PetscCall(GpufmtPatternRestore(rows.blocks[k], &rows.rowptr[k], &rows.colidx[k]));
-  if (!ierr) ierr = AgreeOnSymmetry(pc, answer, &symmetric);
-  if (!ierr && symmetric) {
-    gamg->aggregates.applies = 1;
-    ierr                     = Rounds(pc, gamg, level, G, rows.exchange, answer);
-  } else PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  if (!ierr) ierr = AgreeOnSymmetry(pc, answer, found);
+  if (!ierr && *found) ierr = Rounds(pc, gamg, level, G, rows.exchange, answer);
+  else PetscCall(GpufmtLeaseDrop(&gamg->lease));
   PetscCall(PetscSFDestroy(&rows.exchange));
   PetscCall(PetscFree(answer));
   PetscCall(ierr);

@@ -10,6 +10,7 @@ static PetscErrorCode DropLeases(GpufmtGamg *gamg)
   PetscCall(GpufmtLeaseDrop(&gamg->smoothed_lease));
   PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
   PetscCall(GpufmtLeaseDrop(&gamg->lease));
+  PetscCall(GpufmtLeaseDrop(&gamg->graph_lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -10,6 +10,7 @@ static PetscErrorCode Destroy(GpufmtContextAddress address)
   GpufmtGamg **gamg = (GpufmtGamg **)address;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtLeaseDrop(&(*gamg)->graph_lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->tentative_lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->smoothed_lease));
@@ -55,8 +56,7 @@ static PetscErrorCode PCView_GAMGGpufmt(PC pc, PetscViewer viewer)
     const GpufmtGamgLevel *level = &gamg->levels[k];
 
     if (level->ours)
-      PetscCall(PetscViewerASCIIPrintf(viewer, "        gpufmt, level %" PetscInt_FMT " from the finest: %s%s%s%s%s\n", k, level->summary,
-                                       level->graph[0] ? "; graph of agg, because " : "", level->graph,
+      PetscCall(PetscViewerASCIIPrintf(viewer, "        gpufmt, level %" PetscInt_FMT " from the finest: %s%s%s\n", k, level->summary,
                                        level->smoothing[0] ? "; smoothed by products, because " : "", level->smoothing));
     else
       PetscCall(

@@ -1,10 +1,23 @@
-"""Fixtures of the tests of GAMG's set-up."""
+"""Hierarchies of small matrices, and what they ask the planner for."""
+
+from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+from answers import settled_tokens
 
 from petsc_gpufmt.planning import requests
+
+
+@pytest.fixture
+def small(options):
+    """Several levels of small matrices, with no estimates that rounding changes; the planner keeps nothing."""
+    options["pc_gamg_coarse_eq_limit"] = 20
+    options["pc_gamg_eigenvalues"] = "0.1,2.0"
+    before = settled_tokens()
+    yield
+    assert settled_tokens() == before
 
 
 @pytest.fixture

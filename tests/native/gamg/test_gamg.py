@@ -9,9 +9,11 @@ import launch
 import numpy as np
 import pytest
 from answers import settled_tokens
-from builders import from_entries
 from multigrid import (
     check_same,
+    compare,
+    elasticity,
+    fail,
     gamg_type,
     geometric_graph,
     levels,
@@ -26,6 +28,8 @@ from petsc_products import petsc_matrix, stencil_csr
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
+
+pytestmark = pytest.mark.usefixtures("small")
 
 MATRICES = {
     "stencil": lambda: stencil_csr(9),
@@ -46,10 +50,6 @@ OPTIONS = {
     "low memory filter": {"pc_gamg_low_memory_threshold_filter": True},
     "filtered prolongator": {"pc_gamg_prolongator_filter": 0.1},
 }
-GRAPH_OF_AGG = {
-    "threshold": ({"pc_gamg_threshold": 0.05}, "graph of agg, because the threshold is 0.05"),
-    "threshold of nothing": ({"pc_gamg_threshold": 0}, "graph of agg, because the threshold is 0."),
-}
 ALL_OF_AGG = {
     "misk": ({"pc_gamg_aggressive_square_graph": False}, "because the coarsening is misk with k = 2"),
     "misk 2": (
@@ -60,35 +60,6 @@ ALL_OF_AGG = {
     "aggregates for asm": ({"pc_gamg_asm_use_agg": True}, "because ASM smoothers want lists of aggregates"),
     "hem for asm": ({"pc_gamg_asm_hem_aggs": 2}, "because ASM smoothers want lists of aggregates"),
 }
-
-
-@pytest.fixture(autouse=True)
-def small(options):
-    """Several levels of small matrices, with no estimates that rounding changes; the planner keeps nothing."""
-    options["pc_gamg_coarse_eq_limit"] = 20
-    options["pc_gamg_eigenvalues"] = "0.1,2.0"
-    before = settled_tokens()
-    yield
-    assert settled_tokens() == before
-
-
-def compare(matrix, options, more, tmp_path, mat_type="pjds"):
-    """The same hierarchy and iterations in a type of ours as in aij; what was said of the set-ups of ours."""
-    for name, value in more.items():
-        options[name] = value
-    found = []
-    for A in pair(matrix, mat_type):
-        ksp = solver(A)
-        x, b = A.createVecs()
-        b.set(1.0)
-        ksp.solve(b, x)
-        found.append((gamg_type(ksp), levels(ksp), ksp.getIterationNumber(), setups(ksp, tmp_path)))
-        ksp.destroy()
-    (ours, hierarchy, iterations, said), (theirs, expected, expected_iterations, nothing) = found
-    assert (ours, theirs, nothing) == ("gpufmt", "agg", [])
-    check_same(hierarchy, expected)
-    assert iterations == expected_iterations
-    return said
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -102,12 +73,6 @@ def test_hierarchies_are_those_of_agg(options, tmp_path, matrix, name):
 @pytest.mark.parametrize("mat_type", ["aijbsr", "gpufmt", "csrvector"])
 def test_every_type_of_ours_takes_it(options, tmp_path, mat_type):
     assert compare(stencil_csr(6), options, {}, tmp_path, mat_type)
-
-
-@pytest.mark.parametrize("name", GRAPH_OF_AGG)
-def test_graphs_with_values_are_those_of_agg(options, tmp_path, name):
-    more, reason = GRAPH_OF_AGG[name]
-    assert all(reason in words for words in compare(geometric_graph(500, 8.0, seed=3), options, more, tmp_path))
 
 
 @pytest.mark.parametrize("name", ALL_OF_AGG)
@@ -145,68 +110,6 @@ def test_an_order_that_is_none_is_an_error(options):
         solver(petsc_matrix(stencil_csr(5), "pjds")).setUp()
 
 
-def test_a_threshold_that_leaves_no_edges_ends_the_hierarchy(options, tmp_path):
-    assert len(compare(stencil_csr(6), options, {"pc_gamg_threshold": 0.9}, tmp_path)) == 1
-
-
-def one_sided(n=300):
-    """A graph without some entries of its upper half."""
-    matrix = geometric_graph(n, 8.0, seed=5)
-    kept = (matrix.rows >= matrix.colidx) | (matrix.colidx % 3 > 0)
-    changed = from_entries(n, n, matrix.rows[kept], matrix.colidx[kept], seed=0)
-    changed.values[:] = matrix.values[kept]
-    return changed
-
-
-def test_patterns_that_are_not_symmetric_have_the_graph_of_agg(options, tmp_path):
-    said = compare(one_sided(), options, {}, tmp_path)
-    assert all("graph of agg, because the pattern of the matrix is not symmetric" in words for words in said)
-
-
-def test_graphs_that_are_not_made_symmetric_are_left_to_agg(options, tmp_path):
-    more = {"pc_gamg_graph_symmetrize": False, "pc_gamg_aggressive_coarsening": 0}
-    said = compare(one_sided(), options, more, tmp_path)
-    assert said[0] == "set-up of agg, because its graph is not symmetric with a complete diagonal"
-
-
-@pytest.mark.parametrize("block", [2, 3])
-def test_blocks_and_near_null_spaces(options, tmp_path, block):
-    """Vectors of a block are single unknowns: QR factorizations of them are the same in any order of rows."""
-    nodes = geometric_graph(200, 7.0, seed=6)
-    rows, columns = (np.repeat(np.repeat(a, block), block) for a in (nodes.rows, nodes.colidx))
-    rows, columns = rows * block, columns * block
-    rows += np.tile(np.repeat(np.arange(block), block), nodes.colidx.size)
-    columns += np.tile(np.arange(block), nodes.colidx.size * block)
-    matrix = from_entries(200 * block, 200 * block, rows, columns, seed=0)
-    same = matrix.rows % block == matrix.colidx % block
-    order = np.lexsort((columns, rows))
-    matrix.values[:] = np.where(same, np.repeat(nodes.values, block * block)[order], 0.01)
-    found, said = [], []
-    for A in pair(matrix):
-        A.setBlockSize(block)
-        ksp = solver(A)
-        ksp.setUp()
-        found.append(levels(ksp))
-        said += setups(ksp, tmp_path)
-        ksp.destroy()
-    check_same(*found)
-    assert f"graph of agg, because rows are of blocks of {block}" in said[0]
-
-
-def elasticity(block=3, nodes=90):
-    """A matrix of dense blocks, and coordinates of its nodes."""
-    points = np.random.default_rng(7).random((nodes, 3))
-    near = ((points[:, None] - points) ** 2).sum(axis=2) < 0.12
-    i, j = np.nonzero(near | np.eye(nodes, dtype=bool))
-    within = np.arange(block)
-    rows = (i[:, None, None] * block + within[:, None] + 0 * within).ravel()
-    columns = (j[:, None, None] * block + within + 0 * within[:, None]).ravel()
-    matrix = from_entries(nodes * block, nodes * block, rows, columns, seed=0)
-    diagonal = matrix.rows == matrix.colidx
-    matrix.values[:] = np.where(diagonal, 4.0 * np.diff(matrix.rowptr)[matrix.rows], -1.0)
-    return matrix, points
-
-
 def test_near_null_spaces_of_several_vectors():
     """Rotations: aggregates have enough nodes for the six vectors to be independent in each of them."""
     matrix, points = elasticity()
@@ -241,21 +144,8 @@ def test_coordinates_are_there_again_after_an_error(monkeypatch):
     check_same(*found, tolerance=0.0)
 
 
-def fail(patch, ask, number):
-    """The request of that kind and number raises an error."""
-    kind, calls = requests.KINDS[ask], []
-
-    def fill(*arguments):
-        calls.append(arguments)
-        if len(calls) == number:
-            raise ValueError("made to fail")
-        return kind.fill(*arguments)
-
-    patch.setitem(requests.KINDS, ask, kind._replace(fill=fill))
-
-
 @pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("ask", [Ask.AGGREGATES, Ask.TENTATIVE])
+@pytest.mark.parametrize("ask", [Ask.GRAPH, Ask.AGGREGATES, Ask.TENTATIVE])
 def test_after_an_error_the_solver_can_be_used_and_holds_nothing(monkeypatch, ask, number):
     A, other = pair(stencil_csr(8))
     ksp, expected = solver(A), solver(other)
@@ -273,7 +163,7 @@ def test_after_an_error_the_solver_can_be_used_and_holds_nothing(monkeypatch, as
 
 def test_set_ups_that_fail_leave_no_memory_behind():
     finished = launch.run([sys.executable, launch.PROGRAMS / "failing_set_up.py"])
-    assert (finished.status, finished.output) == (0, "4 failures, 3 levels\n"), str(finished)
+    assert (finished.status, finished.output) == (0, "6 failures, 3 levels\n"), str(finished)
 
 
 def test_agg_is_taken_where_the_user_names_it(options, tmp_path):
@@ -410,13 +300,13 @@ def test_further_set_ups(options, reuse):
 
 def test_the_symmetry_of_a_pattern_is_looked_at_once(monkeypatch, options):
     options["pc_gamg_reuse_interpolation"] = False
-    known, kind = [], requests.KINDS[Ask.AGGREGATES]
+    known, kind = [], requests.KINDS[Ask.GRAPH]
 
     def fill(request, *others):
         known.append(request.symmetric)
         return kind.fill(request, *others)
 
-    monkeypatch.setitem(requests.KINDS, Ask.AGGREGATES, kind._replace(fill=fill))
+    monkeypatch.setitem(requests.KINDS, Ask.GRAPH, kind._replace(fill=fill))
     A = petsc_matrix(stencil_csr(8), "pjds")
     ksp = solver(A)
     for _ in range(2):

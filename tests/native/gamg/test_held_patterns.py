@@ -66,14 +66,18 @@ def looked_up(monkeypatch):
     return found
 
 
-def test_each_pattern_of_a_set_up_comes_once(options, looked_up):
+@pytest.mark.parametrize(("block", "threshold"), [(1, -1.0), (1, 0.01), (3, -1.0)])
+def test_each_pattern_of_a_set_up_comes_once(options, looked_up, block, threshold):
     options["pc_gamg_coarse_eq_limit"] = 20
+    options["pc_gamg_threshold"] = threshold
     before, held = settled_tokens(), known()
     ours, theirs = map(solver, pair(stencil_csr(9)))
+    for ksp in (ours, theirs):
+        ksp.getOperators()[0].setBlockSize(block)
     theirs.setUp()
     options["matptap_via"] = "rmerge"
     ours.setUp()
-    # of each level: aggregates, store, smoothed, two for the product; the finest comes, others are results of products
+    # of each level: graph, store, smoothed, two for the product; the finest comes, others are results of products
     nlevels = ours.getPC().getMGLevels() - 1
     assert looked_up.count((True, False)) == 1 and (False, False) not in looked_up
     assert looked_up.count((True, True)) == 5 * nlevels - 1

@@ -29,7 +29,7 @@ def failing(fill):
     return fill_or_fail
 
 
-for ask in (Ask.AGGREGATES, Ask.TENTATIVE):
+for ask in (Ask.GRAPH, Ask.AGGREGATES, Ask.TENTATIVE):
     kind = requests.KINDS[ask]
     requests.KINDS[ask] = kind._replace(fill=failing(kind.fill))
 A = petsc_matrix(stencil_csr(9), "pjds")
