@@ -85,7 +85,7 @@ step_test() {
 step_sanitize() { # of CuPy's own kernels, one is known to racecheck
   local sanitizer tool program
   sanitizer=$(find_sanitizer) || return 1
-  export PYTHONPATH=$PYTHONPATH:$root/tests/sanitizer # PYTHONSAFEPATH would hide what the programs share
+  export PYTHONPATH=$PYTHONPATH:$root/tests/sanitizer:$root/tests/support # PYTHONSAFEPATH would hide what the programs share
   for program in small_coarsening small_products small_spgemm small_sums; do
     python3 "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer
     for tool in memcheck racecheck; do

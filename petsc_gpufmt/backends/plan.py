@@ -93,7 +93,7 @@ class ScaleAndAdd(enum.IntEnum):
     SUM_COLUMNS = 10
 
 
-class Step(enum.IntEnum):
+class AggregationStep(enum.IntEnum):
     """What a rank does between exchanges, when ranks find aggregates together."""
 
     LOOK = 0

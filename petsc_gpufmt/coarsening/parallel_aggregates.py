@@ -10,7 +10,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, Slot, Step, Struct, launch_1d
+from petsc_gpufmt.backends.plan import AggregationStep, Launch, Slot, Struct, launch_1d
 from petsc_gpufmt.coarsening.aggregates import (
     BLOCK_THREADS,
     DISTANCES,
@@ -85,7 +85,7 @@ class ParallelAggregates:
     nearest: Any
     numbers: Any
     counts: Any
-    steps: dict[Step, list[Launch]]
+    steps: dict[AggregationStep, list[Launch]]
 
 
 def plan_aggregates(graph: RankGraph, distance: int, backend: Backend) -> ParallelAggregates:
@@ -112,7 +112,7 @@ def plan_aggregates(graph: RankGraph, distance: int, backend: Backend) -> Parall
         (len(COUNTED) + 1 + ntiles, COUNT), (size, index), (size, index), (size, index), zeros=1
     )
     if not nrows:
-        return ParallelAggregates(words, nearest, numbers, counts, {step: [] for step in Step})
+        return ParallelAggregates(words, nearest, numbers, counts, {step: [] for step in AggregationStep})
     struct, team = _struct(graph, backend), _team(graph)
     backend.run([_launch("words", nrows, (), (struct, np.int64(graph.first), words, nearest), backend)])
 
@@ -122,11 +122,11 @@ def plan_aggregates(graph: RankGraph, distance: int, backend: Backend) -> Parall
     number = backend.function("coarsening/parallel_aggregates", "parallel_number", (NUMBERS_A_THREAD,))
     arguments = (np.int64(nrows), Slot.ALPHA, words, numbers, counts)
     steps = {
-        Step.LOOK: launch("look", distance, words, nearest, counts),
-        Step.DECIDE: launch("decide", distance, nearest, words, counts),
-        Step.NUMBER: [launch_1d(number, ntiles * SCAN_THREADS, SCAN_THREADS, arguments)],
-        Step.JOIN_NEXT: launch("join", words, numbers),
-        Step.JOIN_BEYOND: launch("join", nearest, numbers),
+        AggregationStep.LOOK: launch("look", distance, words, nearest, counts),
+        AggregationStep.DECIDE: launch("decide", distance, nearest, words, counts),
+        AggregationStep.NUMBER: [launch_1d(number, ntiles * SCAN_THREADS, SCAN_THREADS, arguments)],
+        AggregationStep.JOIN_NEXT: launch("join", words, numbers),
+        AggregationStep.JOIN_BEYOND: launch("join", nearest, numbers),
     }
     return ParallelAggregates(words, nearest, numbers, counts, steps)
 

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, Slot, Step
+from petsc_gpufmt.backends.plan import WORD_OF, AggregationStep, Launch, Operation, Slot
 
 ABI_VERSION = 13
 BACKENDS = ("host", "cuda")
@@ -282,7 +282,7 @@ class ParallelAggregatesRequestStruct(c.Structure):
 class ParallelAggregatesAnswerStruct(c.Structure):
     _fields_ = [
         ("outcome", OutcomeStruct),
-        ("steps", PlanStruct * len(Step)),
+        ("steps", PlanStruct * len(AggregationStep)),
         ("words", c.c_void_p),
         ("nearest", c.c_void_p),
         ("numbers", c.c_void_p),

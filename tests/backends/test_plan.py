@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from petsc_gpufmt.backends.plan import (
+    AggregationStep,
     Launch,
     Operation,
     Product,
     ScaleAndAdd,
     Slot,
-    Step,
     Struct,
     address,
     argument_word,
@@ -104,12 +104,12 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_PRODUCTS": len(Product),
         "GPUFMT_NUM_SCALE_AND_ADD": len(ScaleAndAdd),
         "GPUFMT_NUM_ASKS": len(abi.Ask),
-        "GPUFMT_NUM_STEPS": len(Step),
+        "GPUFMT_NUM_STEPS": len(AggregationStep),
         **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
         **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
         **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
         **{f"GPUFMT_PRODUCT_{product.name}": int(product) for product in Product},
-        **{f"GPUFMT_STEP_{step.name}": int(step) for step in Step},
+        **{f"GPUFMT_STEP_{step.name}": int(step) for step in AggregationStep},
         **{f"GPUFMT_ASK_{ask.name}": int(ask) for ask in abi.Ask},
         **{f"GPUFMT_{kind.name}": int(kind) for kind in ScaleAndAdd},
     }

@@ -113,7 +113,8 @@ def test_gpu_script_has_the_steps():
 def test_programs_for_the_sanitizer_find_what_they_share(tmp_path):
     assert "  ok" in run_script(tmp_path, "sanitize")
     paths = (tmp_path / "paths").read_text().splitlines()
-    assert paths and all(path.split(":")[-1] == str(ROOT / "tests/sanitizer") for path in paths)
+    shared = [str(ROOT / "tests/sanitizer"), str(ROOT / "tests/support")]
+    assert paths and all(path.split(":")[-2:] == shared for path in paths)
 
 
 def test_programs_take_what_the_gpu_script_gives_them(tmp_path):

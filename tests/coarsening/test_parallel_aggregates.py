@@ -10,7 +10,7 @@ from several_ranks import aggregates_together, parts
 
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Slot, Step
+from petsc_gpufmt.backends.plan import AggregationStep, Slot
 from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.planning import abi, planner
@@ -67,12 +67,12 @@ def test_all_rows_on_one_rank(request, place, index):
     plan = plan_aggregates(part.graph, 2, backend)
     left = 1
     while left:
-        for step in (Step.LOOK, Step.DECIDE):
+        for step in (AggregationStep.LOOK, AggregationStep.DECIDE):
             backend.run(plan.steps[step])
         left, roots = backend.first(plan.counts, 2)
-    backend.run(plan.steps[Step.LOOK])
-    backend.run(plan.steps[Step.NUMBER], {Slot.ALPHA: np.int64(5)})
-    for step in (Step.JOIN_NEXT, Step.JOIN_BEYOND):
+    backend.run(plan.steps[AggregationStep.LOOK])
+    backend.run(plan.steps[AggregationStep.NUMBER], {Slot.ALPHA: np.int64(5)})
+    for step in (AggregationStep.JOIN_NEXT, AggregationStep.JOIN_BEYOND):
         backend.run(plan.steps[step])
     expected = greedy_aggregates(graph("geometric"), hash_order(600, index), 2)[0]
     numbers = backend.to_host(plan.numbers)
@@ -162,7 +162,7 @@ def test_an_answer_has_the_steps():
     with AnsweredStep(path(5), Graph(np.zeros(6), np.zeros(0)), symmetric=1) as a:
         assert a.error == (0, "") and planner.owned_tokens() == before + 1
         assert a.answer.applies and a.answer.words and a.answer.nearest and a.answer.numbers and a.answer.counts
-        assert [step.nlaunches for step in a.answer.steps] == [1] * len(Step)
+        assert [step.nlaunches for step in a.answer.steps] == [1] * len(AggregationStep)
     with AnsweredStep(without(path(5), 2, 3), Graph(np.zeros(6), np.zeros(0))) as a:
         assert a.error == (0, "") and not a.answer.applies
     with AnsweredStep(path(5), Graph(np.array([0, 0, 0, 0, 0, 1]), np.zeros(1))) as a:

@@ -9,15 +9,15 @@ import sys
 
 import numpy as np
 import scipy.sparse
+from graphs import Graph
+from several_ranks import a_rank_alone
 from small_programs import right_or_wrong
 
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Slot, Step
+from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.bench.matrices import stencil_pattern
 from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.coarsening.aggregates import aggregate
-from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
-from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates, elsewhere, parallel_tentative
 from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
@@ -73,8 +73,8 @@ def coarsened(graph, distance, backend, rng):
             slots = {Slot.A_VALUES: matrix.nnz, Slot.X: n, Slot.B_VALUES: start.pattern.nnz}
             slots = {s: backend.adopt(rng.standard_normal(size).astype(backend.scalar)) for s, size in slots.items()}
             made += values_of(end, {**slots, Slot.ALPHA: backend.scalar.type(ALPHA)}, backend)
-    made += coarsened_by_a_rank(graph, distance, backend)
-    return [backend.to_host(array) for array in made if array is not None]
+    of_a_rank = a_rank_alone(Graph(*graph), distance, backend)
+    return [*of_a_rank, *(backend.to_host(array) for array in made if array is not None)]
 
 
 def graphs_with_values(graph, backend, rng):
@@ -92,38 +92,6 @@ def graphs_with_values(graph, backend, rng):
             found = strength_graph(matrix, values, backend, block=block, symmetrize=True, threshold=0.6).pattern
             made += [found.rowptr, found.colidx]
     return made
-
-
-def coarsened_by_a_rank(graph, distance, backend):
-    """What the first of two ranks makes of a graph in which the rows of the other are no roots."""
-    n = graph[0].size - 1
-    rows = n // 2 + 1 if n else 0
-    matrix = scipy.sparse.csr_matrix((np.ones(graph[1].size), graph[1], graph[0]), shape=(n, n))[:rows]
-    ghosts = np.unique(matrix.indices[matrix.indices >= rows])
-    both = (matrix[:, :rows], matrix[:, ghosts])
-    part = RankGraph(*(pattern_of(m, backend).validated(backend) for m in both), 0)
-    made = list(symmetric_part(part, backend.adopt(ghosts.astype(backend.index)), backend))
-    plan = plan_aggregates(part, distance, backend)
-    for array in (plan.words, plan.nearest, plan.numbers):
-        backend.clear(array[rows:])
-    left = 1
-    while left:
-        for step in (Step.LOOK, Step.DECIDE):
-            backend.run(plan.steps[step])
-        left, roots = backend.first(plan.counts, 2)
-    for step in (Step.LOOK, Step.NUMBER, Step.JOIN_NEXT, Step.JOIN_BEYOND):
-        backend.run(plan.steps[step], {Slot.ALPHA: np.int64(0)} if step is Step.NUMBER else None)
-    rank = RankAggregates(plan.numbers[:rows], 0, (roots + 1) // 2)
-    nodes, aggregates = elsewhere(rank, backend)
-    start = parallel_tentative(rank, np.zeros(0, backend.index), np.unique(aggregates), 1, None, 1, backend)
-    arrays = (start.values, start.coarse, start.own.rowptr, start.own.colidx, start.others.rowptr, start.others.colidx)
-    return [np.array(made, np.uint64), nodes, aggregates, rank.numbers, *arrays]
-
-
-def pattern_of(matrix, backend):
-    matrix.sort_indices()
-    arrays = (backend.adopt(a.astype(backend.index)) for a in (matrix.indptr, matrix.indices))
-    return CsrPattern(*matrix.shape, *arrays)
 
 
 def values_of(made, slots, backend):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from graphs import Graph
 
-from petsc_gpufmt.backends.plan import Slot, Step
+from petsc_gpufmt.backends.plan import AggregationStep, Slot
 from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates, elsewhere, parallel_tentative
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
@@ -51,12 +51,12 @@ def aggregates_together(graph: Graph, begins: Sequence[int], distance: int, back
         for array, part in zip(arrays, ranks, strict=True):
             array[part.graph.nrows :] = known[part.ghosts]
 
-    def run(step: Step, before: Sequence[int] | None = None) -> None:
+    def run(step: AggregationStep, before: Sequence[int] | None = None) -> None:
         for k, plan in enumerate(plans):
             backend.run(plan.steps[step], {Slot.ALPHA: np.int64(before[k])} if before is not None else None)
 
     def look() -> None:
-        run(Step.LOOK)
+        run(AggregationStep.LOOK)
         if distance == 2:
             exchange("nearest")
 
@@ -64,18 +64,18 @@ def aggregates_together(graph: Graph, begins: Sequence[int], distance: int, back
     exchange("words")
     while any(undecided):
         look()
-        run(Step.DECIDE)
+        run(AggregationStep.DECIDE)
         exchange("words")
         undecided, roots = zip(*(backend.first(plan.counts, 2) for plan in plans), strict=True)
         rounds += 1
     if distance == 2:
         look()
-    run(Step.NUMBER, np.cumsum([0, *roots[:-1]]))
+    run(AggregationStep.NUMBER, np.cumsum([0, *roots[:-1]]))
     exchange("numbers")
-    run(Step.JOIN_NEXT)
+    run(AggregationStep.JOIN_NEXT)
     if distance == 2:
         exchange("numbers")
-        run(Step.JOIN_BEYOND)
+        run(AggregationStep.JOIN_BEYOND)
     return np.concatenate([plan.numbers[: part.graph.nrows] for plan, part in zip(plans, ranks, strict=True)]), rounds
 
 
@@ -119,20 +119,21 @@ def prolongators_together(
 
 def a_rank_alone(graph: Graph, distance: int, backend: Any) -> list[Any]:
     """What the first of two ranks makes of a graph in which ghosts are no roots; runs all kernels."""
-    part = parts(graph, [0, graph.nrows // 2 + 1, graph.nrows], backend)[0]
-    symmetric_part(part.graph, backend.adopt(part.ghosts.astype(backend.index)), backend)
+    part = parts(graph, [0, min(graph.nrows // 2 + 1, graph.nrows), graph.nrows], backend)[0]
+    symmetric = symmetric_part(part.graph, backend.adopt(part.ghosts.astype(backend.index)), backend)
     plan = plan_aggregates(part.graph, distance, backend)
     for array in (plan.words, plan.nearest, plan.numbers):
         backend.clear(array[part.graph.nrows :])
     left = 1
     while left:
-        for step in (Step.LOOK, Step.DECIDE):
+        for step in (AggregationStep.LOOK, AggregationStep.DECIDE):
             backend.run(plan.steps[step])
         left, roots = backend.first(plan.counts, 2)
-    for step in (Step.LOOK, Step.NUMBER, Step.JOIN_NEXT, Step.JOIN_BEYOND):
-        backend.run(plan.steps[step], {Slot.ALPHA: np.int64(0)} if step is Step.NUMBER else None)
+    for step in (AggregationStep.LOOK, AggregationStep.NUMBER, AggregationStep.JOIN_NEXT, AggregationStep.JOIN_BEYOND):
+        backend.run(plan.steps[step], {Slot.ALPHA: np.int64(0)} if step is AggregationStep.NUMBER else None)
     rank = RankAggregates(plan.numbers[: part.graph.nrows], 1, max(roots - 1, 0))
     nodes, aggregates = elsewhere(rank, backend)
     made = parallel_tentative(rank, aggregates[:0], np.unique(aggregates), 1, None, 1, backend)
-    arrays = [rank.numbers, made.values, made.own.rowptr, made.own.colidx, made.others.rowptr, made.others.colidx]
-    return [nodes, aggregates, *map(backend.to_host, arrays)]
+    patterns = (array for pattern in (made.own, made.others) for array in (pattern.rowptr, pattern.colidx))
+    arrays = [rank.numbers, made.values, made.coarse, *patterns]
+    return [np.array(symmetric, np.uint64), nodes, aggregates, *map(backend.to_host, arrays)]

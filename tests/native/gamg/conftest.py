@@ -11,13 +11,18 @@ from petsc_gpufmt.planning import requests
 
 
 @pytest.fixture
-def small(options):
-    """Several levels of small matrices, with no estimates that rounding changes; the planner keeps nothing."""
+def several_levels(options):
+    """Of small matrices; the planner keeps nothing."""
     options["pc_gamg_coarse_eq_limit"] = 20
-    options["pc_gamg_eigenvalues"] = "0.1,2.0"
     before = settled_tokens()
     yield
     assert settled_tokens() == before
+
+
+@pytest.fixture
+def small(several_levels, options):
+    """Several levels of small matrices, with no estimates that rounding changes."""
+    options["pc_gamg_eigenvalues"] = "0.1,2.0"
 
 
 @pytest.fixture

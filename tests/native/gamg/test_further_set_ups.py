@@ -15,14 +15,7 @@ from petsc_products import stencil_csr
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning.abi import Ask
 
-
-@pytest.fixture(autouse=True)
-def small(options):
-    """Several levels of small matrices; the planner keeps nothing."""
-    options["pc_gamg_coarse_eq_limit"] = 20
-    before = settled_tokens()
-    yield
-    assert settled_tokens() == before
+pytestmark = pytest.mark.usefixtures("several_levels")
 
 
 @pytest.fixture

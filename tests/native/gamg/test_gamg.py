@@ -110,20 +110,6 @@ def test_an_order_that_is_none_is_an_error(options):
         solver(petsc_matrix(stencil_csr(5), "pjds")).setUp()
 
 
-def test_near_null_spaces_of_several_vectors():
-    """Rotations: aggregates have enough nodes for the six vectors to be independent in each of them."""
-    matrix, points = elasticity()
-    found = []
-    for A in pair(matrix):
-        A.setBlockSize(3)
-        ksp = solver(A)
-        ksp.getPC().setCoordinates(points)
-        ksp.setUp()
-        found.append(levels(ksp))
-        ksp.destroy()
-    check_same(*found, tolerance=1e-9)
-
-
 def test_coordinates_are_there_again_after_an_error(monkeypatch):
     """A set-up that fails on the second level has replaced them by the near-null space of that level."""
     matrix, points = elasticity()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from answers import settled_tokens
-from multigrid import check_same, geometric_graph, levels, pair, setups, solver, with_dirichlet_rows
+from multigrid import check_same, fail, geometric_graph, levels, pair, setups, solver, with_dirichlet_rows
 from petsc4py import PETSc
 from petsc_products import stencil_csr
 
 from petsc_gpufmt.coarsening import smoothed as smoothing
-from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
+
+pytestmark = pytest.mark.usefixtures("several_levels")
 
 ESTIMATES = {
     "by default": {},
@@ -33,15 +33,6 @@ BY_PRODUCTS = {
         "the tentative prolongator is to be viewed",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def small(options):
-    """Several levels of small matrices; the planner keeps nothing."""
-    options["pc_gamg_coarse_eq_limit"] = 20
-    before = settled_tokens()
-    yield
-    assert settled_tokens() == before
 
 
 def check_near(ours, theirs):
@@ -141,15 +132,8 @@ def test_after_an_error_the_solver_can_be_used_and_holds_nothing(monkeypatch, as
     A, other = pair(stencil_csr(8))
     ksp, expected = solver(A), solver(other)
     expected.setUp()
-    references, calls, kind = A.getRefCount(), [], requests.KINDS[ask]
-
-    def fill(*arguments):
-        calls.append(arguments)
-        if len(calls) == number:
-            raise ValueError("made to fail")
-        return kind.fill(*arguments)
-
-    monkeypatch.setitem(requests.KINDS, ask, kind._replace(fill=fill))
+    references = A.getRefCount()
+    fail(monkeypatch, ask, number)
     with pytest.raises(PETSc.Error, match="made to fail"):
         ksp.setUp()
     assert A.getRefCount() == references
