@@ -47,12 +47,10 @@ def device_products(case: dict[str, Any]) -> list[dict[str, Any]]:
     return [p for p in case["products"] if p["place"] == "cuda" and p.get("correct")]
 
 
-def best_of(
-    entries: Iterable[dict[str, Any]], name: str, seconds: str, unit_seconds: float = MICROSECOND
-) -> Measured | None:
-    """The least of our times, in units of `unit_seconds`, and the least of the peers'."""
+def best_of(entries: Iterable[dict[str, Any]], name: str, figure: str, unit: float = MICROSECOND) -> Measured | None:
+    """The least of our figures, in units of `unit`, and the least of the peers'; both `name` and `figure` are keys."""
     ours: list[tuple[float, str]] = []
     peers: list[tuple[float, str]] = []
     for entry in entries:
-        (ours if entry["ours"] else peers).append((entry[seconds] / unit_seconds, entry[name]))
+        (ours if entry["ours"] else peers).append((entry[figure] / unit, entry[name]))
     return Measured(min(ours)[0], min(peers)[0] if peers else None, min(ours)[1]) if ours else None

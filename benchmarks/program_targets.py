@@ -28,13 +28,13 @@ def program_figure(
     def find(runs: Runs) -> Measured | None:
         cases = [c for c in all_cases(runs, run_name(program, ranks)) if (c["size"], c["place"]) == (size, "cuda")]
         entries = [
-            {"ours": entry["ours"], "name": entry["mat_type"], "seconds": value}
+            {"ours": entry["ours"], "name": entry["mat_type"], "figure": value}
             for case in cases
             for entry in case["entries"]
             if "warm" in entry and (not entry["ours"] or not types or entry["mat_type"] in types)
             if (value := figure(entry)) is not None
         ]
-        return best_of(entries, "name", "seconds", unit_seconds=unit)
+        return best_of(entries, "name", "figure", unit)
 
     return find
 

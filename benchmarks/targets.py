@@ -162,7 +162,7 @@ def bratu_matmult(grid: int) -> Callable[[Runs], Measured | None]:
             for run in case["runs"]
             if case["grid"] == grid and run["vec_type"] == "cuda"
         ]
-        return best_of(totals, "name", "seconds", unit_seconds=1.0)
+        return best_of(totals, "name", "seconds", unit=1.0)
 
     return find
 

@@ -217,6 +217,8 @@ int main(int argc, char **argv)
   PetscCall(PetscOptionsGetInt(NULL, NULL, "-stencil", &stencil, NULL));
   PetscCall(PetscOptionsGetInt(NULL, NULL, "-new_values", &new_values, NULL));
   PetscCall(PetscOptionsGetInt(NULL, NULL, "-set_ups", &set_ups, NULL));
+  PetscCheck(n > 0, PETSC_COMM_WORLD, PETSC_ERR_ARG_OUTOFRANGE, "-n %" PetscInt_FMT ": give at least 1", n);
+  PetscCheck(new_values >= 0, PETSC_COMM_WORLD, PETSC_ERR_ARG_OUTOFRANGE, "-new_values %" PetscInt_FMT ": not below 0", new_values);
   PetscCheck(stencil == 7 || stencil == 27, PETSC_COMM_WORLD, PETSC_ERR_ARG_OUTOFRANGE, "-stencil %" PetscInt_FMT ": choose 7 or 27", stencil);
   PetscCall(MatCreate(PETSC_COMM_WORLD, &A));
   PetscCall(MatSetSizes(A, PETSC_DECIDE, PETSC_DECIDE, n * n * n, n * n * n));

@@ -314,10 +314,15 @@ def test_set_ups_and_new_values_from_end_to_end(tmp_path):
 
 
 @pytest.mark.slow
-def test_another_stencil_is_refused(tmp_path):
+def test_options_out_of_range_are_refused(tmp_path):
     program = compiled.compile_program(find_source(PROGRAMS["laplacian-7point"], None, EXAMPLES), tmp_path)
-    with pytest.raises(BenchError, match="-stencil 5: choose 7 or 27"):
-        compiled.run_program([str(program), "-stencil", "5"], 60)
+    for words, text in (
+        ("-stencil 5", "choose 7 or 27"),
+        ("-n 0", "give at least 1"),
+        ("-new_values -1", "not below 0"),
+    ):
+        with pytest.raises(BenchError, match=f"{words}: {text}"):
+            compiled.run_program([str(program), *words.split()], 60)
 
 
 @pytest.mark.petsc

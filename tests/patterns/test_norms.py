@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from places import EVERY_PLACE, SCALAR, make_backend
 from test_scale_and_add import AnsweredChange, Matrix
+from test_zero_rows import EVERY_MATRIX, ROW_LENGTHS
 
 from petsc_gpufmt.backends.plan import ScaleAndAdd, Slot
 from petsc_gpufmt.patterns import norms
@@ -11,8 +12,6 @@ from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
 
 EPS = np.finfo(SCALAR).eps
-ROW_LENGTHS = {"nothing": [], "empty rows": [0, 0], "one": [1], "long": [3, 700, 0, 7], "short": [2, 0, 5, 1] * 90}
-EVERY_MATRIX = pytest.mark.parametrize("lengths", ROW_LENGTHS.values(), ids=ROW_LENGTHS)
 
 
 @pytest.fixture(params=EVERY_PLACE)
