@@ -1,18 +1,15 @@
-"""What the library asks the planner for: its structures as arrays and patterns, and plans as structures."""
+"""What the library asks the planner for: each kind of request in words, and how it is answered."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import functools
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
@@ -21,10 +18,8 @@ from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices, validated_patt
 from petsc_gpufmt.patterns.transpose import counted_transpose, transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
-from petsc_gpufmt.planning.held_patterns import HeldPattern, held_arrays, held_pattern, know
-
-SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
-INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+from petsc_gpufmt.planning.given import host_view, indices, on_backend, operand_patterns, pattern_of
+from petsc_gpufmt.planning.held_patterns import HeldPattern
 
 Leases = list[tuple[Any, list[Any]]]  # a structure with a token, and what the library may use as long as it holds that
 
@@ -122,7 +117,7 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     options = parse_options(cls, request.options.decode())
     # formats keep the row pointer; columns are only read while building
     blocks = {"row_block": request.row_block, "col_block": request.col_block}
-    csr = _pattern(request, backend, keep_columns=False, **blocks).validated(backend)
+    csr = pattern_of(request, backend, keep_columns=False, **blocks).validated(backend)
     if request.transposed:
         csr = counted_transpose(csr, backend)
     stored = cls.rebuild(csr, backend, options) if request.mults else cls.build(csr, backend, options)
@@ -143,7 +138,7 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
 def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.spgemm import chain  # not before a product: most programs multiply by vectors first
 
-    operands = _operand_patterns(request, backend)
+    operands = operand_patterns(request, backend)
     options = chain.parse_options(request.options.decode())
     planned = chain.plan_product(Product(request.product), operands, backend, options)
     kept = _fill_matrix(answer, planned.pattern, planned.numeric)
@@ -156,10 +151,10 @@ def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
 
 
 def _fill_entry_sum(request: Any, answer: Any, backend: Backend) -> Leases:
-    index = backend.adopt(_view(request.index, request.nterms, backend.index), keep=True)
+    index = backend.adopt(host_view(request.index, request.nterms, backend.index), keep=True)
     begins = None
     if request.begins:
-        begins = backend.adopt(_view(request.begins, request.ntargets + 1, backend.index), keep=True)
+        begins = backend.adopt(host_view(request.begins, request.ntargets + 1, backend.index), keep=True)
     kept = abi.export_plan(entry_sum.plan_entry_sum(begins, index, tuple(request.sizes), backend), answer.sum)
     return [(answer.outcome, kept)]
 
@@ -188,11 +183,11 @@ def _summands_of(request: Any) -> list[Any]:
 
 
 def _summands(structs: list[Any], backend: Backend) -> list[union.Summand]:
-    patterns = validated_patterns([_pattern(s.pattern, backend, keep_columns=False) for s in structs], backend)
+    patterns = validated_patterns([pattern_of(s.pattern, backend, keep_columns=False) for s in structs], backend)
     summands = []
     for s, pattern in zip(structs, patterns, strict=True):
-        places = _indices(s.places, pattern.ncols, backend, keep=False)
-        targets = _indices(s.targets, pattern.nrows, backend, keep=False) if s.targets else None
+        places = indices(s.places, pattern.ncols, backend, keep=False)
+        targets = indices(s.targets, pattern.nrows, backend, keep=False) if s.targets else None
         summands.append(union.Summand(pattern, places, targets))
     return summands
 
@@ -216,8 +211,8 @@ def _fill_graph(request: Any, answer: Any, backend: Backend) -> Leases:
     # not before a preconditioner asks: most programs have none
     from petsc_gpufmt.coarsening.strength import strength_graph
 
-    matrix = _pattern(request.matrix, backend).validated(backend)
-    values = _held(request.values, matrix.nnz, backend.scalar, backend) if request.threshold >= 0 else None
+    matrix = pattern_of(request.matrix, backend).validated(backend)
+    values = on_backend(request.values, matrix.nnz, backend.scalar, backend) if request.threshold >= 0 else None
     made = strength_graph(
         matrix,
         values,
@@ -246,12 +241,12 @@ def _fill_aggregates(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.shuffle import shuffled
 
     o = request.graph
-    rowptr = _held(o.rowptr, o.nrows + 1, backend.index, backend)
+    rowptr = on_backend(o.rowptr, o.nrows + 1, backend.index, backend)
     graph = CsrPattern(
-        o.nrows, o.ncols, rowptr, _held(o.colidx, o.nnz, backend.index, backend), longest=request.longest
+        o.nrows, o.ncols, rowptr, on_backend(o.colidx, o.nnz, backend.index, backend), longest=request.longest
     )
     if request.order:
-        order = _indices(request.order, graph.nrows, backend, keep=False)
+        order = indices(request.order, graph.nrows, backend, keep=False)
     else:
         order = shuffled(graph.nrows, backend)
     found = aggregate(graph, order, request.distance, backend)
@@ -266,11 +261,11 @@ def _fill_parallel_aggregates(request: Any, answer: Any, backend: Backend) -> Le
     from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 
     given = [request.own, *([request.others] if request.others.rowptr else [])]
-    own, *others = validated_patterns([_pattern(o, backend) for o in given], backend)
+    own, *others = validated_patterns([pattern_of(o, backend) for o in given], backend)
     graph = RankGraph(own, others[0] if others else None, request.first)
     answer.applies = True
     if not request.symmetric:
-        ghosts = _indices(request.ghosts, graph.nghosts, backend, keep=False)
+        ghosts = indices(request.ghosts, graph.nghosts, backend, keep=False)
         answer.applies, answer.asymmetry = symmetric_part(graph, ghosts, backend)
     if not answer.applies:
         return [(answer.outcome, [])]
@@ -291,9 +286,9 @@ def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     near_null = None
     if request.near_null:
         size = request.nvectors * request.nnodes * request.block
-        near_null = backend.adopt(_view(request.near_null, size, backend.scalar), keep=True)
-    aggregates = _held(request.aggregates, request.nnodes, backend.index, backend)
-    turns = _held(request.turns, request.nnodes, np.dtype(np.uint8), backend) if request.turns else None
+        near_null = backend.adopt(host_view(request.near_null, size, backend.scalar), keep=True)
+    aggregates = on_backend(request.aggregates, request.nnodes, backend.index, backend)
+    turns = on_backend(request.turns, request.nnodes, np.dtype(np.uint8), backend) if request.turns else None
     made = tentative(aggregates, request.naggregates, request.block, near_null, request.nvectors, backend, turns)
     kept = [made.coarse, *_fill_matrix(answer, made.pattern, made.numeric)]
     answer.coarse_near_null = address(made.coarse)
@@ -313,12 +308,12 @@ def _fill_elsewhere(request: Any, answer: Any, backend: Backend) -> Leases:
 def _fill_parallel_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.parallel_prolongator import parallel_tentative
 
-    received = _view(request.received, request.nreceived, backend.index)
-    ghosts = _view(request.ghosts, request.nghosts, backend.index)
+    received = host_view(request.received, request.nreceived, backend.index)
+    ghosts = host_view(request.ghosts, request.nghosts, backend.index)
     near_null, block, nvectors = None, request.block, request.nvectors
     if request.near_null:
         size = nvectors * (request.own.nnodes + request.nreceived) * block
-        near_null = backend.adopt(_view(request.near_null, size, backend.scalar))
+        near_null = backend.adopt(host_view(request.near_null, size, backend.scalar))
     own = _rank_aggregates(request.own, backend)
     made = parallel_tentative(own, received, ghosts, block, near_null, nvectors, backend)
     kept = [made.values, made.coarse]
@@ -333,7 +328,7 @@ def _fill_parallel_tentative(request: Any, answer: Any, backend: Backend) -> Lea
 def _rank_aggregates(request: Any, backend: Backend) -> Any:
     from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates
 
-    numbers = _held(request.aggregates, request.nnodes, backend.index, backend)
+    numbers = on_backend(request.aggregates, request.nnodes, backend.index, backend)
     return RankAggregates(numbers, request.first, request.naggregates)
 
 
@@ -341,8 +336,8 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.coarsening.smoothed import smoothed
 
     block, nvectors = request.block, request.nvectors
-    matrix = _pattern(request.matrix, backend).validated(backend)
-    aggregates = _held(request.aggregates, matrix.nrows // max(block, 1), backend.index, backend)
+    matrix = pattern_of(request.matrix, backend).validated(backend)
+    aggregates = on_backend(request.aggregates, matrix.nrows // max(block, 1), backend.index, backend)
     made = smoothed(matrix, aggregates, request.naggregates, block, nvectors, backend)
     answer.applies = made is not None
     if made is None:
@@ -352,9 +347,15 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
+def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.start_vector import start_vector
+
+    return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
+
+
 def _fill_columns(request: Any, answer: Any, backend: Backend) -> Leases:
-    entries = _view(request.entries, request.nentries, backend.index).astype(np.int64)
-    columns = gather_indices(backend, _held(request.colidx, request.nnz, backend.index, backend), entries)
+    entries = host_view(request.entries, request.nentries, backend.index).astype(np.int64)
+    columns = gather_indices(backend, on_backend(request.colidx, request.nnz, backend.index, backend), entries)
     answer.columns = address(columns)
     return [(answer.outcome, [columns])]
 
@@ -368,20 +369,9 @@ def _fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> lis
     return [held, *abi.export_plan(numeric, answer.numeric)]
 
 
-def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
-    from petsc_gpufmt.coarsening.start_vector import start_vector
-
-    return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
-
-
-def _held(pointer: int | None, size: int, dtype: np.dtype, backend: Backend) -> Any:
-    """An array of an answer that is held, on the backend: they are where they are."""
-    return (backend.view if isinstance(backend, CudaBackend) else _view)(pointer, size, dtype)
-
-
 def _zero_rows_launches(target: Any, backend: Backend) -> tuple[list[Launch], np.ndarray | None]:
-    rowptr = _indices(target.rowptr, target.nrows + 1, backend)
-    places, missing = zero_rows.find_diagonal(rowptr, _indices(target.colidx, target.nnz, backend, keep=False), backend)
+    rowptr = indices(target.rowptr, target.nrows + 1, backend)
+    places, missing = zero_rows.find_diagonal(rowptr, indices(target.colidx, target.nnz, backend, keep=False), backend)
     return zero_rows.plan_zero_rows(rowptr, target.ncols, places, backend), missing
 
 
@@ -389,8 +379,8 @@ def _norm_launches(kind: ScaleAndAdd, target: Any, backend: Backend) -> list[Lau
     if kind is ScaleAndAdd.SUM_SQUARES:
         return norms.plan_sum_of_squares(target.nnz, backend)
     if kind is ScaleAndAdd.SUM_ROWS:
-        return norms.plan_absolute_sums(_indices(target.rowptr, target.nrows + 1, backend), None, backend)
-    columns = transposed(_pattern(target, backend, keep_columns=False).validated(backend), backend)
+        return norms.plan_absolute_sums(indices(target.rowptr, target.nrows + 1, backend), None, backend)
+    columns = transposed(pattern_of(target, backend, keep_columns=False).validated(backend), backend)
     return norms.plan_absolute_sums(columns.rowptr, columns.source, backend)
 
 
@@ -400,32 +390,26 @@ def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | No
     if kind in (ScaleAndAdd.SCALE, ScaleAndAdd.ADD):
         return (scale_and_add.plan_scale if kind is ScaleAndAdd.SCALE else scale_and_add.plan_add)(target.nnz, backend)
     if kind is ScaleAndAdd.SCALE_ROWS:
-        return scale_and_add.plan_scale_rows(target.nnz, _indices(target.rowptr, target.nrows + 1, backend), backend)
+        return scale_and_add.plan_scale_rows(target.nnz, indices(target.rowptr, target.nrows + 1, backend), backend)
     if kind is ScaleAndAdd.SCALE_COLUMNS:
-        return scale_and_add.plan_scale_columns(_indices(target.colidx, target.nnz, backend), backend)
+        return scale_and_add.plan_scale_columns(indices(target.colidx, target.nnz, backend), backend)
     if kind is ScaleAndAdd.ZERO_ROWS_OFFDIAG:
-        rowptr = _indices(target.rowptr, target.nrows + 1, backend)
+        rowptr = indices(target.rowptr, target.nrows + 1, backend)
         return zero_rows.plan_zero_rows(rowptr, target.ncols, None, backend)
     if kind is ScaleAndAdd.SET_DIAGONAL:
-        rowptr = _indices(target.rowptr, target.nrows + 1, backend, keep=False)
-        return scale_and_add.plan_set_diagonal(
-            rowptr, _indices(target.colidx, target.nnz, backend, keep=False), backend
-        )
+        rowptr = indices(target.rowptr, target.nrows + 1, backend, keep=False)
+        return scale_and_add.plan_set_diagonal(rowptr, indices(target.colidx, target.nnz, backend, keep=False), backend)
     into, added = (
-        (_indices(o.rowptr, o.nrows + 1, backend, keep=False), _indices(o.colidx, o.nnz, backend, keep=False))
+        (indices(o.rowptr, o.nrows + 1, backend, keep=False), indices(o.colidx, o.nnz, backend, keep=False))
         for o in (target, request.added)
     )
-    columns = _indices(request.columns, request.added.ncols, backend, keep=False) if request.columns else None
+    columns = indices(request.columns, request.added.ncols, backend, keep=False) if request.columns else None
     return scale_and_add.plan_add_subset(into, added, columns, backend)
-
-
-def _indices(pointer: int | None, size: int, backend: Backend, *, keep: bool = True) -> Any:
-    return backend.adopt(_view(pointer, size, backend.index), keep=keep)
 
 
 def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
     size, index = request.nentries, backend.index
-    given = backend.view if request.on_device else _view
+    given = backend.view if request.on_device else host_view
     rows, cols = (given(pointer, size, index) for pointer in (request.rows, request.cols))
     assembly = coo.assemble((request.nrows, request.ncols), rows, cols, backend)
     pattern = assembly.pattern
@@ -439,62 +423,6 @@ def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
     answer.summary = assembly.summary().encode()[:255]
     sums += [assembly.begins, assembly.index]
     return [(answer.outcome, [pattern.rowptr, pattern.colidx]), (answer, sums)]
-
-
-def _operand_patterns(request: Any, backend: Backend) -> list[CsrPattern]:
-    """The patterns of the operands; a matrix that comes twice is brought to the backend once."""
-    operands = {_identity(o): o for o in request.operands[: request.noperands]}
-    patterns = validated_patterns([_pattern(o, backend) for o in operands.values()], backend)
-    known = dict(zip(operands, patterns, strict=True))
-    return [known[_identity(o)] for o in request.operands[: request.noperands]]
-
-
-def _identity(operand: Any) -> tuple:
-    return operand.rowptr, operand.colidx, operand.nrows, operand.ncols, operand.nnz
-
-
-@functools.cache
-def cuda_backend(scalar: np.dtype, index: np.dtype, device: int) -> CudaBackend:
-    """Made once: its pinned memory and the like take as long as a few launches."""
-    return CudaBackend(scalar, index, device)
-
-
-@contextlib.contextmanager
-def backend_at(place: Any) -> Iterator[Backend]:
-    """The backend of a place, on PETSc's device and stream."""
-    scalar, index = SCALARS[place.scalar_bytes], INDICES[place.index_bytes]
-    if abi.BACKENDS[place.backend] == "host":
-        yield HostBackend(scalar, index)
-        return
-    with cuda_backend(scalar, index, place.device).on(place.stream or 0) as backend:
-        yield backend
-
-
-def _pattern(matrix: Any, backend: Backend, *, keep_columns: bool = True, **blocks: int) -> CsrPattern:
-    """What is given as the pattern of a matrix, on the backend.
-
-    Its arrays are those that an answer or a plan has, or copies, of columns only if they are kept.
-    """
-    held = held_pattern(matrix.held, **blocks)
-    if held is not None:
-        return held
-    rowptr, colidx = held_arrays(matrix.held)
-    if rowptr is None:
-        rowptr = _indices(matrix.rowptr, matrix.nrows + 1, backend)
-    if colidx is None:
-        colidx = _indices(matrix.colidx, matrix.nnz, backend, keep=keep_columns)
-    pattern = CsrPattern(matrix.nrows, matrix.ncols, rowptr, colidx, **blocks)
-    on_host = backend.name == "host"
-    know(matrix.held, replace(pattern, colidx=None) if on_host and not keep_columns else pattern)
-    return pattern
-
-
-def _view(pointer: int | None, size: int, dtype: np.dtype) -> np.ndarray:
-    """A NumPy array over memory of the caller."""
-    if not size or not pointer:
-        return np.zeros(size, dtype=dtype)
-    memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(pointer)
-    return np.frombuffer(memory, dtype=dtype)
 
 
 def _once_for_all(request: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.kernel_modules import declared_by, declared_so_far, default_modules
 from petsc_gpufmt.choice.registry import FORMATS, find_format
-from petsc_gpufmt.planning.requests import backend_at
+from petsc_gpufmt.planning.given import backend_at
 
 COARSENING = (
     *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),

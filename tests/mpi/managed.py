@@ -11,7 +11,7 @@ from dense import COMM, FORMAT, TYPE, csr, random_dense
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.planning import planner, requests
+from petsc_gpufmt.planning import given, planner
 from petsc_gpufmt.planning.abi import Ask
 
 COUNT = 40
@@ -248,7 +248,7 @@ def galerkin_operands(mat_type, nrows=40_000, coarse=10):
 
 def asked_for(action):
     """What the planner is asked for on this rank, also how many patterns it holds, and what the action returns."""
-    asked, kinds, held_pattern = Counter(), dict(planner.KINDS), requests.held_pattern
+    asked, kinds, held_pattern = Counter(), dict(planner.KINDS), given.held_pattern
 
     def counting(ask, fill):
         def counted(*arguments):
@@ -262,13 +262,13 @@ def asked_for(action):
         asked["held"] += pattern is not None
         return pattern
 
-    requests.held_pattern = counting_held
+    given.held_pattern = counting_held
     planner.KINDS.update({ask: kind._replace(fill=counting(ask, kind.fill)) for ask, kind in kinds.items()})
     try:
         return asked, action()
     finally:
         planner.KINDS.update(kinds)
-        requests.held_pattern = held_pattern
+        given.held_pattern = held_pattern
 
 
 def check_plans_of_a_galerkin_product(options):
@@ -362,8 +362,8 @@ def main():
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
     runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]
-    for given, write in runs:
-        C = given.matMult(given)
+    for operand, write in runs:
+        C = operand.matMult(operand)
         assert LIBRARY.GpufmtManagedCount() > 0
         same = C.convert("aij", PETSc.Mat())
         before = LIBRARY.GpufmtManagedCount()

@@ -12,7 +12,7 @@ from petsc_gpufmt import errors
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.plan import Product, Slot
 from petsc_gpufmt.planning import abi, planner
-from petsc_gpufmt.planning import requests as plan_requests
+from petsc_gpufmt.planning.given import host_view
 from petsc_gpufmt.spgemm import chain
 
 SCALAR, INDEX = native_library.petsc_types()
@@ -48,7 +48,7 @@ class Answered(Answer):
 
     def pattern(self):
         a = self.answer
-        return plan_requests._view(a.rowptr, a.nrows + 1, INDEX), plan_requests._view(a.colidx, a.nnz, INDEX)
+        return host_view(a.rowptr, a.nrows + 1, INDEX), host_view(a.colidx, a.nnz, INDEX)
 
     def check(self):
         Exact.of(self.product, self.operands).check(*self.pattern(), self.replay())

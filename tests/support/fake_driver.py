@@ -13,7 +13,7 @@ from emulation.backend import LAUNCH, EmulatedBackend
 
 from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.plan import address
-from petsc_gpufmt.planning import requests
+from petsc_gpufmt.planning import given
 
 CONTEXT, POOL, MODULE, FIRST_STREAM = 0xC0, 0xB0, 0xA0, 0x50
 OUT_OF_MEMORY, INVALID_CONTEXT, NOT_FOUND = 2, 201, 500
@@ -261,10 +261,10 @@ def fake_driver(emulation_folder: Any = None, pools: bool = True) -> Iterator[Fa
             patch.setattr("petsc_gpufmt.backends.backend.device_function", emulated_function(emulation_folder))
             patch.setattr("petsc_gpufmt.backends.native_library.upload", upload)
         forget = (driver.device_name, driver.resident_threads, driver.compute_capability, driver.primary_context)
-        for function in (*forget, requests.cuda_backend):
+        for function in (*forget, given.cuda_backend):
             function.cache_clear()
         yield fake
-        for function in (*forget, requests.cuda_backend):
+        for function in (*forget, given.cuda_backend):
             function.cache_clear()
 
 

@@ -13,7 +13,7 @@ from petsc_products import petsc_matrix, stencil_csr
 from places import INDEX, SCALAR
 
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.planning import abi, held_patterns, requests
+from petsc_gpufmt.planning import abi, given, held_patterns
 from petsc_gpufmt.planning.held_patterns import FEW_KNOWN, HeldPattern, held_arrays, held_pattern
 
 
@@ -48,8 +48,8 @@ def test_a_request_that_names_a_pattern_gets_it_and_looks_at_no_array():
     backend = HostBackend(SCALAR, INDEX)
     held = HeldPattern(uniform(6, 6, 2, seed=42).pattern(np, INDEX).validated(backend))
     operand = abi.OperandStruct(6, 6, held.pattern.nnz, None, None, held.number)
-    assert requests._pattern(operand, backend).rowptr is held.pattern.rowptr
-    assert requests._pattern(operand, backend).validated(backend).colidx is held.pattern.colidx
+    assert given.pattern_of(operand, backend).rowptr is held.pattern.rowptr
+    assert given.pattern_of(operand, backend).validated(backend).colidx is held.pattern.colidx
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def looked_up(monkeypatch):
         found.append((number != 0, pattern is not None))
         return pattern
 
-    monkeypatch.setattr(requests, "held_pattern", look_up)
+    monkeypatch.setattr(given, "held_pattern", look_up)
     return found
 
 
