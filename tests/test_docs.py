@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from petsc_gpufmt.planning.abi import Ask
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "petsc" / "README.md"], key=str)
 FOLDERS = ("petsc_gpufmt", "kernels", "tests", "docs", "benchmarks", "examples", "tools")
@@ -56,6 +58,14 @@ def test_files_and_folders_that_pages_name_exist(page):
     if page.name == "design.md":  # its drawings
         named |= {path for fence in fences for path in re.findall(rf"\w+/\w+\.(?:{SUFFIXES})\b", fence)}
     assert not [path for path in sorted(named) if not exists(path) and not re.fullmatch(NOT_OURS, path)]
+
+
+def test_the_page_of_planning_has_a_row_for_each_request():
+    text = (ROOT / "docs/design/planning.md").read_text()
+    (table,) = re.findall(r"^\| request \|.*\n\| --- .*\n((?:\| .*\n)+)", text, re.MULTILINE)
+    assert {line.split(" | ")[0].strip("| ") for line in table.splitlines()} == {
+        ask.name.lower().replace("_", " ") for ask in Ask
+    }
 
 
 def test_files_that_kernels_name_exist():
