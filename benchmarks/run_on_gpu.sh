@@ -130,28 +130,28 @@ step_bratu() {
   source=$(find_ex14) && campaign bratu "$source" --json "$results" --grid 128 200
 }
 
+on_ranks() { # the command on so many ranks, one number after the other, as far as there are GPUs
+  local counts=$1 devices ranks
+  devices=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
+  for ranks in $counts; do
+    if [ "$devices" -lt "$ranks" ]; then
+      echo "skipped: GPUs here: $devices, $ranks ranks need as many"
+      return
+    fi
+    "${@:2}" --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
+  done
+}
+
 step_mpi() {
-  local source count
-  count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
-  if [ "$count" -lt 2 ]; then
-    echo "skipped: this machine has one GPU, two ranks need two"
-    return
-  fi
-  source=$(find_ex14) && campaign bratu "$source" --json "$results" --grid 128 200 --ranks 2 --mpiexec "$(command -v mpiexec)"
+  local source
+  source=$(find_ex14) && on_ranks 2 campaign bratu "$source" --json "$results" --grid 128 200
 }
 
 step_gamg() {
-  local source count ranks
+  local source
   source=$(find_ex14) || return 1
   campaign bratu "$source" --json "$results" --pc gamg --grid 128 200 --types aijcusparse gpufmt || return 1
-  count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
-  for ranks in 2 4; do
-    if [ "$count" -lt "$ranks" ]; then
-      echo "skipped: this machine has $count GPUs, $ranks ranks need as many"
-      return
-    fi
-    campaign bratu "$source" --json "$results" --pc gamg --grid 200 --types aijcusparse gpufmt --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
-  done
+  on_ranks "2 4" campaign bratu "$source" --json "$results" --pc gamg --grid 200 --types aijcusparse gpufmt
 }
 
 programs() { # tutorials that are not found are left out
@@ -165,16 +165,8 @@ step_programs() {
 }
 
 step_setup() {
-  local count ranks
   programs --program-set gamg --pairs 3 || return 1
-  count=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
-  for ranks in 2 4; do
-    if [ "$count" -lt "$ranks" ]; then
-      echo "skipped: this machine has $count GPUs, $ranks ranks need as many"
-      return
-    fi
-    programs --program bratu3d:200 --type gpufmt --pairs 3 --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
-  done
+  on_ranks "2 4" programs --program bratu3d:200 --type gpufmt --pairs 3
 }
 
 step_formats() {
