@@ -22,7 +22,6 @@ from petsc_gpufmt.patterns.csr import CsrPattern
 FEW_KNOWN = 64  # numbers, up to which those of patterns that are gone are not looked for
 
 _numbers = itertools.count(1)
-_known: dict[int, Known] = {}
 
 
 class HeldPattern:
@@ -61,13 +60,30 @@ class Known:
         return (holder.pattern.rowptr, holder.pattern.colidx) if holder else (self.rowptr(), self.colidx())
 
 
+class Numbers(dict[int, Known]):
+    """What is known by each number; those of patterns that are gone are looked for when there are twice as many.
+
+    So a program with thousands of matrices does not go through all of them for each.
+    """
+
+    left = 0  # when they were looked for last
+
+    def forget_gone(self) -> None:
+        if len(self) < max(FEW_KNOWN, 2 * self.left):
+            return
+        for gone in [n for n, known in self.items() if all(array is None for array in known.arrays())]:
+            del self[gone]
+        self.left = len(self)
+
+
+_known = Numbers()
+
+
 def know(number: int, pattern: CsrPattern, holder: HeldPattern | None = None) -> None:
     """Give a pattern a number that is not 0; an array that is None is not known by it."""
     if not number:
         return
-    if len(_known) >= FEW_KNOWN:
-        for gone in [n for n, known in _known.items() if all(array is None for array in known.arrays())]:
-            del _known[gone]
+    _known.forget_gone()
     _known[number] = Known(pattern, holder)
 
 

@@ -31,7 +31,7 @@ def uploads(emulation_folder, monkeypatch):
         sizes.append(host_array.nbytes)
         upload(dev_array, host_array, stream)
 
-    monkeypatch.setattr(held_patterns, "_known", {})
+    monkeypatch.setattr(held_patterns, "_known", held_patterns.Numbers())
     with fake_driver(emulation_folder):
         monkeypatch.setattr(native_library, "upload", counted)
         yield sizes

@@ -14,7 +14,7 @@ from places import INDEX, SCALAR
 
 from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.planning import abi, given, held_patterns
-from petsc_gpufmt.planning.held_patterns import FEW_KNOWN, HeldPattern, held_arrays, held_pattern
+from petsc_gpufmt.planning.held_patterns import FEW_KNOWN, HeldPattern, Known, Numbers, held_arrays, held_pattern
 
 
 def known():
@@ -37,11 +37,24 @@ def test_a_pattern_is_known_as_long_as_it_is_held():
 
 
 def test_numbers_of_patterns_that_are_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(held_patterns, "_known", {})
+    monkeypatch.setattr(held_patterns, "_known", Numbers())
     held = HeldPattern(uniform(3, 3, 1, seed=1).pattern(np, INDEX))
     for seed in range(2 * FEW_KNOWN):
         HeldPattern(uniform(3, 3, 1, seed=seed).pattern(np, INDEX))
     assert known() == {held.number} and len(held_patterns._known) <= FEW_KNOWN
+
+
+def test_many_patterns_that_are_there_are_not_all_looked_at_for_each(monkeypatch):
+    monkeypatch.setattr(held_patterns, "_known", Numbers())
+    looked_at, arrays = [], Known.arrays
+    monkeypatch.setattr(Known, "arrays", lambda known: looked_at.append(known) or arrays(known))
+    held = [HeldPattern(uniform(3, 3, 1, seed=1).pattern(np, INDEX)) for _ in range(10 * FEW_KNOWN)]
+    assert len(looked_at) < 2 * len(held)
+    numbers = {h.number for h in held}
+    held.clear()
+    for _ in range(len(numbers)):
+        HeldPattern(uniform(3, 3, 1, seed=1).pattern(np, INDEX))
+    assert not numbers & held_patterns._known.keys()
 
 
 def test_a_request_that_names_a_pattern_gets_it_and_looks_at_no_array():
