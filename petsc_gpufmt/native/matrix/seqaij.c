@@ -121,7 +121,7 @@ PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
 /* once, before there is a matrix of ours */
 void GpufmtMatrixSetUp(GpufmtProductOps ops)
 {
-  gpufmt_seq_view    = MatView_SeqAIJGpufmt;
+  gpufmt_seq_bind    = MatBindToCPU_SeqAIJGpufmt;
   gpufmt_product_ops = ops;
 }
 

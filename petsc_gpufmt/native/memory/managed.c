@@ -9,9 +9,9 @@ static const size_t columns_alignment = 16;
 
 static GpufmtManaged *all = NULL;
 
-/* The view function of sequential matrices of ours, by which they are known: MatCreateSubMatrices() gives its matrices another one to destroy them.
-   Handed down by GpufmtMatrixSetUp(). */
-PetscErrorCode (*gpufmt_seq_view)(Mat, PetscViewer) = NULL;
+/* What binds sequential matrices of ours to the host, by which they are known: MatCreateSubMatrices() gives its matrices another function to destroy
+   them, and users set those to view and to load by MatSetOperation(). Handed down by GpufmtMatrixSetUp(). */
+PetscErrorCode (*gpufmt_seq_bind)(Mat, PetscBool) = NULL;
 
 /* how many matrices have managed arrays; for tests */
 PETSC_EXTERN int GpufmtManagedCount(void)

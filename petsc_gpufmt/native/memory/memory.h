@@ -71,7 +71,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedClear(void *array, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes);
 
 /* managed.c */
-GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_view)(Mat, PetscViewer);
+GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_bind)(Mat, PetscBool);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, GpufmtManaged **);
 GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
@@ -87,7 +87,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
 /* what belongs to a sequential matrix of ours, else NULL; asked at each MatSetValues(), so no names are compared */
 static inline GpufmtArrays *GpufmtArraysOf(Mat A)
 {
-  return A->ops->view == gpufmt_seq_view ? (GpufmtArrays *)A->spptr : NULL;
+  return A->ops->bindtocpu == gpufmt_seq_bind ? (GpufmtArrays *)A->spptr : NULL;
 }
 
 /* The planner holds the pattern of A on a backend, or has held it, under a number. */

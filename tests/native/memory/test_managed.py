@@ -29,6 +29,7 @@ from petsc_gpufmt.choice.registry import FORMATS
 
 EVERY_PRODUCT = pytest.mark.parametrize("product", METHODS, ids=lambda p: p.formula)
 NEW_NONZERO = 63
+VIEW = 61  # MATOP_VIEW
 LOCATION = PETSc.Mat.Option.NEW_NONZERO_LOCATION_ERR
 N, M = 60, 40
 
@@ -463,3 +464,20 @@ def test_multigrid_takes_as_many_iterations_as_with_aij(options, reuse):
     for via in VIA.values():
         options.delValue(via)  # PETSc's own types do not know the name
     assert gamg_iterations(petsc_matrix(grid, "aij")) == ours
+
+
+def test_another_function_to_view_a_result_changes_nothing_else():
+    A = petsc_matrix(stencil_csr(4), "pjds")
+    C, before = A.matMult(A), managed_matrices()
+    viewed = []
+    view = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: viewed.append(1) or 0)
+    assert not native_library.load().MatSetOperation(ctypes.c_void_p(C.handle), VIEW, view)
+    copy = C.duplicate(copy=True)
+    copy.setOption(LOCATION, False)
+    copy.setValue(0, copy.size[1] - 1, 3.0)
+    copy.assemble()
+    copy.view()
+    assert viewed and copy.norm() > C.norm()
+    for matrix in (copy, C):
+        matrix.destroy()
+    assert managed_matrices() < before
