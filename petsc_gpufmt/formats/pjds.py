@@ -145,7 +145,7 @@ class Pjds(Format):
         """The columns as asked for, if nothing is in the fewest bytes; and the array of values, not filled."""
         index, values = (self.nstored, self.backend.index), (self.nstored, self.backend.scalar)
         otherwise = choice
-        if choice == AUTO and (self.backend.name == "host" or self.nnz < FEW_ENTRIES):
+        if not self.nrows or (choice == AUTO and (self.backend.name == "host" or self.nnz < FEW_ENTRIES)):
             otherwise = columns.FULL_ONLY  # a core is not faster for reading 16-bit columns
         if sought or otherwise != columns.FULL_ONLY:
             (val,) = self.backend.empty(values)
@@ -321,7 +321,7 @@ def seek_patterns(
 ) -> Search | RowPatterns | None:
     """The row patterns, or what looks for them, where that may pay; OptionError if they are asked for in vain."""
     choice = options["index"]
-    if choice not in (AUTO, PATTERN):
+    if choice not in (AUTO, PATTERN) or not csr.nrows:  # as of a rank that has none: there is nothing to do without
         return None
     csr, counts = csr.counted(backend)
     if choice == AUTO:

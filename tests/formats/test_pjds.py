@@ -410,6 +410,14 @@ def test_the_threads_of_a_launch_cover_all_slices_once(backend, height, resident
     assert (launch.grid[0] - 1) * slices_per_block < stored.nslices <= launch.grid[0] * slices_per_block
 
 
+@pytest.mark.parametrize("place", ["host", "emulation"])
+def test_a_dictionary_is_no_need_of_a_rank_without_rows(place, request):
+    backend = make_backend(place, request)
+    csr = CsrPattern(0, 5, np.zeros(1, backend.index), np.zeros(0, backend.index))
+    stored = Pjds.build(csr, backend, {**Pjds.default_options, "index": PATTERN})
+    assert stored.nstored == 0 and not stored.mult(1.0, 0.0) and not stored.refresh()
+
+
 def test_no_launch_for_nothing(backend):
     stored = StoredMatrix(shape("0xN"), Pjds, backend, {}).format
 
