@@ -138,7 +138,7 @@ class DeviceMemory:
                 driver.set_pool_bytes(self._pool, driver.MOST_USED_BYTES, 0)
 
     def most_used_bytes(self) -> int:
-        """The most bytes that arrays of the pool have had at a time since it was trimmed."""
+        """The most bytes that were taken of the pool at a time since it was trimmed, with what is kept for later."""
         if not self._taken or self._pool is None:
             return 0
         return driver.pool_bytes(self._pool, driver.MOST_USED_BYTES)

@@ -1,4 +1,6 @@
-"""Patterns that are on a backend already: requests name them by numbers, so none is sent or checked again.
+"""Patterns that are on a backend already: requests name them by numbers, so none is sent again.
+
+One that an answer holds is not checked again either: its counts are known.
 
 Arrays are known as long as something has them: an answer that holds the pattern, or a plan that reads it. A store of
 pJDS has the row pointer of its pattern, a sparse product both arrays of its operands. Nothing is kept for a plan that
