@@ -187,6 +187,24 @@ def check_it_converges_as_with_agg():
     assert abs(iterations - expected) <= 1 and abs(ours / complexity - 1) < 0.02, found
 
 
+def check_ranks_without_coarse_rows():
+    """Coarse levels are gathered on fewer ranks; agg coarsens them, and all ranks have the same number of vectors."""
+    matrix = scipy.sparse.kron(points_anywhere(600), np.eye(2) + 0.1).tocsr()
+    vectors = np.random.default_rng(7).uniform(0.5, 1.5, (3, matrix.shape[0])).astype(PETSc.ScalarType)
+    found = []
+    for matrix_type in ("aij", TYPE):
+        with options(pc_gamg_gpufmt_order="petsc", pc_gamg_coarse_eq_limit=10):
+            ksp = solver(distribute(matrix, matrix_type=matrix_type, block=2, near_null=vectors))
+            solve(ksp)
+        operators = [ksp.getPC().getMGSmoother(k).getOperators()[0] for k in range(ksp.getPC().getMGLevels())]
+        assert len(operators) > 3
+        assert COMM.size == 1 or 0 in COMM.tompi4py().allgather(operators[1].getLocalSize()[0])
+        assert [A.getBlockSize() for A in operators] == [3] * (len(operators) - 1) + [2]
+        found.append((ksp.getIterationNumber(), [A.getSizes() for A in operators]))
+        ksp.destroy()
+    assert found[0] == found[1], found
+
+
 def check_set_ups_that_follow():
     """With new values, and all anew; managed arrays change nothing."""
     matrix, found = MATRICES["points anywhere"], []
@@ -265,6 +283,7 @@ def check_errors_are_shared():
 check_aggregates_do_not_depend_on_the_number_of_ranks()
 check_near_null_spaces()
 check_it_converges_as_with_agg()
+check_ranks_without_coarse_rows()
 check_set_ups_that_follow()
 check_what_is_said(COMM.size > 1)
 if COMM.size > 1:

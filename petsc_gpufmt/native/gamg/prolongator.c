@@ -212,7 +212,8 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
   PetscCall(GpufmtGamgGet(pc, &gamg));
   level = &gamg->levels[g->current_level];
   if (!level->ours) {
-    if (!g->data) PetscCall((*gamg->agg.createdefaultdata)(pc, A));
+    /* not for want of rows: below the finest level a rank may have none, and PETSc's data is none then */
+    if (!g->data && GpufmtGamgIsConstant(pc, gamg)) PetscCall((*gamg->agg.createdefaultdata)(pc, A));
     PetscCall((*gamg->agg.prolongator)(pc, A, lists, P));
   } else {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
