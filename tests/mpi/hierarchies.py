@@ -278,6 +278,16 @@ def check_errors_are_shared():
             assert len(codes) == 1 and 0 not in codes, (ask, codes)
     solve(ksp)
     ksp.destroy()
+    LIBRARY.GpufmtManagedSimulate(1)  # changes nothing where there is a device
+    with options(matmatmult_via="rmerge"):  # the product that smooths is ours then, and so is what scales its rows
+        ksp = solver(distribute(MATRICES["stencil"]))
+        with failing_on_last_rank(Ask.SCALE_AND_ADD):
+            codes = set(COMM.tompi4py().allgather(error_of(ksp.setUp)))
+        assert len(codes) == 1 and 0 not in codes, codes
+        solve(ksp)
+    ksp.destroy()
+    PETSc.garbage_cleanup(COMM)
+    LIBRARY.GpufmtManagedSimulate(0)
 
 
 check_aggregates_do_not_depend_on_the_number_of_ranks()

@@ -129,7 +129,8 @@ static PetscErrorCode SmoothAggregates(PC pc, GpufmtGamg *gamg, Mat A, Vec diago
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the matrix P is replaced by P + alpha D A P, by agg's operations */
+/* The matrix P is replaced by P + alpha D A P, by agg's operations. Where there is a device, a rank may fail to scale alone, and others would wait for
+   it in the sum. */
 static PetscErrorCode SmoothByProduct(PC pc, Mat A, Vec diagonal, PetscReal alpha, Mat *P)
 {
   const PetscLogEvent event  = petsc_gamg_setup_matmat_events[GpufmtGamgOf(pc)->current_level][2];
@@ -142,6 +143,7 @@ static PetscErrorCode SmoothByProduct(PC pc, Mat A, Vec diagonal, PetscReal alph
   PetscCall(PetscLogEventEnd(event, 0, 0, 0, 0));
   if (!ierr) ierr = MatProductClear(result);
   if (!ierr) ierr = MatDiagonalScale(result, diagonal, NULL);
+  ierr = GpufmtGamgAgree(pc, ierr);
   if (!ierr) ierr = MatAYPX(result, alpha, *P, SUBSET_NONZERO_PATTERN);
   if (ierr) PetscCall(MatDestroy(&result));
   PetscCall(ierr);
@@ -174,8 +176,9 @@ static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Pet
   PetscErrorCode  ierr;
 
   PetscFunctionBegin;
-  PetscCall(MatGetDiagonal(A, diagonal));
-  PetscCall(VecReciprocal(diagonal));
+  ierr = MatGetDiagonal(A, diagonal);
+  if (!ierr) ierr = VecReciprocal(diagonal);
+  PetscCall(GpufmtGamgAgree(pc, ierr));
   for (PetscInt step = 0; step < GpufmtGamgAggOf(pc)->nsmooths; step++) {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_OPTSM], 0, 0, 0, 0));
     if (has_entries) ierr = SmoothByProduct(pc, A, diagonal, alpha, P);

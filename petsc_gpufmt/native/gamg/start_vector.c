@@ -45,14 +45,10 @@ static PetscErrorCode Fill(GpufmtGamgStart *start, Mat A, Vec v)
 /* `v` becomes what KSPSetNoisy_Private() makes of it, on all ranks or on none. The plan is kept for the level. */
 PetscErrorCode GpufmtGamgStartVector(GpufmtGamg *gamg, PetscInt level, Mat A, Vec v)
 {
-  const PetscErrorCode own   = Fill(&gamg->starts[level], A, v);
-  int                  worst = (int)own;
-  MatNullSpace         space;
+  MatNullSpace space;
 
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "The start of an estimate of eigenvalues failed on another rank, which says why");
+  PetscCall(GpufmtAgree(A, "The start of an estimate of eigenvalues", Fill(&gamg->starts[level], A, v), 0, NULL));
   PetscCall(MatGetNullSpace(A, &space));
   if (space) PetscCall(MatNullSpaceRemove(space, v));
   PetscFunctionReturn(PETSC_SUCCESS);
