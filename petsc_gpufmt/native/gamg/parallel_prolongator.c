@@ -7,7 +7,6 @@ typedef struct {
   GpufmtParallelTentativeAnswer answer;
   GpufmtLease                   lease;
   Mat                           blocks[2];
-  GpufmtManaged                *managed[2]; /* the arrays that they are to get */
   PetscInt                     *garray;
 } Pieces;
 
@@ -28,8 +27,8 @@ static PetscErrorCode Plan(const GpufmtGamg *gamg, Mat A, PetscInt block, PetscI
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A block with its pattern, or without entries if it is to have managed arrays: the parallel matrix sets options that these must not see. */
-static PetscErrorCode BlockCreate(Mat A, int backend, PetscInt col_block, const GpufmtBlockAnswer *answer, Mat *block, GpufmtManaged **managed)
+/* a block with its pattern */
+static PetscErrorCode BlockCreate(Mat A, int backend, PetscInt col_block, const GpufmtBlockAnswer *answer, Mat *block)
 {
   const GpufmtPlannedPattern pattern = {backend, A->rmap->n, answer->ncols, answer->nnz, answer->rowptr, answer->colidx};
   PetscInt                   ncols, row_block;
@@ -45,57 +44,29 @@ static PetscErrorCode BlockCreate(Mat A, int backend, PetscInt col_block, const 
   PetscCall(MatSetSizes(*block, A->rmap->n, ncols, A->rmap->n, ncols));
   PetscCall(MatSetBlockSizes(*block, row_block, col_block));
   PetscCall(MatSetType(*block, type));
-  PetscCall(GpufmtResultManaged(*block, &pattern, managed));
-  if (!*managed) PetscCall(GpufmtResultSetPattern(*block, &pattern, NULL));
-  else {
-    PetscCall(MatDestroy(block));
-    PetscCall(GpufmtCreateEmpty(type, A->rmap->n, ncols, row_block, col_block, block));
-  }
+  PetscCall(GpufmtGamgSetPattern(*block, A, &pattern));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode BlocksCreate(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, const GpufmtGamgElsewhere *e, Pieces *p)
 {
   PetscFunctionBegin;
-  for (int k = 0; k < 2; k++) PetscCall(BlockCreate(A, gamg->backend, k ? 1 : nvectors, &p->answer.blocks[k], &p->blocks[k], &p->managed[k]));
+  for (int k = 0; k < 2; k++) PetscCall(BlockCreate(A, gamg->backend, k ? 1 : nvectors, &p->answer.blocks[k], &p->blocks[k]));
   PetscCall(PetscMalloc1(e->nghosts * nvectors, &p->garray));
   for (PetscInt k = 0; k < e->nghosts * nvectors; k++) p->garray[k] = e->ghosts[k / nvectors] * nvectors + k % nvectors;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlocksManage(const GpufmtGamg *gamg, Mat P, Pieces *p)
-{
-  Mat blocks[2];
-
-  PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(P, &blocks[0], &blocks[1], NULL));
-  for (int k = 0; k < 2; k++) {
-    if (!p->managed[k]) continue;
-    PetscCall(GpufmtManagedAdopt(blocks[k], p->managed[k]));
-    PetscCall(GpufmtManagedSettle((PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA)));
-    PetscCall((*gpufmt_seq_parent->setoption)(blocks[k], MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* P from its blocks, without values; collective */
-static PetscErrorCode FromBlocks(PC pc, const GpufmtGamg *gamg, Mat A, PetscInt nvectors, Pieces *p, Mat *P)
+static PetscErrorCode FromBlocks(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, Pieces *p, Mat *P)
 {
-  Mat       blocks[2] = {p->blocks[0], p->blocks[1]};
-  PetscInt *garray    = p->garray;
-
   PetscFunctionBegin;
-  p->blocks[0] = p->blocks[1] = NULL; /* P takes them */
-  p->garray                   = NULL;
-  PetscCall(
-    MatCreateMPIAIJWithSeqAIJ(PetscObjectComm((PetscObject)A), A->rmap->N, (PetscInt)gamg->total * nvectors, blocks[0], blocks[1], garray, P));
-  PetscCall(MatConvert(*P, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, P));
+  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)A), ((PetscObject)A)->type_name, A->rmap->N, (PetscInt)gamg->total * nvectors,
+                                   p->blocks, &p->garray, P));
 #if PetscDefined(HAVE_DEVICE)
   PetscCall(MatBindToCPU(*P, A->boundtocpu));
   if (A->boundtocpu) PetscCall(MatSetBindingPropagates(*P, PETSC_TRUE));
 #endif
-  PetscCall(MatSetOption(*P, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
-  PetscCall(GpufmtGamgAgree(pc, BlocksManage(gamg, *P, p)));
   PetscCall(MatAssemblyBegin(*P, MAT_FINAL_ASSEMBLY)); /* before there are values on the device that it could take for older than those on the host */
   PetscCall(MatAssemblyEnd(*P, MAT_FINAL_ASSEMBLY));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -167,7 +138,7 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, GpufmtGamgElsewhere
   ierr = Plan(gamg, A, block, nvectors, e, p);
   if (!ierr) ierr = BlocksCreate(gamg, A, nvectors, e, p);
   PetscCall(GpufmtGamgAgree(pc, ierr));
-  PetscCall(FromBlocks(pc, gamg, A, nvectors, p, P));
+  PetscCall(FromBlocks(gamg, A, nvectors, p, P));
   PetscCall(Values(pc, gamg, e, p, *P));
   PetscCall(GpufmtGamgAgree(pc, GpufmtGamgReplaceNearNull(g, gamg->backend, p->answer.blocks[0].ncols, p->answer.coarse_near_null)));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -185,10 +156,7 @@ PetscErrorCode GpufmtGamgProlongatorTogether(PC pc, GpufmtGamg *gamg, GpufmtGamg
   ierr = Create(pc, gamg, A, &elsewhere, &pieces, P);
   PetscCall(GpufmtGamgElsewhereFree(&elsewhere));
   PetscCall(GpufmtLeaseDrop(&pieces.lease));
-  for (int k = 0; k < 2; k++) {
-    PetscCall(GpufmtManagedRelease(&pieces.managed[k])); /* the block has its own reference */
-    PetscCall(MatDestroy(&pieces.blocks[k]));
-  }
+  for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
   PetscCall(PetscFree(pieces.garray));
   if (ierr) PetscCall(MatDestroy(P));
   PetscCall(ierr);

@@ -104,7 +104,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
 /* rows.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                      PetscInt row_block, PetscInt col_block, Mat *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCreateEmpty(MatType, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateManaged(MatType, int backend, const GpufmtUnion *, int k, PetscInt ncols, PetscInt row_block,
                                                  PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
@@ -113,6 +112,9 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrow
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType, int backend, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
+
+/* blocks.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromBlocks(MPI_Comm, MatType, PetscInt nrows, PetscInt ncols, Mat blocks[2], PetscInt **ghosts, Mat *);
 
 /* columns.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[]);

@@ -85,11 +85,8 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
     const PetscInt row_block = PetscAbs(rows->bs), col_block = k ? 1 : PetscAbs(columns->bs), ncols = k ? nghosts : columns->n;
 
     PetscCall(GpufmtEntrySumCreate(product->backend, u, k, &product->sums[k]));
-    if (u->planned) {
-      PetscCall(GpufmtCreateManaged(type, product->backend, u, k, ncols, row_block, col_block, &pieces->blocks[k]));
-      pieces->blocks[k]->ops->setoption = gpufmt_seq_parent->setoption; /* until BlocksManaged() */
-    } else
-      PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
+    if (u->planned) PetscCall(GpufmtCreateManaged(type, product->backend, u, k, ncols, row_block, col_block, &pieces->blocks[k]));
+    else PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -126,39 +123,16 @@ static PetscErrorCode ResultAssemble(Mat C)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The blocks have got the options that PETSc sets for a new parallel matrix, and allow new nonzeros: PETSc's assembly takes part in reductions
-   or not as they do, on all ranks alike. From now on such an option gives them ordinary arrays. */
-static PetscErrorCode BlocksManaged(Mat C)
-{
-  Mat blocks[2];
-
-  PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
-  for (int k = 0; k < 2; k++) {
-    GpufmtManaged *managed;
-
-    PetscCall(GpufmtManagedOf(blocks[k], &managed));
-    if (managed) GpufmtManagedArraysSet(blocks[k], PETSC_TRUE);
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* C, which has nothing but its product yet, becomes the matrix of these blocks */
 static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
 {
-  Mat       blocks[2] = {pieces->blocks[0], pieces->blocks[1]}, result;
-  PetscInt *garray    = pieces->garray;
+  Mat result;
 
   PetscFunctionBegin;
-  pieces->blocks[0] = pieces->blocks[1] = NULL; /* the result takes them */
-  pieces->garray                        = NULL;
-  PetscCall(MatCreateMPIAIJWithSeqAIJ(PetscObjectComm((PetscObject)C), rows->N, columns->N, blocks[0], blocks[1], garray, &result));
-  PetscCall(MatConvert(result, type, MAT_INPLACE_MATRIX, &result));
-  PetscCall(MatSetOption(result, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE)); /* as the products of type aij: more entries may be inserted later */
+  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)C), type, rows->N, columns->N, pieces->blocks, &pieces->garray, &result));
   PetscCall(MatSetSizes(C, rows->n, columns->n, rows->N, columns->N));
   PetscCall(MatSetType(C, type));
   PetscCall(MatHeaderMerge(C, &result));
-  PetscCall(BlocksManaged(C));
   PetscCall(ResultAssemble(C)); /* the blocks take the options prefix of C */
   PetscCall(GpufmtResultPatternRecord(C, &product->result));
   PetscFunctionReturn(PETSC_SUCCESS);

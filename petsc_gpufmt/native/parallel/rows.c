@@ -36,18 +36,6 @@ PetscErrorCode GpufmtCreateFromPattern(MatType type, PetscInt nrows, PetscInt nc
   return CreateMatrix(type, nrows, ncols, rowptr, colidx, row_block, col_block, PETSC_TRUE, A);
 }
 
-/* an assembled matrix without entries, which is to have managed arrays */
-PetscErrorCode GpufmtCreateEmpty(MatType type, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *A)
-{
-  PetscFunctionBegin;
-  PetscCall(CreateSized(type, nrows, ncols, row_block, col_block, A));
-  PetscCall(MatSeqAIJSetPreallocation(*A, 0, NULL));
-  PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
-  PetscCall(MatAssemblyBegin(*A, MAT_FINAL_ASSEMBLY));
-  PetscCall(MatAssemblyEnd(*A, MAT_FINAL_ASSEMBLY));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* One with this pattern that no user sees. On the device its values are nowhere else, and have their memory from the beginning. */
 PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], Mat *A)
 {
