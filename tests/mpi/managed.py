@@ -351,6 +351,20 @@ def check_rows_that_are_none():
     C.destroy()
 
 
+def check_vectors_of_other_layouts():
+    """With other entries on the first rank and the last: an error on all ranks, those between them too."""
+    C, same = without_a_diagonal_entry(1)
+    C.setOption(Option.KEEP_NONZERO_PATTERN, True)
+    first, last = C.getOwnershipRange()
+    moved = (COMM.rank == 0) - (COMM.rank == COMM.size - 1)
+    other = PETSc.Vec().createMPI((last - first + moved + (COMM.size == 1), None), comm=COMM)
+    for method in (C.zeroRows, C.zeroRowsColumns):
+        for given in ((other, C.createVecLeft()), (C.createVecRight(), other)):
+            assert failure_of(method, [COUNT - 1], 1.0, *given) == 60
+    np.testing.assert_array_equal(to_dense(C), to_dense(same))
+    C.destroy()
+
+
 def main():
     options = PETSc.Options()
     options["matmatmult_via"] = "rmerge"
@@ -358,6 +372,7 @@ def main():
     check_an_operand_of_type_aij_with_blocks_of_ours(options)
     check_a_diagonal_entry_that_is_missing()
     check_rows_that_are_none()
+    check_vectors_of_other_layouts()
     check_plans_of_a_galerkin_product(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))

@@ -213,6 +213,7 @@ GPUFMT_HIDDEN PetscErrorCode MatZeroEntries_SeqAIJGpufmt(Mat);
 /* zero_rows.c, mpi_zero_rows.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtZeroPlan(Mat, int kind, PetscBool removes, const GpufmtScaleAndAdd **);
 GPUFMT_HIDDEN PetscInt       GpufmtZeroWithoutDiagonal(Mat, const GpufmtScaleAndAdd *, const char rows[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtZeroCheckVectors(Mat, Vec x, Vec b);
 GPUFMT_HIDDEN PetscErrorCode GpufmtZeroRun(Mat, const GpufmtScaleAndAdd *, const char rows[], const char columns[], PetscScalar, Vec x, Vec b);
 GPUFMT_HIDDEN PetscErrorCode MatZeroRows_SeqAIJGpufmt(Mat, PetscInt, const PetscInt rows[], PetscScalar, Vec x, Vec b);
 GPUFMT_HIDDEN PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat, PetscInt, const PetscInt rows[], PetscScalar, Vec x, Vec b);

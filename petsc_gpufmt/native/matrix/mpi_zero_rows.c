@@ -9,14 +9,16 @@ typedef struct {
   const PetscInt          *ghosts; /* the columns of the off-diagonal block */
   const GpufmtScaleAndAdd *plans[2];
   char                    *rows, *columns; /* a byte for each own row, and for each ghost column, not 0: it does */
+  char                    *ones;           /* a byte for each row that this rank names */
   PetscSF                  exchange;       /* from the owners of ghost columns */
   Vec                      ghost_values;   /* of x */
 } Zeros;
 
 /* all that may fail on one rank alone, and whether the blocks can be changed where they are */
-static PetscErrorCode Prepare(Mat A, PetscInt n, const PetscInt rows[], PetscBool columns, Zeros *zeros)
+static PetscErrorCode Prepare(Mat A, PetscInt n, const PetscInt rows[], Vec x, Vec b, PetscBool columns, Zeros *zeros)
 {
   PetscFunctionBegin;
+  PetscCall(GpufmtZeroCheckVectors(A, x, b));
   for (PetscInt k = 0; k < n; k++) {
     PetscCheck(rows[k] >= 0 && rows[k] < A->rmap->N, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE,
                "Row %" PetscInt_FMT " is to become zeros, and the matrix has %" PetscInt_FMT, rows[k], A->rmap->N);
@@ -26,14 +28,15 @@ static PetscErrorCode Prepare(Mat A, PetscInt n, const PetscInt rows[], PetscBoo
   PetscCall(MatMPIAIJGetSeqAIJ(A, &zeros->blocks[0], &zeros->blocks[1], &zeros->ghosts));
   PetscCall(GpufmtZeroPlan(zeros->blocks[0], GPUFMT_ZERO_ROWS, (PetscBool)!columns, &zeros->plans[0]));
   if (zeros->plans[0]) PetscCall(GpufmtZeroPlan(zeros->blocks[1], GPUFMT_ZERO_ROWS_OFFDIAG, (PetscBool)!columns, &zeros->plans[1]));
-  PetscCall(PetscCalloc2(A->rmap->n, &zeros->rows, zeros->blocks[1]->cmap->n, &zeros->columns));
+  PetscCall(PetscMalloc3(A->rmap->n, &zeros->rows, zeros->blocks[1]->cmap->n, &zeros->columns, n, &zeros->ones));
+  PetscCall(PetscArrayzero(zeros->rows, A->rmap->n));
+  for (PetscInt k = 0; k < n; k++) zeros->ones[k] = 1;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* marks own rows that any rank names; collective */
-static PetscErrorCode MarkRows(Mat A, PetscInt n, const PetscInt rows[], char marks[])
+static PetscErrorCode MarkRows(Mat A, PetscInt n, const PetscInt rows[], const char ones[], char marks[])
 {
-  char   *ones;
   PetscSF named;
 
   PetscFunctionBegin;
@@ -41,14 +44,11 @@ static PetscErrorCode MarkRows(Mat A, PetscInt n, const PetscInt rows[], char ma
     for (PetscInt k = 0; k < n; k++) marks[rows[k] - A->rmap->rstart] = 1;
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(PetscMalloc1(n, &ones));
-  for (PetscInt k = 0; k < n; k++) ones[k] = 1;
   PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)A), &named));
   PetscCall(PetscSFSetGraphLayout(named, A->rmap, n, NULL, PETSC_OWN_POINTER, rows));
   PetscCall(PetscSFReduceBegin(named, MPI_CHAR, ones, marks, MPI_REPLACE));
   PetscCall(PetscSFReduceEnd(named, MPI_CHAR, ones, marks, MPI_REPLACE));
   PetscCall(PetscSFDestroy(&named));
-  PetscCall(PetscFree(ones));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -102,12 +102,12 @@ static PetscErrorCode Zero(Mat A, PetscInt n, const PetscInt rows[], PetscScalar
   int             flags[2]; /* PETSc has to do it; a row of the matrix has no entry on the diagonal */
 
   PetscFunctionBegin;
-  ierr     = Prepare(A, n, rows, columns, zeros);
+  ierr     = Prepare(A, n, rows, x, b, columns, zeros);
   flags[0] = !zeros->plans[0] || !zeros->plans[1];
   flags[1] = zeros->plans[0] && zeros->plans[0]->no_diagonal && diagonal != 0.0;
   PetscCall(GpufmtAgree(A, columns ? "MatZeroRowsColumns()" : "MatZeroRows()", ierr, 2, flags));
   if (flags[0]) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(MarkRows(A, n, rows, zeros->rows));
+  PetscCall(MarkRows(A, n, rows, zeros->ones, zeros->rows));
   if (flags[1]) PetscCall(CheckDiagonals(A, columns, zeros, &flags[0]));
   if (flags[0]) PetscFunctionReturn(PETSC_SUCCESS);
   if (columns) PetscCall(FetchGhosts(A, vectors ? x : NULL, zeros));
@@ -132,7 +132,7 @@ PetscErrorCode GpufmtParallelZero(Mat A, PetscInt n, const PetscInt rows[], Pets
   ierr = Zero(A, n, rows, diagonal, x, b, columns, &zeros, done);
   PetscCall(VecDestroy(&zeros.ghost_values));
   PetscCall(PetscSFDestroy(&zeros.exchange));
-  PetscCall(PetscFree2(zeros.rows, zeros.columns));
+  PetscCall(PetscFree3(zeros.rows, zeros.columns, zeros.ones));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

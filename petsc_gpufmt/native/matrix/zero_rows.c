@@ -57,6 +57,17 @@ static PetscErrorCode Bring(Mat A, int backend, int slot, const char marks[], Pe
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* an error unless vectors, which may be parallel ones, have entries where A has columns and rows; either may be NULL */
+PetscErrorCode GpufmtZeroCheckVectors(Mat A, Vec x, Vec b)
+{
+  PetscFunctionBegin;
+  PetscCheck((!x || x->map->n == A->cmap->n) && (!b || b->map->n == A->rmap->n), PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
+             "Zeroing rows: the vectors have %" PetscInt_FMT " and %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT
+             " columns and %" PetscInt_FMT " rows",
+             x ? x->map->n : 0, b ? b->map->n : 0, A->cmap->n, A->rmap->n);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* replays a plan with `b` in slot Z, which is read and written where it is, or a copy of it is */
 static PetscErrorCode RunWith(Mat A, Vec x, Vec b, const GpufmtScaleAndAdd *plan, void *slots[GPUFMT_NUM_SLOTS])
 {
@@ -70,10 +81,7 @@ static PetscErrorCode RunWith(Mat A, Vec x, Vec b, const GpufmtScaleAndAdd *plan
   void           *stream  = NULL;
 
   PetscFunctionBegin;
-  PetscCheck(x->map->n == A->cmap->n && b->map->n == A->rmap->n, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ,
-             "Zeroing rows: the vectors have %" PetscInt_FMT " and %" PetscInt_FMT " entries here, the matrix %" PetscInt_FMT
-             " columns and %" PetscInt_FMT " rows",
-             x->map->n, b->map->n, A->cmap->n, A->rmap->n);
+  PetscCall(GpufmtZeroCheckVectors(A, x, b));
   if (on_host) PetscCall(VecGetArray(b, &array));
   else PetscCall(VecGetArrayAndMemType(b, &array, &memtype));
   slots[GPUFMT_SLOT_Z] = array;
