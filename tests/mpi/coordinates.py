@@ -7,6 +7,7 @@ import gc
 
 import numpy as np
 from dense import COMM, TYPE
+from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt import set_values_coo
@@ -251,6 +252,21 @@ def check_a_sort_that_fails(to_place):
     check(pair, "after a sort that failed")
 
 
+def check_memory_fails_on_one_rank(to_place):
+    """Each allocation of the sort in turn: an error on all ranks, none waits."""
+    pair, failed, number = matrices(coordinates(28)), True, 0
+    while failed:
+        with Allocations("mpi_coo_pattern", number if COMM.rank == COMM.size - 1 else None) as allocations:
+            error = error_of(pair[0].setPreallocationCOO, *coordinates(29))
+        failed = COMM.tompi4py().allreduce(allocations.failed)
+        assert error == (OUT_OF_MEMORY if failed else 0), f"allocation {number}"
+        number += 1
+    assert number > 2 or COMM.size == 1 or not SORTED[0]
+    pair[1].setPreallocationCOO(*coordinates(29))
+    set_both(pair, to_place, None, 29)
+    check(pair, "after memory that was lacking")
+
+
 def check_nothing_inside(to_place):
     """All in rows of other ranks, or in columns outside of the diagonal block; or nothing at all."""
     first, last = PETSc.Vec().createMPI(M, comm=COMM).getOwnershipRange()
@@ -288,6 +304,7 @@ CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure, check_other_ranks_ignored),
     *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
+    check_memory_fails_on_one_rank,
 )
 
 
