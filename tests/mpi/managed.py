@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, random_dense
+from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
@@ -299,8 +300,11 @@ WRITERS = (
 )
 
 
+NORMS = (PETSc.NormType.NORM_1, PETSc.NormType.FROBENIUS, PETSc.NormType.NORM_INFINITY)
+
+
 def check_norms(C, same):
-    for norm in (PETSc.NormType.NORM_1, PETSc.NormType.FROBENIUS, PETSc.NormType.NORM_INFINITY):
+    for norm in NORMS:
         np.testing.assert_allclose(C.norm(norm), same.norm(norm), rtol=1e-12)
 
 
@@ -315,19 +319,11 @@ def without_a_diagonal_entry(row):
     return C, C.convert("aij", PETSc.Mat())
 
 
-def failure_of(call, *arguments):
-    try:
-        call(*arguments)
-    except PETSc.Error as e:
-        return e.ierr
-    return 0
-
-
 def check_a_diagonal_entry_that_is_missing(row=COUNT - 3):
     """An error on all ranks, after which nothing has changed; or PETSc inserts it."""
     C, same = without_a_diagonal_entry(row)
     C.setOption(Option.KEEP_NONZERO_PATTERN, True)
-    assert failure_of(C.zeroRows, [row], 1.0) == 73
+    assert error_of(C.zeroRows, [row], 1.0) == 73
     np.testing.assert_array_equal(to_dense(C), to_dense(same))
     C.zeroRows([row - 1] if COMM.rank == 0 else [], 5.0)
     assert LIBRARY.GpufmtManagedCount() > 0
@@ -343,10 +339,10 @@ def check_a_diagonal_entry_that_is_missing(row=COUNT - 3):
 def check_rows_that_are_none():
     C, same = without_a_diagonal_entry(1)
     for method in (C.zeroRows, C.zeroRowsColumns):
-        assert failure_of(method, [COUNT] if COMM.rank == COMM.size - 1 else [0], 1.0) == 63
+        assert error_of(method, [COUNT] if COMM.rank == COMM.size - 1 else [0], 1.0) == 63
     C.setOption(Option.NO_OFF_PROC_ZERO_ROWS, True)
     if COMM.size > 1:
-        assert failure_of(C.zeroRows, [0], 1.0) == 63
+        assert error_of(C.zeroRows, [0], 1.0) == 63
     np.testing.assert_array_equal(to_dense(C), to_dense(same))
     C.destroy()
 
@@ -360,9 +356,33 @@ def check_vectors_of_other_layouts():
     other = PETSc.Vec().createMPI((last - first + moved + (COMM.size == 1), None), comm=COMM)
     for method in (C.zeroRows, C.zeroRowsColumns):
         for given in ((other, C.createVecLeft()), (C.createVecRight(), other)):
-            assert failure_of(method, [COUNT - 1], 1.0, *given) == 60
+            assert error_of(method, [COUNT - 1], 1.0, *given) == 60
     np.testing.assert_array_equal(to_dense(C), to_dense(same))
     C.destroy()
+
+
+def check_memory_fails_on_one_rank():
+    """Each allocation of norms and of zeros in turn: an error on all ranks, none waits, and nothing is left behind."""
+    C, same = without_a_diagonal_entry(1)
+    C.setOption(Option.KEEP_NONZERO_PATTERN, True)
+    calls = [
+        ("zero_rows", lambda method=method: method([COUNT - 1], 0.0)) for method in (C.zeroRows, C.zeroRowsColumns)
+    ]
+    calls += [("norm.c", lambda norm=norm: C.norm(norm)) for norm in NORMS]
+    for files, call in calls:
+        failed, number = True, 0
+        while failed:
+            with Allocations(files, number if COMM.rank == COMM.size - 1 else None) as allocations:
+                error = error_of(call)
+            failed = COMM.tompi4py().allreduce(allocations.failed)
+            what = f"allocation {number} of {files}"
+            assert error == (OUT_OF_MEMORY if failed else 0), what
+            assert not allocations.alive, f"{what}, left are {[*allocations.alive.values()]}"
+            number += 1
+        assert number > 1 or files != "zero_rows"  # on a device norms take none of PETSc's
+    check_norms(C, C.convert("aij", PETSc.Mat()))
+    C.destroy()
+    same.destroy()
 
 
 def main():
@@ -373,6 +393,7 @@ def main():
     check_a_diagonal_entry_that_is_missing()
     check_rows_that_are_none()
     check_vectors_of_other_layouts()
+    check_memory_fails_on_one_rank()
     check_plans_of_a_galerkin_product(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
