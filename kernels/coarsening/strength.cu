@@ -99,8 +99,9 @@ __global__ void __launch_bounds__((BLOCK_THREADS), SUM_BLOCKS)
 // The node of the row and of the column of each entry, and its absolute value unless `magnitudes` is null. If `mirrored` is not 0, the same with
 // rows and columns exchanged follows, after all entries. TEAM threads a row.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS) strength_coordinates(const Matrix matrix, index_t block, int mirrored, index_t *__restrict__ rows,
-                                                                      index_t *__restrict__ cols, scalar_t *__restrict__ magnitudes)
+__global__ void __launch_bounds__((BLOCK_THREADS), SUM_BLOCKS)
+  strength_coordinates(const Matrix matrix, index_t block, int mirrored, index_t *__restrict__ rows, index_t *__restrict__ cols,
+                       scalar_t *__restrict__ magnitudes)
 {
   const Row<BLOCK_THREADS, TEAM> row(matrix.nrows, matrix.rowptr);
   const offset_t                 nnz  = mirrored ? (offset_t)__ldg(matrix.rowptr + matrix.nrows) : offset_t(0);
