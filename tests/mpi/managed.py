@@ -355,8 +355,8 @@ def check_vectors_of_other_layouts():
     moved = (COMM.rank == 0) - (COMM.rank == COMM.size - 1)
     other = PETSc.Vec().createMPI((last - first + moved + (COMM.size == 1), None), comm=COMM)
     for method in (C.zeroRows, C.zeroRowsColumns):
-        for given in ((other, C.createVecLeft()), (C.createVecRight(), other)):
-            assert error_of(method, [COUNT - 1], 1.0, *given) == 60
+        for vectors_given in ((other, C.createVecLeft()), (C.createVecRight(), other)):
+            assert error_of(method, [COUNT - 1], 1.0, *vectors_given) == 60
     np.testing.assert_array_equal(to_dense(C), to_dense(same))
     C.destroy()
 
