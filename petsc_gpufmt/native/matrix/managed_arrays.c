@@ -178,10 +178,11 @@ PetscErrorCode GpufmtManagedPin(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* whether a matrix of ours may get other arrays with a preallocation: MatCreateSubMatrices() leaves what it needs again beside those of its matrices */
+/* Whether a matrix of ours may get other arrays with a preallocation. MatCreateSubMatrices() leaves what it needs again beside those of its matrices,
+   and a destruction of its own; so does MatSetUp() until there are values, but that is PETSc's to undo. */
 PetscBool GpufmtManagedMayEnter(Mat A)
 {
-  return (PetscBool)(A->ops->destroy == MatDestroy_SeqAIJGpufmt);
+  return (PetscBool)(A->ops->destroy == MatDestroy_SeqAIJGpufmt || A->hash_active);
 }
 
 /* A coloring keeps the addresses of values. */

@@ -19,7 +19,8 @@ from petsc_gpufmt import set_preallocation_coo, set_values_coo
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.errors import GpufmtError, PatternError
-from petsc_gpufmt.planning import planner
+from petsc_gpufmt.planning import planner, requests
+from petsc_gpufmt.planning.abi import Ask
 
 N, M, COUNT = 40, 50, 900
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
@@ -100,6 +101,27 @@ def set_both(matrices, place, addv=None, seed=4):
     values = random_values(seed=seed)
     set_values_coo(A, given(values, place), addv)
     B.setValuesCOO(values, addv)
+
+
+def test_coordinates_after_a_set_up_are_sorted_where_others_are(place, monkeypatch):
+    """MatSetUp(), as DMCreateMatrix() calls it too, prepares for values of any entries."""
+    matrices, coordinates, sizes, kind = [], random_coordinates(), [], requests.KINDS[Ask.COO]
+
+    def fill(request, answer, backend):
+        sizes.append(request.nentries)
+        return kind.fill(request, answer, backend)
+
+    monkeypatch.setitem(requests.KINDS, Ask.COO, kind._replace(fill=fill))
+    for mat_type in ("aijpjds", "aij"):
+        A = PETSc.Mat().create(PETSc.COMM_SELF)
+        A.setSizes((N, M))
+        A.setType(mat_type)
+        A.setUp()
+        A.setPreallocationCOO(*(c.copy() for c in coordinates))
+        matrices.append(A)
+    assert sizes == ([] if place == "host" else [COUNT])
+    set_both(matrices, place)
+    assert_same(*matrices)
 
 
 @pytest.mark.parametrize("mat_type", FORMATS)
