@@ -45,7 +45,7 @@ static PetscErrorCode IsPositive(Mat A, Vec diagonal, PetscBool *positive)
 
   PetscFunctionBegin;
   if (GpufmtSeqData(A) && GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(A, GpufmtSeqData(A), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
-  PetscCall(GpufmtAgree(A, "The diagonal of PCJACOBI", MatGetDiagonal(A, diagonal), 0, NULL));
+  PetscCall(GpufmtAgree((PetscObject)A, "The diagonal of PCJACOBI", MatGetDiagonal(A, diagonal), 0, NULL));
   PetscCall(VecMin(diagonal, NULL, &least));
   *positive = (PetscBool)(least > 0);
   PetscFunctionReturn(PETSC_SUCCESS);

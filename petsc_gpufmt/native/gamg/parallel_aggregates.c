@@ -12,13 +12,7 @@ typedef struct {
 /* A rank that fails alone must not leave the others waiting for it. Collective. */
 PetscErrorCode GpufmtGamgAgree(PC pc, PetscErrorCode own)
 {
-  int worst = (int)own;
-
-  PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)pc)));
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "The set-up of PCGAMG failed on another rank, which says why");
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return GpufmtAgree((PetscObject)pc, "The set-up of PCGAMG", own, 0, NULL);
 }
 
 static PetscErrorCode RowsFind(Mat G, Rows *rows)

@@ -48,7 +48,7 @@ PetscErrorCode GpufmtGamgStartVector(GpufmtGamg *gamg, PetscInt level, Mat A, Ve
   MatNullSpace space;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtAgree(A, "The start of an estimate of eigenvalues", Fill(&gamg->starts[level], A, v), 0, NULL));
+  PetscCall(GpufmtAgree((PetscObject)A, "The start of an estimate of eigenvalues", Fill(&gamg->starts[level], A, v), 0, NULL));
   PetscCall(MatGetNullSpace(A, &space));
   if (space) PetscCall(MatNullSpaceRemove(space, v));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -1,16 +1,16 @@
-/* What all ranks of a parallel matrix agree on before any of them acts. */
+/* What all ranks of a parallel object agree on before any of them acts. */
 #include "matrix/matrix.h"
 
 enum { MOST_FLAGS = 3 };
 
 /* What fails on one rank fails on all, with a message that names it, `what`; and flags become the largest of all ranks. Collective. */
-PetscErrorCode GpufmtAgree(Mat A, const char what[], PetscErrorCode own, int n, int flags[])
+PetscErrorCode GpufmtAgree(PetscObject object, const char what[], PetscErrorCode own, int n, int flags[])
 {
   int worst[1 + MOST_FLAGS] = {(int)own};
 
   PetscFunctionBegin;
   for (int k = 0; k < n; k++) worst[1 + k] = flags[k];
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 1 + n, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, worst, 1 + n, MPI_INT, MPI_MAX, PetscObjectComm(object)));
   PetscCall(own);
   PetscCheck(!worst[0], PETSC_COMM_SELF, (PetscErrorCode)worst[0], "%s failed on another rank, which says why", what);
   for (int k = 0; k < n; k++) flags[k] = worst[1 + k];

@@ -188,7 +188,7 @@ GPUFMT_HIDDEN void GpufmtParallelMultChanged(Mat);
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
 /* agree.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(Mat, const char what[], PetscErrorCode own, int n, int flags[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(PetscObject, const char what[], PetscErrorCode own, int n, int flags[]);
 
 /* scale_and_add.c, mpi_scale_and_add.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPlace(Mat, int *backend, PetscBool *ours);

@@ -17,7 +17,7 @@ static PetscErrorCode OptionsOfBlocks(Mat A, PetscErrorCode own)
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   there = diag != NULL;
-  PetscCall(GpufmtAgree(A, "Assembly from coordinates", own, 1, &there));
+  PetscCall(GpufmtAgree((PetscObject)A, "Assembly from coordinates", own, 1, &there));
   if (diag && GpufmtSeqData(diag) && GpufmtSeqData(diag)->options.count) *options = GpufmtSeqData(diag)->options;
   if (!there && !GpufmtOptionsOnNewNonzeros(options)) GpufmtOptionsRemember(options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -152,7 +152,7 @@ static PetscErrorCode Run(Parts *p, InsertMode mode)
 PetscErrorCode GpufmtCooAgree(Mat A, PetscErrorCode own)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtAgree(A, "Assembly from coordinates", own, 0, NULL));
+  PetscCall(GpufmtAgree((PetscObject)A, "Assembly from coordinates", own, 0, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

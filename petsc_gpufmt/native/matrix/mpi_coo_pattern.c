@@ -155,10 +155,11 @@ PetscErrorCode GpufmtParallelCooAssemble(Mat A, PetscCount n, PetscInt rows[], P
 
   PetscFunctionBegin;
   PetscCall(GpufmtCooSortPlace(A, n, &backend, &ours));
-  ierr = GpufmtAgree(A, "Assembly from coordinates", ours ? OutsideFind(A, n, rows, columns, &outside) : PETSC_SUCCESS, 0, NULL);
+  ierr = GpufmtAgree((PetscObject)A, "Assembly from coordinates", ours ? OutsideFind(A, n, rows, columns, &outside) : PETSC_SUCCESS, 0, NULL);
   if (!ierr) ierr = ours ? (*parent)(A, outside.n, outside.rows, outside.columns) : (*parent)(A, n, rows, columns);
   if (!ierr) {
-    ierr = GpufmtAgree(A, "Assembly from coordinates", ours ? SortInside(A, backend, n, rows, columns, &outside) : PETSC_SUCCESS, 0, NULL);
+    ierr = GpufmtAgree((PetscObject)A, "Assembly from coordinates", ours ? SortInside(A, backend, n, rows, columns, &outside) : PETSC_SUCCESS, 0,
+                       NULL);
     if (ierr) PetscCall(GpufmtCooForget(A)); /* it is not complete on all ranks */
   }
   PetscCall(PetscFree3(outside.rows, outside.columns, outside.numbers));

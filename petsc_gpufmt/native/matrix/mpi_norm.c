@@ -83,7 +83,7 @@ PetscErrorCode MatNorm_MPIAIJGpufmt(Mat A, NormType type, PetscReal *norm)
   PetscFunctionBegin;
   ierr   = OwnSums(A, type, &sums, &ours);
   petscs = !ours;
-  ierr   = GpufmtAgree(A, "MatNorm()", ierr, 1, &petscs);
+  ierr   = GpufmtAgree((PetscObject)A, "MatNorm()", ierr, 1, &petscs);
   if (!ierr && !petscs && type == NORM_1) ierr = LargestColumn(A, &sums);
   PetscCall(PetscFree2(sums.columns, sums.ghosts));
   PetscCall(ierr);

@@ -44,7 +44,7 @@ static PetscErrorCode AddSubset(Mat Y, PetscScalar a, Mat X, PetscBool *added)
   PetscFunctionBegin;
   ierr   = BlockPlans(Y, X, y, x, scale_and_add);
   petscs = !scale_and_add[0] || !scale_and_add[1];
-  PetscCall(GpufmtAgree(Y, "MatAXPY()", ierr, 1, &petscs));
+  PetscCall(GpufmtAgree((PetscObject)Y, "MatAXPY()", ierr, 1, &petscs));
   *added = (PetscBool)!petscs;
   if (!*added) PetscFunctionReturn(PETSC_SUCCESS);
   for (int k = 0; k < 2; k++) PetscCall(GpufmtAddRun(y[k], a, x[k], SUBSET_NONZERO_PATTERN, scale_and_add[k]));
@@ -115,7 +115,7 @@ PetscErrorCode GpufmtParallelShift(Mat A, PetscScalar shift, PetscBool *done)
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   ierr   = GpufmtDiagonalPlan(diag, &plan);
   petscs = !plan;
-  PetscCall(GpufmtAgree(A, "MatShift()", ierr, 1, &petscs));
+  PetscCall(GpufmtAgree((PetscObject)A, "MatShift()", ierr, 1, &petscs));
   if (petscs) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtDiagonalShift(diag, shift, plan));
   *done = PETSC_TRUE;

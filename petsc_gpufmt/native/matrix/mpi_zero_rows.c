@@ -90,7 +90,7 @@ static PetscErrorCode CheckDiagonals(Mat A, PetscBool columns, const Zeros *zero
 
   PetscFunctionBegin;
   *petscs = columns && without >= 0;
-  PetscCall(GpufmtAgree(A, "MatZeroRows()", columns ? PETSC_SUCCESS : CheckRow(A, without), 1, petscs));
+  PetscCall(GpufmtAgree((PetscObject)A, "MatZeroRows()", columns ? PETSC_SUCCESS : CheckRow(A, without), 1, petscs));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -105,7 +105,7 @@ static PetscErrorCode Zero(Mat A, PetscInt n, const PetscInt rows[], PetscScalar
   ierr     = Prepare(A, n, rows, x, b, columns, zeros);
   flags[0] = !zeros->plans[0] || !zeros->plans[1];
   flags[1] = zeros->plans[0] && zeros->plans[0]->no_diagonal && diagonal != 0.0;
-  PetscCall(GpufmtAgree(A, columns ? "MatZeroRowsColumns()" : "MatZeroRows()", ierr, 2, flags));
+  PetscCall(GpufmtAgree((PetscObject)A, columns ? "MatZeroRowsColumns()" : "MatZeroRows()", ierr, 2, flags));
   if (flags[0]) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MarkRows(A, n, rows, zeros->ones, zeros->rows));
   if (flags[1]) PetscCall(CheckDiagonals(A, columns, zeros, &flags[0]));

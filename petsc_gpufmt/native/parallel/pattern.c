@@ -4,13 +4,11 @@
 /* A rank that fails alone, for want of memory say, must not leave the others waiting for it. Collective. */
 PetscErrorCode GpufmtFailTogether(Mat C, PetscErrorCode own)
 {
-  int worst = (int)own;
+  char what[64];
 
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)C)));
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst, "Sparse product %s: it failed on another rank, which says why",
-             MatProductTypes[C->product->type]);
+  PetscCall(PetscSNPrintf(what, sizeof(what), "Sparse product %s: it", MatProductTypes[C->product->type]));
+  PetscCall(GpufmtAgree((PetscObject)C, what, own, 0, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
