@@ -1,14 +1,6 @@
 /* The graph of a level: the matrix itself, one that the planner makes of it, or PETSc's. The planner keeps it as long as the level is made. */
 #include "gamg/gamg.h"
 
-static int BackendOf(Mat A)
-{
-#if PetscDefined(HAVE_DEVICE)
-  if (A->boundtocpu) return GPUFMT_BACKEND_HOST;
-#endif
-  return GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
-}
-
 /* Whether the pattern of a level is known to be symmetric: the finest one was looked at in an earlier set-up, or it is that of P^T A P with such a
    one, and each column of P has an entry. Blocks of a parallel matrix may change, on one rank perhaps, without a word to it. */
 static PetscBool KnownSymmetric(PC pc, const GpufmtGamg *gamg, Mat A)
@@ -141,7 +133,7 @@ PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC pc, Mat A, Mat *G)
   level         = &gamg->levels[number];
   gamg->nlevels = number + 1;
   gamg->visited = number;
-  gamg->backend = BackendOf(A);
+  gamg->backend = GpufmtBackendOf(A);
   PetscCall(GpufmtGamgChoose(pc, A, level));
   if (level->ours && level->by_hash) {
     level->own_graph = (PetscBool)!level->graph[0];

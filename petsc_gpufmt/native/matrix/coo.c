@@ -56,16 +56,11 @@ PetscErrorCode GpufmtCooCheck(Mat A, PetscCount nnz)
 /* where the given values are, and where they are to be added up */
 PetscErrorCode GpufmtCooPlace(Mat A, const PetscScalar given[], PetscCount count, GpufmtCooValues *values)
 {
-  PetscBool bound = PETSC_FALSE;
-
   PetscFunctionBegin;
-#if PetscDefined(HAVE_DEVICE)
-  bound = A->boundtocpu;
-#endif
   PetscCheck(given || !count, PETSC_COMM_SELF, PETSC_ERR_ARG_NULL,
              "MatSetValuesCOO(): there are %" PetscCount_FMT " coordinates, and the array of values is NULL", count);
   *values         = (GpufmtCooValues){.given = given, .count = count, .on_device = GpufmtDeviceHas(given)};
-  values->backend = GpufmtDeviceUsable() && !bound ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  values->backend = GpufmtBackendOf(A);
   values->ours    = (PetscBool)(values->backend == GPUFMT_BACKEND_CUDA || GpufmtManagedPossible(GPUFMT_BACKEND_HOST));
   PetscCheck(!values->on_device || values->backend == GPUFMT_BACKEND_CUDA, PETSC_COMM_SELF, PETSC_ERR_SUP,
              "MatSetValuesCOO(): the values are on the device, and the matrix is bound to the CPU: give it values on the host, or call "

@@ -6,13 +6,10 @@ static const char note[] = "__PETSc_MatCOOStruct_Host"; /* the name of what PETS
 /* where the planner sorts; `wanted` is false where PETSc is to do it */
 PetscErrorCode GpufmtCooSortPlace(Mat A, PetscCount count, int *backend, PetscBool *wanted)
 {
-  PetscBool bound = PETSC_FALSE, diagonal_first;
+  PetscBool diagonal_first;
 
   PetscFunctionBegin;
-#if PetscDefined(HAVE_DEVICE)
-  bound = A->boundtocpu;
-#endif
-  *backend = GpufmtDeviceUsable() && !bound ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  *backend = GpufmtBackendOf(A);
   PetscCall(PetscStrcmp(((PetscObject)A)->name, "_internal_COO_mat_for_hypre", &diagonal_first)); /* in each row, on which hypre relies */
   *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -2,15 +2,6 @@
    the host. Other matrices are left to PETSc: ordinary arrays would have to come back afterwards, which takes longer than the loop. */
 #include "matrix/matrix.h"
 
-static PetscBool BoundToCPU(Mat A)
-{
-#if PetscDefined(HAVE_DEVICE)
-  return A->boundtocpu;
-#else
-  return PETSC_FALSE;
-#endif
-}
-
 /* Where the values of A are to be changed; `ours` is false if PETSc's functions are to do it. Where ordinary memory takes the place of managed
    one, the same happens on the host. */
 PetscErrorCode GpufmtValuesPlace(Mat A, int *backend, PetscBool *ours)
@@ -20,7 +11,7 @@ PetscErrorCode GpufmtValuesPlace(Mat A, int *backend, PetscBool *ours)
   PetscFunctionBegin;
   *backend = GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
   PetscCall(GpufmtManagedOf(A, &managed));
-  *ours = (PetscBool)(managed && (*backend == GPUFMT_BACKEND_HOST || !BoundToCPU(A)));
+  *ours = (PetscBool)(managed && (*backend == GPUFMT_BACKEND_HOST || !GpufmtBoundToCPU(A)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -215,7 +206,7 @@ PetscErrorCode GpufmtAddPlan(Mat Y, Mat X, MatStructure structure, const PetscIn
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(GpufmtValuesPlace(Y, &backend, &ours));
-  if (!ours || !GpufmtSeqData(X) || (backend == GPUFMT_BACKEND_CUDA && BoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!ours || !GpufmtSeqData(X) || (backend == GPUFMT_BACKEND_CUDA && GpufmtBoundToCPU(X))) PetscFunctionReturn(PETSC_SUCCESS);
   if (structure == SAME_NONZERO_PATTERN)
     PetscCheck(GpufmtEntries(X) == GpufmtEntries(Y), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONG,
                "MatStructure is not SAME_NONZERO_PATTERN: the matrices have %g and %g nonzeros", GpufmtEntries(X), GpufmtEntries(Y));
