@@ -35,23 +35,15 @@ static PetscErrorCode Values(Mat A, int backend, PetscCount nnz, const void **va
 /* the graph of A with the settings of the request; its lease holds nothing if there are no aggregates for it */
 static PetscErrorCode Ask(GpufmtGamg *gamg, Mat A, GpufmtGraphRequest *request)
 {
-  const PetscInt     n      = A->rmap->n;
   GpufmtGraphAnswer *answer = &gamg->graph_answer;
-  const PetscInt    *rowptr, *colidx;
-  PetscErrorCode     ierr = PETSC_SUCCESS;
+  PetscErrorCode     ierr   = PETSC_SUCCESS;
 
   PetscFunctionBegin;
   *answer = (GpufmtGraphAnswer){0};
-  PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
-  request->matrix = (GpufmtOperand){.nrows  = n,
-                                    .ncols  = A->cmap->n,
-                                    .nnz    = rowptr[n],
-                                    .rowptr = rowptr,
-                                    .colidx = colidx,
-                                    .held   = GpufmtPatternHeld(A, gamg->backend)};
-  if (request->threshold >= 0) ierr = Values(A, gamg->backend, rowptr[n], &request->values);
+  PetscCall(GpufmtOperandGet(A, gamg->backend, &request->matrix));
+  if (request->threshold >= 0) ierr = Values(A, gamg->backend, request->matrix.nnz, &request->values);
   if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_GRAPH, gamg->backend, -1, A, &request->place, &answer->outcome, &gamg->graph_lease);
-  PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscCall(GpufmtOperandRestore(A, &request->matrix));
   PetscCall(ierr);
   if (answer->applies) GpufmtPatternHold(A, gamg->backend, answer->held);
   else PetscCall(GpufmtLeaseDrop(&gamg->graph_lease));

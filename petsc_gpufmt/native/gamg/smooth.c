@@ -97,25 +97,18 @@ static PetscErrorCode SmoothAggregates(PC pc, GpufmtGamg *gamg, Mat A, Vec diago
   GpufmtSmoothedRequest request = {0};
   GpufmtSmoothedAnswer  answer  = {0};
   GpufmtPlannedPattern  pattern;
-  const PetscInt       *rowptr, *colidx;
   PetscInt              block;
   PetscErrorCode        ierr;
 
   PetscFunctionBegin;
   PetscCall(MatGetBlockSize(A, &block));
-  PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
-  request.matrix      = (GpufmtOperand){.nrows  = A->rmap->n,
-                                        .ncols  = A->cmap->n,
-                                        .nnz    = rowptr[A->rmap->n],
-                                        .rowptr = rowptr,
-                                        .colidx = colidx,
-                                        .held   = GpufmtPatternHeld(A, gamg->backend)};
+  PetscCall(GpufmtOperandGet(A, gamg->backend, &request.matrix));
   request.naggregates = gamg->aggregates.naggregates;
   request.aggregates  = gamg->aggregates.aggregates;
   request.block       = (int32_t)block;
   request.nvectors    = (int32_t)GpufmtGamgOf(pc)->data_cell_cols;
   ierr                = GpufmtPlannerAsk(GPUFMT_ASK_SMOOTHED, gamg->backend, -1, A, &request.place, &answer.outcome, &gamg->smoothed_lease);
-  PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscCall(GpufmtOperandRestore(A, &request.matrix));
   PetscCall(ierr);
   *done = (PetscBool)(answer.applies != 0);
   if (*done) {

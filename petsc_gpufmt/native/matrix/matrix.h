@@ -181,6 +181,8 @@ GPUFMT_HIDDEN void                               GpufmtParentsForget(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternGet(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPatternRestore(Mat, const PetscInt **rowptr, const PetscInt **colidx);
 GPUFMT_HIDDEN int64_t        GpufmtPatternHeld(Mat, int backend);
+GPUFMT_HIDDEN PetscErrorCode GpufmtOperandGet(Mat, int backend, GpufmtOperand *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtOperandRestore(Mat, const GpufmtOperand *);
 
 /* store.c */
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Refresh;

@@ -36,3 +36,28 @@ int64_t GpufmtPatternHeld(Mat A, int backend)
   if (!arrays->held.number || arrays->held.backend != backend || arrays->held.state != A->nonzerostate) GpufmtPatternHold(A, backend, --last);
   return arrays->held.number;
 }
+
+/* the pattern of A as an operand of a request, until it is given back */
+PetscErrorCode GpufmtOperandGet(Mat A, int backend, GpufmtOperand *operand)
+{
+  const PetscInt *rowptr, *colidx;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
+  *operand = (GpufmtOperand){.nrows  = A->rmap->n,
+                             .ncols  = A->cmap->n,
+                             .nnz    = rowptr[A->rmap->n],
+                             .rowptr = rowptr,
+                             .colidx = colidx,
+                             .held   = GpufmtPatternHeld(A, backend)};
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtOperandRestore(Mat A, const GpufmtOperand *operand)
+{
+  const PetscInt *rowptr = operand->rowptr, *colidx = operand->colidx;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -33,7 +33,6 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   GpufmtProductRequest request = {0};
   GpufmtProductAnswer *answer  = &p->answer;
   Mat                  operands[GPUFMT_MAX_OPERANDS];
-  const PetscInt      *rowptr[GPUFMT_MAX_OPERANDS], *colidx[GPUFMT_MAX_OPERANDS];
   const int            n = GpufmtProductOperands(C->product, operands);
   char                 options[512];
   GpufmtDigestion      digestions[GPUFMT_MAX_OPERANDS] = {NULL};
@@ -44,19 +43,11 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   request.product   = p->product;
   request.noperands = n;
   request.options   = options;
-  for (int k = 0; k < n; k++) {
-    PetscCall(GpufmtPatternGet(operands[k], &rowptr[k], &colidx[k]));
-    request.operands[k] = (GpufmtOperand){.nrows  = operands[k]->rmap->n,
-                                          .ncols  = operands[k]->cmap->n,
-                                          .nnz    = rowptr[k][operands[k]->rmap->n],
-                                          .rowptr = rowptr[k],
-                                          .colidx = colidx[k],
-                                          .held   = GpufmtPatternHeld(operands[k], p->backend)};
-  }
+  for (int k = 0; k < n; k++) PetscCall(GpufmtOperandGet(operands[k], p->backend, &request.operands[k]));
   for (int k = 0; k < n && !ierr; k++) ierr = GpufmtProductRecordBegin(p, k, operands, &digestions[k]); /* beside the planner */
   if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
   for (int k = 0; k < n; k++) PetscCall(GpufmtProductRecordEnd(p, k, operands, &digestions[k])); /* threads read the patterns until then */
-  for (int k = 0; k < n; k++) PetscCall(GpufmtPatternRestore(operands[k], &rowptr[k], &colidx[k]));
+  for (int k = 0; k < n; k++) PetscCall(GpufmtOperandRestore(operands[k], &request.operands[k]));
   PetscCall(ierr);
   PetscCall(PetscInfo(C, "rmerge on %s: %s, %" PRId64 " bytes needed at most as predicted, %" PRId64 " bytes kept for the numeric phase\n%s\n",
                       p->backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", answer->summary, answer->bytes_needed, answer->bytes_held,
