@@ -129,12 +129,12 @@ def test_graphs_ask_for_nothing_else(backend, share):
     assert not_compiled_ahead(backend) == []
 
 
-@pytest.mark.parametrize("size", USUAL_BLOCKS)
-def test_products_of_blocks_are_launched_with_what_is_declared(size):
+@pytest.mark.parametrize("shape", USUAL_BLOCKS, ids=lambda shape: "{}x{}".format(*shape))
+def test_products_of_blocks_are_launched_with_what_is_declared(shape):
     automatic = {**PARAMETERS, "lambda": 0}
     means, rows = (1, 2, 3, 5, 7, 9, 12, 18, 21, 27, 40, 81, 125), [2**k for k in range(0, 22, 2)]
     chosen = {
-        choose(Shape(size, size, mean, longest, n, lanes, 270_336), automatic, {})[1]
+        choose(Shape(*shape, mean, longest, n, lanes, 270_336), automatic, {})[1]
         for mean, longest, n, lanes in product(means, (1, 1000), rows, (0.0, 1.0))
     }
-    assert chosen <= set(usual_parameters(size)) and len(chosen) > 3
+    assert chosen <= set(usual_parameters(*shape)) and len(chosen) > 3

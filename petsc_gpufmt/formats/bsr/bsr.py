@@ -54,7 +54,8 @@ FILL_SHARE = 2048  # entries of a thread block that shares a block row
 FILL_WAVES = 4
 GRID_LIMIT = 65535
 MOST_IN_A_MODULE = 8  # products, which take 0.1 s each to compile
-USUAL_BLOCKS = range(1, 9)  # rows and columns of blocks whose kernels are compiled ahead
+USUAL_BLOCKS = tuple((size, size) for size in range(1, 9)) + ((2, 3), (3, 2), (3, 6), (6, 3))
+"""Rows and columns of blocks whose kernels are compiled ahead: squares, and prolongators of elasticity."""
 
 
 class Bsr(Format):
@@ -298,20 +299,20 @@ def layout_kernels() -> Iterator[list[Instance]]:
 def values_kernels() -> Iterator[list[Instance]]:
     """What stores values of full blocks and of others, and what reads the diagonal."""
     yield [("bsr_transpose_values", ()), ("bsr_diagonal", ()), ("bsr_diagonal_interleaved", ())]
-    for size in USUAL_BLOCKS:
-        rows = {power_of_two(min(ceil_div(FILL_ROWS, size), FILL_SLICE))}
-        rows |= {WARP for parameters in usual_parameters(size) if parameters.kernel == K1}
-        yield [("bsr_fill_values", (size, size, *others)) for others in product(sorted(rows), (0, 1))]
+    for shape in USUAL_BLOCKS:
+        rows = {power_of_two(min(ceil_div(FILL_ROWS, shape[0]), FILL_SLICE))}
+        rows |= {WARP for parameters in usual_parameters(*shape) if parameters.kernel == K1}
+        yield [("bsr_fill_values", (*shape, *others)) for others in product(sorted(rows), (0, 1))]
 
 
 @compiled_ahead("formats/bsr")
 def product_kernels() -> Iterator[list[Instance]]:
-    """Products of square blocks, which may have padding, and what adds up block rows that are cut."""
+    """Products of blocks, which may have padding, and what adds up block rows that are cut."""
     yield [("bsr_reduce", REDUCE_BLOCK)]
-    for size in USUAL_BLOCKS:
-        chosen = [p for p in usual_parameters(size) if p.kernel != K1]
+    for shape in USUAL_BLOCKS:
+        chosen = [p for p in usual_parameters(*shape) if p.kernel != K1]
         templates = [
-            (size, size, p.tile_height, p.thread_groups, p.thread_arrays, 1, p.entries_per_thread, padded)
+            (*shape, p.tile_height, p.thread_groups, p.thread_arrays, 1, p.entries_per_thread, padded)
             for p, padded in product(chosen, (0, 1))
         ]
         yield from in_parts([("bsr_spmv", template) for template in templates], MOST_IN_A_MODULE)
@@ -320,10 +321,10 @@ def product_kernels() -> Iterator[list[Instance]]:
 @compiled_ahead("formats/bsr_interleaved")
 def interleaved_kernels() -> Iterator[list[Instance]]:
     """The same by K1."""
-    for size in USUAL_BLOCKS:
-        chosen = [p for p in usual_parameters(size) if p.kernel == K1]
+    for shape in USUAL_BLOCKS:
+        chosen = [p for p in usual_parameters(*shape) if p.kernel == K1]
         templates = [
-            (size, size, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
+            (*shape, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
             for p, padded in product(chosen, (0, 1))
         ]
         yield from in_parts([("bsr_spmv_interleaved", template) for template in templates], MOST_IN_A_MODULE)

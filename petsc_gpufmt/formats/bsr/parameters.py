@@ -163,14 +163,14 @@ def choose_parameters(shape: Shape, given: dict[str, Any]) -> Parameters:
     return chosen
 
 
-def usual_parameters(size: int) -> list[Parameters]:
-    """All that K1 and K2 are launched with where no option is set, for square blocks of `size` rows, below K3's."""
-    shape = Shape(size, size, mean=1, longest=1, nblock_rows=1, share_of_lanes=1, resident_threads=0)
-    widest = THREADS_PER_BLOCK // size
-    groups = {*range(1, K2_FEWEST_THREADS // size), *(2**k for k in range(widest.bit_length()))}
-    groups |= {2**k // size for k in range(K2_FEWEST_THREADS.bit_length() - 1, THREADS_PER_BLOCK.bit_length())}
+def usual_parameters(row_block: int, col_block: int) -> list[Parameters]:
+    """All that K1 and K2 are launched with where no option is set, for blocks of fewer rows than K3's."""
+    shape = Shape(row_block, col_block, mean=1, longest=1, nblock_rows=1, share_of_lanes=1, resident_threads=0)
+    widest = THREADS_PER_BLOCK // row_block
+    groups = {*range(1, K2_FEWEST_THREADS // row_block), *(2**k for k in range(widest.bit_length()))}
+    groups |= {2**k // row_block for k in range(K2_FEWEST_THREADS.bit_length() - 1, THREADS_PER_BLOCK.bit_length())}
     given: list[dict[str, Any]] = [{"kernel": K2, "thread_groups": n} for n in sorted(groups)]
-    if size <= K1_LARGEST and size * size <= K1_SUITABLE_ENTRIES:
+    if row_block <= K1_LARGEST and row_block * col_block <= K1_SUITABLE_ENTRIES:
         given += [{"kernel": K1, "thread_groups": n} for n in range(1, K1_MOST_GROUPS + 1)]
     return [choose_parameters(shape, parameters) for parameters in given]
 
