@@ -93,6 +93,8 @@ class Bratu:
         values = matrix.getAttr("values")
         if values is None:
             set_coordinates(matrix, *coordinates(da, patch, xp))
+            if xp is not np:
+                xp.get_default_memory_pool().free_all_blocks()  # of the coordinates: the solver can use it
             values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
             values[0] = 1.0
             for value, (axis, _) in zip(values[1:], NEIGHBOURS, strict=True):
