@@ -66,10 +66,12 @@ class RankGraph:
 class ParallelAggregates:
     """Arrays for the rows of a rank, then its ghosts, and what is done with them.
 
-    A round is LOOK and DECIDE; then ranks that have `words` of their rows send them to those where these are ghosts. At
-    distance 2 `nearest` are sent after LOOK. Rounds go on until no rank has undecided rows. At distance 2 LOOK and an
-    exchange of `nearest` follow. NUMBER takes what other ranks before this one have of roots as ALPHA, an int64. An
-    exchange of `numbers` follows, and JOIN_NEXT; at distance 2 another one, and JOIN_BEYOND.
+    First, ranks that have `words` of their rows send them to those where these are ghosts; at distance 2 LOOK and an
+    exchange of `nearest` follow. A round is LOOK and DECIDE, as often as wanted, and an exchange of `words`, at
+    distance 2 of `nearest` too. Rounds go on until no rank has undecided rows. A ghost that was decided meanwhile only
+    makes rows wait: the roots do not depend on how often ranks exchange. At distance 2 LOOK and an exchange of
+    `nearest` follow. NUMBER takes what other ranks before this one have of roots as ALPHA, an int64. An exchange of
+    `numbers` follows, and JOIN_NEXT; at distance 2 another one, and JOIN_BEYOND.
 
     Attributes
     ----------

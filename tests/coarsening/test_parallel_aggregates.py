@@ -47,14 +47,22 @@ def test_aggregates_do_not_depend_on_the_number_of_ranks(request, place, name, d
     backend = make_backend(request, place)
     expected = greedy_aggregates(graph(name), hash_order(graph(name).nrows), distance)[0]
     several = cuts(graph(name).nrows)
-    rounds = set()
     for begins in several if place == "host" or graph(name).nrows < 400 else several[2:3]:
         if np.any(np.diff(begins) < 0):
             continue
-        numbers, taken = aggregates_together(graph(name), begins, distance, backend)
-        assert numbers.tolist() == expected.tolist() and numbers.dtype == INDEX
-        rounds.add(taken)
-    assert len(rounds) == 1
+        for decisions in (1, 2, 4) if place == "host" else (2,):
+            numbers, _ = aggregates_together(graph(name), begins, distance, backend, decisions)
+            assert numbers.tolist() == expected.tolist() and numbers.dtype == INDEX
+
+
+@pytest.mark.parametrize("distance", [1, 2])
+def test_several_decisions_between_two_exchanges_save_rounds(distance):
+    backend = HostBackend(SCALAR, INDEX)
+    once, often = (
+        aggregates_together(graph("7-point"), [0, 243, 486, 729], distance, backend, decisions)[1]
+        for decisions in (1, 4)
+    )
+    assert 2 * often <= once
 
 
 @pytest.mark.parametrize("place", EVERY_PLACE)

@@ -1,7 +1,10 @@
 """Names of the types, changes of type, binding to the CPU, null spaces, and matrices of several types together."""
 
+import ctypes
+
 import numpy as np
 from dense import COMM, FORMAT, TYPE, block_types, check_products, csr, distribute, layouts, random_dense, random_vector
+from failing import LIBRARY
 from petsc4py import PETSc
 
 COUNT = 50
@@ -9,6 +12,7 @@ SEQ, MPI = "seqaij" + FORMAT, "mpiaij" + FORMAT
 OWN = SEQ if COMM.size == 1 else MPI
 PARENT = "seqaij" if COMM.size == 1 else "mpiaij"
 OTHER = "csrscalar" if FORMAT == "jds" else "jds"
+ON_DEVICE_ALONE = 2  # PETSC_OFFLOAD_GPU
 ROWS = PETSc.Log.Event("MatGetRow")
 
 
@@ -235,6 +239,31 @@ def check_binding_to_cpu():
         check_products(A, dense, f"bindToCPU({bound}), values touched")
 
 
+def check_vectors():
+    """Zeros, of the matrix's layout; on a device without an array on the host, until one is asked for."""
+    dense = random_dense(COUNT, 24)
+    for name, local in layouts(COUNT).items():
+        for bound in (False, True):
+            A = distribute(dense, TYPE, local)
+            A.bindToCPU(bound and COMM.rank > 0)  # as -mat_bind_below may, on some ranks
+            assert not LIBRARY.MatSetBindingPropagates(ctypes.c_void_p(A.handle), 1)  # of libpetsc
+            for vector, sizes in zip(A.createVecs(), reversed(A.getSizes()), strict=True):
+                assert vector.getSizes() == sizes and vector.getBlockSize() == 1, name
+                if COMM.size > 1 and not bound and sizes[0] and "cuda" in vector.getType():
+                    assert vector.getOffloadMask() == ON_DEVICE_ALONE, name
+                copy = vector.duplicate()
+                vector.copy(copy)
+                assert vector.norm() == 0.0 and copy.norm() == 0.0
+                assert not np.any(vector.getArray(readonly=True)), name
+            check_products(A, dense, f"vectors of {name}")
+    A = PETSc.Mat().create(COMM)
+    A.setSizes((12, 36), bsize=(2, 3))
+    A.setType(TYPE)
+    A.setUp()
+    A.assemble()
+    assert [v.getBlockSize() for v in A.createVecs()] == [3, 2]
+
+
 def check_mixed_types():
     """Sums, products and copies of our matrices with aij ones, in both orders."""
     dense_a, dense_b = random_dense(COUNT, COUNT, 11), random_dense(COUNT, COUNT, 12)
@@ -279,4 +308,5 @@ check_null_spaces_survive()
 check_diagonal()
 check_block_size_survives()
 check_binding_to_cpu()
+check_vectors()
 check_mixed_types()

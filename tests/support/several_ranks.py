@@ -40,8 +40,13 @@ def _part(graph: Graph, first: int, last: int, backend: Any) -> Part:
     return Part(RankGraph(*validated_patterns(both, backend), first), ghosts)
 
 
-def aggregates_together(graph: Graph, begins: Sequence[int], distance: int, backend: Any) -> tuple[np.ndarray, int]:
-    """The aggregate of each row, and how many rounds that took; arrays of the backend are those of NumPy."""
+def aggregates_together(
+    graph: Graph, begins: Sequence[int], distance: int, backend: Any, decisions: int
+) -> tuple[np.ndarray, int]:
+    """The aggregate of each row, and how many rounds that took; arrays of the backend are those of NumPy.
+
+    Ranks decide so often between two exchanges.
+    """
     ranks = parts(graph, begins, backend)
     plans = [plan_aggregates(part.graph, distance, backend) for part in ranks]
 
@@ -55,21 +60,24 @@ def aggregates_together(graph: Graph, begins: Sequence[int], distance: int, back
         for k, plan in enumerate(plans):
             backend.run(plan.steps[step], {Slot.ALPHA: np.int64(before[k])} if before is not None else None)
 
-    def look() -> None:
-        run(AggregationStep.LOOK)
+    def look_together() -> None:
         if distance == 2:
+            run(AggregationStep.LOOK)
             exchange("nearest")
 
     undecided, rounds = [1], 0
     exchange("words")
+    look_together()
     while any(undecided):
-        look()
-        run(AggregationStep.DECIDE)
+        for _ in range(decisions):
+            run(AggregationStep.LOOK)
+            run(AggregationStep.DECIDE)
         exchange("words")
+        if distance == 2:
+            exchange("nearest")
         undecided, roots = zip(*(backend.first(plan.counts, 2) for plan in plans), strict=True)
         rounds += 1
-    if distance == 2:
-        look()
+    look_together()
     run(AggregationStep.NUMBER, np.cumsum([0, *roots[:-1]]))
     exchange("numbers")
     run(AggregationStep.JOIN_NEXT)

@@ -1,6 +1,11 @@
 /* Aggregates in the order of a hash of the numbers of rows, which ranks find together: steps of a plan, and exchanges between them. What is found
    on one rank alone, a failure above all, is agreed on before anyone acts on it. */
+#include <petsc/private/sfimpl.h>
 #include "gamg/gamg.h"
+
+/* Looks at all rows, and decisions, between two exchanges. An exchange takes longer than some of them, and who decides by what ghosts were earlier
+   only decides later: the roots are the same. */
+enum { DECISIONS = 4 };
 
 /* the rows of the graph on this rank */
 typedef struct {
@@ -84,18 +89,29 @@ static PetscErrorCode AgreeOnSymmetry(PC pc, const GpufmtParallelAggregatesAnswe
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the entries of ghosts, from the ranks that have these rows; collective */
-static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscSF exchange, void *array)
+/* What the ranks send each other are words of few rows. An MPI that takes arrays of the device opens them for each message, which may take ten times
+   as long as a copy on the host, so that PETSc makes one. Collective. */
+static PetscErrorCode ExchangeCreate(MPI_Comm comm, PetscSF *exchange)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscSFCreate(comm, exchange));
+  (*exchange)->use_gpu_aware_mpi = PETSC_FALSE;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the entries of ghosts in `n` arrays, from the ranks that have these rows; collective */
+static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscSF exchange, int n, void *const arrays[])
 {
   const PetscMemType place = gamg->backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
-  PetscInt          *ghosts;
   PetscInt           nrows;
 
   PetscFunctionBegin;
   PetscCall(PetscSFGetGraph(exchange, &nrows, NULL, NULL, NULL));
-  ghosts = PetscSafePointerPlusOffset((PetscInt *)array, nrows);
-  PetscCall(PetscSFBcastWithMemTypeBegin(exchange, MPIU_INT, place, array, place, ghosts, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, array, ghosts, MPI_REPLACE));
+  for (int k = 0; k < n; k++)
+    PetscCall(PetscSFBcastWithMemTypeBegin(exchange, MPIU_INT, place, arrays[k], place, PetscSafePointerPlusOffset((PetscInt *)arrays[k], nrows),
+                                           MPI_REPLACE));
+  for (int k = 0; k < n; k++)
+    PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, arrays[k], PetscSafePointerPlusOffset((PetscInt *)arrays[k], nrows), MPI_REPLACE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -113,24 +129,35 @@ static PetscErrorCode Run(const GpufmtGamg *gamg, const GpufmtParallelAggregates
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Decides on rows of all ranks. A rank that fails takes part in the exchanges until all know of it. *undecided: rows of all ranks that are left;
-   *nroots: roots of this rank so far. Collective. */
-static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer,
-                            int64_t *undecided, int64_t *nroots)
+/* At distance 2: what is next to the rows of this rank, and to its ghosts. A rank that has failed takes part in the exchange. Collective. */
+static PetscErrorCode LookTogether(const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer,
+                                   PetscErrorCode *own)
 {
-  int64_t        counts[2] = {0, 0}, sums[2];
-  PetscErrorCode ierr;
+  PetscFunctionBegin;
+  if (distance != 2) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!*own) *own = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
+  PetscCall(Exchange(gamg, exchange, 1, &answer->nearest));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Decides on rows of all ranks; `own` is what has failed on this rank so far. A rank that fails takes part in the exchanges until all know of it.
+   *undecided: rows of all ranks that are left; *nroots: roots of this rank so far. Collective. */
+static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer,
+                            PetscErrorCode own, int64_t *undecided, int64_t *nroots)
+{
+  int64_t counts[2] = {0, 0}, sums[2];
 
   PetscFunctionBegin;
-  ierr = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
-  if (distance == 2) PetscCall(Exchange(gamg, exchange, answer->nearest));
-  if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_DECIDE, 0);
-  PetscCall(Exchange(gamg, exchange, answer->words));
-  if (!ierr) ierr = GpufmtResultToHost(gamg->backend, counts, answer->counts, sizeof(counts));
+  for (int k = 0; k < DECISIONS; k++) {
+    if (!own) own = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
+    if (!own) own = Run(gamg, answer, GPUFMT_STEP_DECIDE, 0);
+  }
+  PetscCall(Exchange(gamg, exchange, distance == 2 ? 2 : 1, (void *const[]){answer->words, answer->nearest}));
+  if (!own) own = GpufmtResultToHost(gamg->backend, counts, answer->counts, sizeof(counts));
   sums[0] = counts[0];
-  sums[1] = ierr != PETSC_SUCCESS;
+  sums[1] = own != PETSC_SUCCESS;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_INT64_T, MPI_SUM, PetscObjectComm((PetscObject)pc)));
-  if (sums[1]) PetscCall(GpufmtGamgAgree(pc, ierr));
+  if (sums[1]) PetscCall(GpufmtGamgAgree(pc, own));
   *undecided = sums[0];
   *nroots    = counts[1];
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -139,21 +166,18 @@ static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF
 /* the number of the aggregate of each row, once it is decided on all of them; collective */
 static PetscErrorCode Number(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer)
 {
-  PetscErrorCode ierr = PETSC_SUCCESS;
+  PetscErrorCode own = PETSC_SUCCESS;
 
   PetscFunctionBegin;
+  PetscCall(LookTogether(gamg, distance, exchange, answer, &own));
+  if (!own) own = Run(gamg, answer, GPUFMT_STEP_NUMBER, gamg->first);
+  PetscCall(Exchange(gamg, exchange, 1, &answer->numbers));
+  if (!own) own = Run(gamg, answer, GPUFMT_STEP_JOIN_NEXT, 0);
   if (distance == 2) {
-    ierr = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
-    PetscCall(Exchange(gamg, exchange, answer->nearest));
+    PetscCall(Exchange(gamg, exchange, 1, &answer->numbers));
+    if (!own) own = Run(gamg, answer, GPUFMT_STEP_JOIN_BEYOND, 0);
   }
-  if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_NUMBER, gamg->first);
-  PetscCall(Exchange(gamg, exchange, answer->numbers));
-  if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_JOIN_NEXT, 0);
-  if (distance == 2) {
-    PetscCall(Exchange(gamg, exchange, answer->numbers));
-    if (!ierr) ierr = Run(gamg, answer, GPUFMT_STEP_JOIN_BEYOND, 0);
-  }
-  PetscCall(GpufmtGamgAgree(pc, ierr));
+  PetscCall(GpufmtGamgAgree(pc, own));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -164,12 +188,14 @@ static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *lev
   const MPI_Comm          comm      = PetscObjectComm((PetscObject)pc);
   int64_t                 undecided = 1;
   PetscMPIInt             nranks;
+  PetscErrorCode          own       = PETSC_SUCCESS;
   char                    ranks[32] = "";
 
   PetscFunctionBegin;
-  PetscCall(Exchange(gamg, exchange, answer->words));
+  PetscCall(Exchange(gamg, exchange, 1, &answer->words));
+  PetscCall(LookTogether(gamg, level->distance, exchange, answer, &own));
   while (undecided) {
-    PetscCall(Round(pc, gamg, level->distance, exchange, answer, &undecided, &found->naggregates));
+    PetscCall(Round(pc, gamg, level->distance, exchange, answer, own, &undecided, &found->naggregates));
     found->rounds++;
   }
   gamg->first = 0;
@@ -197,7 +223,7 @@ PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLe
   PetscFunctionBegin;
   *found = PETSC_FALSE;
   PetscCall(PetscNew(&answer));
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
+  PetscCall(ExchangeCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
   gamg->aggregates = (GpufmtAggregatesAnswer){0};
   gamg->nnodes     = G->rmap->n;
   ierr             = AgreeOnGraph(pc, gamg, level);

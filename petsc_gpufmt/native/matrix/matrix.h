@@ -201,6 +201,10 @@ GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec
 GPUFMT_HIDDEN void GpufmtParallelMultSet(Mat, PetscBool ours);
 GPUFMT_HIDDEN void GpufmtParallelMultChanged(Mat);
 
+/* vectors.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtVecTypeOn(Mat, PetscBool);
+GPUFMT_HIDDEN PetscErrorCode MatCreateVecs_MPIAIJGpufmt(Mat, Vec *right, Vec *left);
+
 /* diagonal.c */
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
@@ -297,7 +301,6 @@ GPUFMT_HIDDEN PetscErrorCode          GpufmtBlocksConvert(Mat);
 GPUFMT_HIDDEN extern GpufmtProductOps gpufmt_product_ops;
 GPUFMT_HIDDEN void                    GpufmtMatrixSetUp(GpufmtProductOps);
 GPUFMT_HIDDEN PetscErrorCode          GpufmtConvertPrepare(Mat, MatReuse, Mat *, PetscBool *done);
-GPUFMT_HIDDEN PetscErrorCode          GpufmtVecTypeOn(Mat, PetscBool);
 GPUFMT_HIDDEN PetscErrorCode          GpufmtCheckScalars(Mat, MatType);
 GPUFMT_HIDDEN PetscErrorCode          MatDestroy_SeqAIJGpufmt(Mat);
 GPUFMT_HIDDEN PetscErrorCode          MatConvert_SeqAIJ_SeqAIJGpufmt(Mat, MatType, MatReuse, Mat *);

@@ -228,6 +228,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   B->ops->norm                  = MatNorm_MPIAIJGpufmt;
   B->ops->convert               = MatConvert_Gpufmt;
   B->ops->createsubmatrices     = MatCreateSubMatrices_MPIAIJGpufmt;
+  B->ops->getvecs               = MatCreateVecs_MPIAIJGpufmt;
   B->ops->productsetfromoptions = gpufmt_product_ops.mpi;
   GpufmtParallelMultSet(B, PETSC_TRUE);
   if (B->ops->setvalues == gpufmt_mpi_parent->setvalues) B->ops->setvalues = MatSetValues_MPIAIJGpufmt; /* else it collects first values */
@@ -269,6 +270,7 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   B->ops->norm                  = gpufmt_mpi_parent->norm;
   B->ops->convert               = gpufmt_mpi_parent->convert;
   B->ops->createsubmatrices     = gpufmt_mpi_parent->createsubmatrices;
+  B->ops->getvecs               = gpufmt_mpi_parent->getvecs;
   B->ops->productsetfromoptions = gpufmt_mpi_parent->productsetfromoptions;
   GpufmtParallelMultSet(B, PETSC_FALSE);
   if (B->ops->setvalues == MatSetValues_MPIAIJGpufmt) B->ops->setvalues = gpufmt_mpi_parent->setvalues;

@@ -12,23 +12,6 @@ PetscErrorCode GpufmtCheckScalars(Mat A, MatType type)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* vectors made from the matrix live on the device, unless the user chose a type */
-PetscErrorCode GpufmtVecTypeOn(Mat A, PetscBool on)
-{
-  PetscFunctionBegin;
-#if PetscDefined(HAVE_CUDA)
-  {
-    VecType   type;
-    PetscBool same;
-
-    PetscCall(MatGetVecType(A, &type));
-    PetscCall(PetscStrcmp(type, on ? VECSTANDARD : VECCUDA, &same));
-    if (same) PetscCall(MatSetVecType(A, on ? VECCUDA : VECSTANDARD));
-  }
-#endif
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* Nothing on a device profits from rows with equal columns, and whoever looks for them reads all columns on the host: as PETSc's own types do,
    unless the user says -mat_no_inode 0. */
 static PetscErrorCode InodesOff(Mat A)
