@@ -46,29 +46,11 @@ static PetscErrorCode OptionsRepeat(Mat A, const GpufmtOptionsSet *set)
 
 /* ---- arrays ---- */
 
-/* A plain SEQAIJ matrix with the arrays. Inodes, found by reading the columns on the host, are switched off, which before the assembly in
-   there can only be done by an option. */
-static PetscErrorCode CreateWithArrays(Mat A, const GpufmtManaged *m, Mat *T)
-{
-  PetscOptions   without_inodes;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscOptionsCreate(&without_inodes));
-  PetscCall(PetscOptionsSetValue(without_inodes, "-mat_no_inode", "true"));
-  PetscCall(PetscOptionsPush(without_inodes));
-  ierr = MatCreateSeqAIJWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, T);
-  PetscCall(PetscOptionsPop());
-  PetscCall(PetscOptionsDestroy(&without_inodes));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* another matrix of the size and the type of A, assembled, with these arrays */
 PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *m, Mat *T)
 {
   PetscFunctionBegin;
-  PetscCall(CreateWithArrays(A, m, T));
+  PetscCall(GpufmtCreateWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, m->internal, T));
   PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(*T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, T));
   GpufmtArraysOf(*T)->managed = GpufmtManagedReference(m);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -101,7 +83,7 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   const PetscObjectState nonzeros = A->nonzerostate;
   GpufmtOptionsSet       options;
   GpufmtManaged         *m;
-  PetscInt              *lengths;
+  PetscInt              *lengths, nonzero = 0;
   PetscScalar           *values;
 
   PetscFunctionBegin;
@@ -110,10 +92,14 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   GpufmtArraysOf(A)->managed = NULL; /* the preallocation sets options, which ask again */
   options                    = GpufmtSeqData(A)->options;
   PetscCall(PetscMalloc1(m->nrows, &lengths));
-  for (PetscInt i = 0; i < m->nrows; i++) lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
+  for (PetscInt i = 0; i < m->nrows; i++) {
+    lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
+    nonzero += lengths[i] > 0;
+  }
   PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));
   PetscCall(PetscFree(lengths));
   PetscCall(MatSeqAIJSetColumnIndices(A, m->colidx));
+  PetscCall(GpufmtRowsCompress(A, nonzero));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, NULL, NULL, &values, NULL));
   PetscCall(PetscArraycpy(values, m->values, m->rowptr[m->nrows])); /* less than there was room for, once zeros were eliminated */
   A->assembled        = assembled;
@@ -143,6 +129,26 @@ static PetscErrorCode MatSetOption_SeqAIJGpufmt(Mat A, MatOption option, PetscBo
   GpufmtOptionsRemember(&((Mat_Gpufmt *)A->spptr)->options, option, flag); /* also while it collects first values */
   PetscCall((*gpufmt_seq_parent->setoption)(A, option, flag));
   if (option == MAT_SORTED_FULL && !flag) A->ops->setvalues = MatSetValues_SeqAIJGpufmt;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Rows in managed arrays have no gaps, and whatever changes their lengths finds PETSc's own arrays, or closes the gaps: an assembly need not go over
+   them. */
+static PetscErrorCode MatAssemblyEnd_SeqAIJGpufmt(Mat A, MatAssemblyType type)
+{
+  const PetscBool        was_assembled = A->was_assembled;
+  const PetscObjectState assembled     = A->ass_nonzerostate;
+  GpufmtManaged         *managed;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedOf(A, &managed));
+  if (managed) {
+    A->was_assembled    = PETSC_TRUE;
+    A->ass_nonzerostate = A->nonzerostate;
+  }
+  PetscCall((*gpufmt_seq_parent->assemblyend)(A, type));
+  A->was_assembled    = was_assembled;
+  A->ass_nonzerostate = assembled; /* MatAssemblyEnd() looks at it */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -206,6 +212,8 @@ void GpufmtManagedArraysSet(Mat A, PetscBool ours)
   A->ops->shift           = ours ? MatShift_SeqAIJGpufmt : parent->shift;
   A->ops->zerorows        = ours ? MatZeroRows_SeqAIJGpufmt : parent->zerorows;
   A->ops->zerorowscolumns = ours ? MatZeroRowsColumns_SeqAIJGpufmt : parent->zerorowscolumns;
+  if (A->ops->assemblyend == (ours ? parent->assemblyend : MatAssemblyEnd_SeqAIJGpufmt))
+    A->ops->assemblyend = ours ? MatAssemblyEnd_SeqAIJGpufmt : parent->assemblyend; /* likewise */
   if (A->ops->setvalues == (ours ? parent->setvalues : MatSetValues_SeqAIJGpufmt))
     A->ops->setvalues = ours ? MatSetValues_SeqAIJGpufmt : parent->setvalues; /* else it collects first values, or takes whole rows */
 }

@@ -31,6 +31,7 @@ struct _GpufmtManaged {
   PetscCount     nnz;
   size_t         bytes;        /* of the allocation that are used */
   GpufmtMemory   memory, host; /* that has the values, and the row pointer */
+  PetscBool      internal;     /* no user sees the matrix that gets them */
   int            references;
   GpufmtManaged *previous, *next;
 };

@@ -1,0 +1,93 @@
+"""Rows that are added to a result here are what PETSc keeps of those that it adds itself."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from builders import CsrMatrix
+from petsc4py import PETSc
+from petsc_products import petsc_matrix
+
+from petsc_gpufmt.backends import native_library
+
+LIBRARY = native_library.load()
+
+
+@pytest.fixture(params=["simulated", pytest.param("device", marks=pytest.mark.gpu)], autouse=True)
+def place(request, options):
+    simulated = request.param == "simulated"
+    if simulated and not LIBRARY.GpufmtManagedSimulate(1):
+        pytest.skip("there is a device")
+    options["matmatmult_via"] = "rmerge"
+    options["mattransposematmult_via"] = "rmerge"
+    yield
+    LIBRARY.GpufmtRowsForget(0)
+    assert not simulated or LIBRARY.GpufmtManagedSimulate(0)
+
+
+def result(empty_rows):
+    """Of a product with some rows without entries, and its operands."""
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(0, 6, 50)
+    lengths[rng.choice(50, empty_rows, replace=False)] = 0
+    columns = np.concatenate([np.sort(rng.choice(20, n, replace=False)) for n in lengths])
+    A = CsrMatrix(50, 20, np.concatenate([[0], np.cumsum(lengths)]), columns, rng.random(len(columns)))
+    eye = CsrMatrix(20, 20, np.arange(21), np.arange(20), np.ones(20))
+    return petsc_matrix(A).matMult(petsc_matrix(eye))
+
+
+def without_small(A):
+    A.chop(0.5)
+    assert LIBRARY.MatEliminateZeros(ctypes.c_void_p(A.handle), 0) == 0
+
+
+def seen(C, path):
+    """All that reads the lengths of rows: a view, submatrices, copies, single values, and products of type aij."""
+    viewer = PETSc.Viewer().createASCII(str(path), comm=PETSc.COMM_SELF)
+    viewer.pushFormat(PETSc.Viewer.Format.ASCII_INFO_DETAIL)
+    C.view(viewer)
+    viewer.destroy()
+    some = PETSc.IS().createStride(C.size[0] // 2, 0, 2, PETSc.COMM_SELF)
+    part, copy, values = C.createSubMatrix(some), C.duplicate(copy=True), C.getValues(range(9), range(20))
+    aij = C.copy()
+    without_small(C)
+    without_small(copy)
+    aij.convert("aij")
+    x, z = aij.createVecs()
+    x.setArray(np.arange(1.0, x.size + 1))
+    aij.mult(x, z)
+    arrays = [
+        *part.getValuesCSR(),
+        *C.getValuesCSR(),
+        *copy.getValuesCSR(),
+        *aij.getValuesCSR(),
+        values,
+        z.getArray().copy(),
+    ]
+    return path.read_text(), C.getInfo(), arrays
+
+
+@pytest.mark.parametrize("empty_rows", [0, 10, 45, 50])
+def test_nobody_sees_who_has_added_the_rows(tmp_path, empty_rows):
+    C = result(empty_rows)
+    assert LIBRARY.GpufmtRowsForget(1)
+    same = result(empty_rows)
+    assert not LIBRARY.GpufmtRowsForget(0)
+    here, there = seen(C, tmp_path / "here"), seen(same, tmp_path / "there")
+    assert here[:2] == there[:2]
+    for a, b in zip(here[2], there[2], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_assembly_forgets_the_symmetry_of_another_pattern():
+    """Though it finds nothing to do: zeros were eliminated where they were."""
+    C = result(0)
+    square = C.transposeMatMult(C)
+    square.setOption(PETSc.Mat.Option.STRUCTURALLY_SYMMETRIC, True)
+    square.assemble()
+    assert square.isStructurallySymmetric()
+    without_small(square)
+    with pytest.raises(PETSc.Error):
+        square.isStructurallySymmetric()
