@@ -92,7 +92,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
 
 /* union_plan.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand[], PetscInt *const places[], GpufmtUnion *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *, int k, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *, int k, PetscBool internal, GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *, PetscInt *nghosts, PetscInt **ghosts);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
 
@@ -105,7 +105,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromPattern(MatType, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                      PetscInt row_block, PetscInt col_block, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateManaged(MatType, int backend, const GpufmtUnion *, int k, PetscInt ncols, PetscInt row_block,
-                                                 PetscInt col_block, Mat *);
+                                                 PetscInt col_block, PetscBool internal, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                   Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand[], GpufmtRows *);

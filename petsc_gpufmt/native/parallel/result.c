@@ -85,7 +85,7 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
     const PetscInt row_block = PetscAbs(rows->bs), col_block = k ? 1 : PetscAbs(columns->bs), ncols = k ? nghosts : columns->n;
 
     PetscCall(GpufmtEntrySumCreate(product->backend, u, k, &product->sums[k]));
-    if (u->planned) PetscCall(GpufmtCreateManaged(type, product->backend, u, k, ncols, row_block, col_block, &pieces->blocks[k]));
+    if (u->planned) PetscCall(GpufmtCreateManaged(type, product->backend, u, k, ncols, row_block, col_block, PETSC_FALSE, &pieces->blocks[k]));
     else PetscCall(GpufmtCreateFromPattern(type, u->nrows, ncols, u->parts[k].rowptr, u->parts[k].colidx, row_block, col_block, &pieces->blocks[k]));
   }
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -47,15 +47,15 @@ PetscErrorCode GpufmtCreateInternal(MatType type, int backend, PetscInt nrows, P
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* one with managed arrays of the pattern of part k of a planned union */
+/* one with managed arrays of the pattern of part k of a planned union; `internal`: no user sees it */
 PetscErrorCode GpufmtCreateManaged(MatType type, int backend, const GpufmtUnion *u, int k, PetscInt ncols, PetscInt row_block, PetscInt col_block,
-                                   Mat *A)
+                                   PetscBool internal, Mat *A)
 {
   GpufmtManaged *managed = NULL;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  ierr = GpufmtUnionManaged(backend, u, k, &managed);
+  ierr = GpufmtUnionManaged(backend, u, k, internal, &managed);
   if (!ierr) ierr = CreateSized(type, u->nrows, ncols, row_block, col_block, A);
   if (!ierr) ierr = GpufmtManagedAdopt(*A, managed);
   PetscCall(GpufmtManagedRelease(&managed)); /* A has its own reference */
@@ -67,7 +67,7 @@ PetscErrorCode GpufmtCreateManaged(MatType type, int backend, const GpufmtUnion 
 static PetscErrorCode RowsFromUnion(MatType type, int backend, GpufmtUnion *u, GpufmtRows *rows)
 {
   PetscFunctionBegin;
-  if (u->planned) PetscCall(GpufmtCreateManaged(type, backend, u, 0, u->ncols, 1, 1, &rows->matrix));
+  if (u->planned) PetscCall(GpufmtCreateManaged(type, backend, u, 0, u->ncols, 1, 1, PETSC_TRUE, &rows->matrix));
   else PetscCall(GpufmtCreateInternal(type, backend, u->nrows, u->ncols, u->parts[0].rowptr, u->parts[0].colidx, &rows->matrix));
   PetscCall(GpufmtEntrySumCreate(backend, u, 0, &rows->sum));
   GpufmtLeaseMove(&u->lease, &rows->pattern);

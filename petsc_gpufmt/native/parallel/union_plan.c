@@ -32,13 +32,14 @@ PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSumm
 }
 
 /* managed arrays with the pattern of part k of a planned union */
-PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *u, int k, GpufmtManaged **managed)
+PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *u, int k, PetscBool internal, GpufmtManaged **managed)
 {
   const GpufmtUnionPartAnswer *part      = &u->answer.parts[k];
   const PetscBool              on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA);
 
   PetscFunctionBegin;
   PetscCall(GpufmtManagedCreate(u->nrows, part->nnz, (const PetscInt *)part->rowptr, on_device, managed));
+  (*managed)->internal = internal;
   PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)part->colidx, on_device));
   PetscCall(GpufmtManagedSettle(on_device)); /* the planner's columns go with the union */
   PetscFunctionReturn(PETSC_SUCCESS);

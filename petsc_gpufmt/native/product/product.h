@@ -77,7 +77,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductCheckOperand(GpufmtProduct *, int k, M
 /* symbolic.c */
 GPUFMT_HIDDEN extern PetscLogEvent GPUFMT_Symbolic;
 GPUFMT_HIDDEN const GpufmtProduct *GpufmtProductOf(Mat);
-GPUFMT_HIDDEN PetscErrorCode       GpufmtProductSymbolic(Mat, int product, int backend);
+GPUFMT_HIDDEN PetscErrorCode       GpufmtProductSymbolic(Mat, int product, int backend, PetscBool internal);
 GPUFMT_HIDDEN PetscErrorCode       MatProductSymbolic_SeqAIJGpufmt(Mat);
 
 /* numeric.c */

@@ -131,8 +131,8 @@ static PetscErrorCode ProductSendValues(Mat C, const GpufmtProduct *p)
 }
 
 /* C changes only after the planner has succeeded and memory is there. `product`: GPUFMT_PRODUCT_..., of the operands of C->product, whose type
-   tells how many there are. */
-PetscErrorCode GpufmtProductSymbolic(Mat C, int product, int backend)
+   tells how many there are. `internal`: no user sees C. */
+PetscErrorCode GpufmtProductSymbolic(Mat C, int product, int backend, PetscBool internal)
 {
   GpufmtManaged       *managed = NULL;
   GpufmtProduct       *p;
@@ -146,6 +146,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int product, int backend)
   ierr       = ProductPlan(C, p);
   pattern    = GpufmtProductPattern(p);
   if (!ierr) ierr = ProductManaged(C, &pattern, &managed);
+  if (managed) managed->internal = internal;
   if (!ierr && managed) ierr = ProductSendValues(C, p); /* else the pattern of C is downloaded next, by the same threads */
   if (ierr) {
     PetscCall(GpufmtManagedRelease(&managed));
@@ -174,6 +175,6 @@ PetscErrorCode MatProductSymbolic_SeqAIJGpufmt(Mat C)
 
   PetscFunctionBegin;
   PetscCall(GpufmtProductBackend(C, &backend));
-  PetscCall(GpufmtProductSymbolic(C, PlannerProduct(C->product->type), backend));
+  PetscCall(GpufmtProductSymbolic(C, PlannerProduct(C->product->type), backend, PETSC_FALSE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
