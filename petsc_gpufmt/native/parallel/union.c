@@ -18,7 +18,32 @@ static inline PetscInt GlobalColumn(const GpufmtSummand *summand, PetscInt k)
   return summand->columns ? summand->columns[k] : summand->first_column + k;
 }
 
-/* the columns of all summands in ascending order, and where each summand finds its own among them */
+/* the first column of each summand that is not merged; PETSC_INT_MAX: all are */
+static inline PetscInt NextColumn(const GpufmtSummand *summand, PetscInt at)
+{
+  return at < summand->matrix->cmap->n ? GlobalColumn(summand, at) : PETSC_INT_MAX;
+}
+
+/* the columns of one summand before column `last`, which are of no other */
+static void MergeRun(const GpufmtSummand *summand, PetscInt last, PetscInt *at, PetscInt places[], GpufmtUnion *u)
+{
+  const PetscInt  n       = summand->matrix->cmap->n;
+  PetscInt *const columns = u->columns;
+  PetscInt        k = *at, ncols = u->ncols;
+
+  for (; k < n; k++) {
+    const PetscInt column = GlobalColumn(summand, k);
+
+    if (column >= last) break;
+    columns[ncols] = column;
+    places[k]      = ncols++;
+  }
+  *at      = k;
+  u->ncols = ncols;
+}
+
+/* The columns of all summands in ascending order, and where each summand finds its own among them. Most of them are those of one summand alone, one
+   after the other: a rank has most columns of its rows for itself. */
 static PetscErrorCode MergeColumns(PetscInt n, const GpufmtSummand summands[], GpufmtUnion *u, PetscInt *places[])
 {
   PetscInt   at[GPUFMT_MAX_SUMMANDS] = {0};
@@ -30,15 +55,26 @@ static PetscErrorCode MergeColumns(PetscInt n, const GpufmtSummand summands[], G
     PetscCall(PetscMalloc1(summands[s].matrix->cmap->n, &places[s]));
   }
   PetscCall(PetscMalloc1(most, &u->columns));
-  for (u->ncols = 0;; u->ncols++) {
-    PetscInt next = PETSC_INT_MAX;
+  for (;;) {
+    PetscInt first = 0, next = PETSC_INT_MAX, after = PETSC_INT_MAX;
 
-    for (PetscInt s = 0; s < n; s++)
-      if (at[s] < summands[s].matrix->cmap->n) next = PetscMin(next, GlobalColumn(&summands[s], at[s]));
+    for (PetscInt s = 0; s < n; s++) {
+      const PetscInt column = NextColumn(&summands[s], at[s]);
+
+      after = PetscMin(after, PetscMax(column, next));
+      if (column < next) {
+        next  = column;
+        first = s;
+      }
+    }
     if (next == PETSC_INT_MAX) break;
-    u->columns[u->ncols] = next;
+    if (next < after) {
+      MergeRun(&summands[first], after, &at[first], places[first], u);
+      continue;
+    }
     for (PetscInt s = 0; s < n; s++)
-      if (at[s] < summands[s].matrix->cmap->n && GlobalColumn(&summands[s], at[s]) == next) places[s][at[s]++] = u->ncols;
+      if (NextColumn(&summands[s], at[s]) == next) places[s][at[s]++] = u->ncols;
+    u->columns[u->ncols++] = next;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
