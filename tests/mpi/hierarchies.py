@@ -19,7 +19,7 @@ OPTIONS = PETSc.Options()
 TENTATIVE = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_agg_nsmooths": 0}
 PETSC_ERR_USER_INPUT = 83
 EPS = 100 * np.finfo(PETSc.RealType).eps
-TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE)
+TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE, Ask.STORE)
 
 
 def of_ones(ones):

@@ -37,15 +37,28 @@ static PetscErrorCode WorkGet(PC pc, Vec *diagonal)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Whether all entries of the diagonal are positive. The matrix is multiplied next, so its store is made before: the diagonal comes from there. */
-static PetscErrorCode IsPositive(Mat A, Vec diagonal, PetscBool *positive)
+/* The matrix is multiplied next, so the store of its own columns is made before: the diagonal comes from there. One rank may fail alone. */
+static PetscErrorCode DiagonalGet(Mat A, Vec diagonal)
 {
+  Mat          own = A;
+  PetscBool    parallel;
   GpufmtStore *store;
-  PetscReal    least;
 
   PetscFunctionBegin;
-  if (GpufmtSeqData(A) && GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(A, GpufmtSeqData(A), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
-  PetscCall(GpufmtAgree((PetscObject)A, "The diagonal of PCJACOBI", MatGetDiagonal(A, diagonal), 0, NULL));
+  PetscCall(PetscStrbeginswith(((PetscObject)A)->type_name, MATMPIAIJ, &parallel));
+  if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &own, NULL, NULL));
+  if (GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(own, GpufmtSeqData(own), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
+  PetscCall(MatGetDiagonal(A, diagonal));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whether all entries of the diagonal are positive */
+static PetscErrorCode IsPositive(Mat A, Vec diagonal, PetscBool *positive)
+{
+  PetscReal least;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtAgree((PetscObject)A, "The diagonal of PCJACOBI", DiagonalGet(A, diagonal), 0, NULL));
   PetscCall(VecMin(diagonal, NULL, &least));
   *positive = (PetscBool)(least > 0);
   PetscFunctionReturn(PETSC_SUCCESS);

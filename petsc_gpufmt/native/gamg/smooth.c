@@ -183,17 +183,24 @@ static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Pet
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Values of A go to the device before its store is made, which would else send them and keep none: smoothing and the next level's matrix want them. */
+/* Values of A, or of its blocks, go to the device before stores are made, which would else send them and keep none: smoothing and the next level's
+   matrix want them. One rank may fail alone. */
 static PetscErrorCode SendValues(Mat A)
 {
-  GpufmtArrays   *arrays = GpufmtArraysOf(A);
-  const PetscInt *rowptr;
-  void           *stream;
+  Mat       blocks[2] = {A, NULL};
+  PetscBool parallel;
+  void     *stream;
 
   PetscFunctionBegin;
+  PetscCall(PetscStrbeginswith(((PetscObject)A)->type_name, MATMPIAIJ, &parallel));
+  if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
-  PetscCall(GpufmtDeviceValuesUpdate(&arrays->values, A, rowptr[A->rmap->n], stream));
+  for (int k = 0; k < 2 && blocks[k]; k++) {
+    const PetscInt *rowptr;
+
+    PetscCall(MatSeqAIJGetCSRAndMemType(blocks[k], &rowptr, NULL, NULL, NULL));
+    PetscCall(GpufmtDeviceValuesUpdate(&GpufmtArraysOf(blocks[k])->values, blocks[k], rowptr[blocks[k]->rmap->n], stream));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -208,7 +215,7 @@ static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
   PetscFunctionBegin;
   mg->min_eigen_DinvA[level] = mg->max_eigen_DinvA[level] = 0;
   if (GpufmtGamgAggOf(pc)->nsmooths <= 0) PetscFunctionReturn(PETSC_SUCCESS);
-  if (gamg->levels[level].ours && gamg->backend == GPUFMT_BACKEND_CUDA && GpufmtArraysOf(A)) PetscCall(SendValues(A));
+  if (gamg->levels[level].ours && gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtGamgAgree(pc, SendValues(A)));
   PetscCall(GpufmtGamgEstimate(pc, gamg, A, &emin, &emax));
   PetscCall(MatCreateVecs(A, &diagonal, NULL));
   ierr = SmoothBy(pc, gamg, A, diagonal, emax, P);
