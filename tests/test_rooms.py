@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE, PACKAGE = ROOT / "petsc_gpufmt" / "native", ROOT / "petsc_gpufmt"
 # the lowest first; rooms of one floor lie beside each other and do not use each other
-NATIVE_ROOMS = ("runtime", "memory", "matrix", "product", "parallel", "gamg")
+NATIVE_ROOMS = ("runtime", "memory", "halo", "matrix", "product", "parallel", "gamg")
 NATIVE_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), *((r,) for r in NATIVE_ROOMS), ("register",))
 KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening"))
 PACKAGE_FLOORS = (

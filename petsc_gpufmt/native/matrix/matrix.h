@@ -1,8 +1,7 @@
 /* The matrix types: their formats, the stores that products with vectors run on, and what changes values. */
 #pragma once
 #include <petsc/private/vecimpl.h>
-#include <petscsf.h>
-#include "memory/memory.h"
+#include "halo/halo.h"
 
 /* what a destroy function of PETSc takes: the address of the pointer to its data */
 #if PETSC_VERSION_LT(3, 25, 0)
@@ -122,6 +121,7 @@ typedef struct {
   PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
   PetscBool           pinned;         /* addresses of its values are kept somewhere: it gets no other arrays */
   PetscBool           managed_blocks; /* of a parallel matrix: since it was assembled, a block may have managed arrays */
+  GpufmtHalo          halo;           /* of a parallel matrix that has been multiplied */
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
 

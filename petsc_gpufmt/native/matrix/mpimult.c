@@ -1,45 +1,116 @@
-/* Products of the parallel type with vectors: the parent's, with blocks of the sequential type.
+/* Products of the parallel type with vectors: those of the parent, with a halo exchange in one of several modes between blocks of the sequential
+   type. Where the mode has no exchange back, transposed products are the parent's.
+
+   A row is the sum of its local part and then of the nonlocal one, and of rows that come back likewise, so all modes give the same bits.
 
    A block may fail on one rank alone, when it is planned or its values are new. That must neither leave the ghost vector locked nor other
-   ranks in the exchange, so the parent is made to end its product first. The first products after an assembly, which plan the blocks, then
+   ranks in the exchange, so the product goes on to its end. The first products after an assembly, which plan the blocks, then
    fail on all ranks or on none: that they are the first is known everywhere without asking. Later ones, for instance where a planner has asked
    to be called again after some products, fail on the rank that fails, and take no collective call. */
 #include "matrix/matrix.h"
 
+/* what the data of type mpiaij begins with: no header that PETSc installs has it */
+typedef struct {
+  Mat          diag, offdiag;
+  PetscMPIInt  size, rank;
+  PetscBool    donotstash;
+  MPI_Request *send_waits, *receive_waits;
+  PetscInt     nsends, nreceives;
+  PetscScalar *sent, *received;
+  PetscInt     longest;
+  void        *number_of_column;
+  PetscInt    *columns; /* of the off-diagonal block */
+  Vec          ghost;
+  VecScatter   scatter;
+} ParallelData;
+
+static PetscErrorCode PartsGet(Mat A, Mat *diag, Mat *offdiag, GpufmtHaloParts *parts)
+{
+  const ParallelData *data = (const ParallelData *)A->data;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, diag, offdiag, &parts->columns));
+  PetscCheck(data->diag == *diag && data->offdiag == *offdiag && data->columns == parts->columns, PETSC_COMM_SELF, PETSC_ERR_LIB,
+             "The data of type mpiaij are not those of PETSc %d.%d: install petsc_gpufmt again with the PETSc that runs", PETSC_VERSION_MAJOR,
+             PETSC_VERSION_MINOR);
+  parts->ghost   = data->ghost;
+  parts->scatter = data->scatter;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Before the first product after an assembly, which is when PETSc makes another scatter, on all ranks: an exchange by that. Collective. */
+static PetscErrorCode HaloUpdate(Mat A, const GpufmtHaloParts *parts)
+{
+  Mat_Gpufmt    *gpufmt = (Mat_Gpufmt *)A->spptr;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  if (gpufmt->halo && gpufmt->halo->scatter == parts->scatter && gpufmt->halo->ghost == parts->ghost) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
+  ierr = GpufmtHaloCreate(A, parts, &gpufmt->halo);
+  ierr = GpufmtAgree((PetscObject)A, "The set-up of a halo exchange", ierr, 0, NULL);
+  if (ierr) PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* collective */
 static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 {
-  int worst = (int)own;
-
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, (PetscErrorCode)worst,
-             "The %sproduct of a matrix of type %s with a vector failed on another rank, which says why", transposed ? "transposed " : "",
-             ((PetscObject)A)->type_name);
+  PetscCall(GpufmtAgree((PetscObject)A, transposed ? "A transposed product with a vector" : "A product with a vector", own, 0, NULL));
   ((Mat_Gpufmt *)A->spptr)->agreed[transposed] = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* z = A x, or z = y + A x */
-static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+static PetscErrorCode MultDirect(GpufmtHalo halo, Mat diag, Mat offdiag, Vec x, Vec y, Vec z)
 {
-  PetscErrorCode ierr, failure = PETSC_SUCCESS;
-  Mat_Gpufmt    *blocks[2];
-  Mat            diag, offdiag;
+  Vec ghost;
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, &offdiag, NULL));
+  PetscCall((*halo->mode->begin)(halo, x));
+  if (y) PetscCall((*diag->ops->multadd)(diag, x, y, z));
+  else PetscCall((*diag->ops->mult)(diag, x, z));
+  PetscCall((*halo->mode->end)(halo, x, &ghost));
+  PetscCall((*offdiag->ops->multadd)(offdiag, ghost, z, z));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* z = A^T x, or z = y + A^T x */
+static PetscErrorCode MultBack(GpufmtHalo halo, Mat diag, Mat offdiag, Vec x, Vec y, Vec z)
+{
+  PetscFunctionBegin;
+  PetscCall((*offdiag->ops->multtranspose)(offdiag, x, halo->ghost));
+  PetscCall((*halo->mode->begin_back)(halo));
+  if (y) PetscCall((*diag->ops->multtransposeadd)(diag, x, y, z));
+  else PetscCall((*diag->ops->multtranspose)(diag, x, z));
+  PetscCall((*halo->mode->end_back)(halo, z));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
+{
+  Mat_Gpufmt     *gpufmt = (Mat_Gpufmt *)A->spptr, *blocks[2];
+  PetscErrorCode  ierr, failure = PETSC_SUCCESS;
+  GpufmtHaloParts parts;
+  Mat             diag, offdiag;
+
+  PetscFunctionBegin;
+  PetscCall(PartsGet(A, &diag, &offdiag, &parts));
+  if (PetscUnlikely(!gpufmt->agreed[transposed])) PetscCall(HaloUpdate(A, &parts));
   blocks[0] = GpufmtSeqData(diag);
   blocks[1] = GpufmtSeqData(offdiag);
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = &failure;
-  if (y) ierr = transposed ? (*gpufmt_mpi_parent->multtransposeadd)(A, x, y, z) : (*gpufmt_mpi_parent->multadd)(A, x, y, z);
-  else ierr = transposed ? (*gpufmt_mpi_parent->multtranspose)(A, x, z) : (*gpufmt_mpi_parent->mult)(A, x, z);
+  if (!transposed) ierr = MultDirect(gpufmt->halo, diag, offdiag, x, y, z);
+  else if (gpufmt->halo->mode->begin_back) ierr = MultBack(gpufmt->halo, diag, offdiag, x, y, z);
+  else if (y) ierr = (*gpufmt_mpi_parent->multtransposeadd)(A, x, y, z);
+  else ierr = (*gpufmt_mpi_parent->multtranspose)(A, x, z);
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = NULL;
   PetscCall(ierr);
-  if (PetscUnlikely(!((Mat_Gpufmt *)A->spptr)->agreed[transposed])) PetscCall(Agree(A, transposed, failure));
+  if (PetscUnlikely(!gpufmt->agreed[transposed])) PetscCall(Agree(A, transposed, failure));
   PetscCall(failure);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

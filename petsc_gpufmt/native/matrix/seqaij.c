@@ -42,6 +42,7 @@ PetscErrorCode MatSetFromOptions_Gpufmt(Mat A, PetscOptionItems PetscOptionsObje
   PetscFunctionBegin;
   PetscCall(GpufmtOptionsDeclare(format, PetscOptionsObject));
   PetscCall(PetscObjectTypeCompare((PetscObject)A, format->seq_type, &is_seq));
+  if (!is_seq) PetscCall(GpufmtHaloOptionsDeclare(PetscOptionsObject));
   parent = is_seq ? gpufmt_seq_parent : gpufmt_mpi_parent;
   if (parent->setfromoptions) PetscCall((*parent->setfromoptions)(A, PetscOptionsObject));
   PetscFunctionReturn(PETSC_SUCCESS);

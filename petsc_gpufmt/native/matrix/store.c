@@ -47,6 +47,7 @@ PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
   PetscCall(StoresDrop(gpufmt));
   for (int kind = 0; kind < GPUFMT_NUM_SCALE_AND_ADD; kind++) PetscCall(GpufmtLeaseDrop(&gpufmt->scale_and_add[kind].lease));
   PetscCall(GpufmtCooDrop(&gpufmt->coo));
+  PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
   PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->arrays.values));
   PetscCall(GpufmtManagedRelease(&gpufmt->arrays.managed));

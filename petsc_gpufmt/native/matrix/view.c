@@ -18,6 +18,7 @@ static PetscErrorCode ViewLines(PetscViewer viewer, const char text[])
 PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewer)
 {
   const GpufmtFormat *format  = ((Mat_Gpufmt *)A->spptr)->format;
+  const GpufmtHalo    halo    = ((Mat_Gpufmt *)A->spptr)->halo;
   const char         *summary = NULL, *detail = NULL;
   PetscLogDouble      sums[5] = {0}; /* nonzeros, stored, bytes, blocks stored on the host, on the device */
   PetscBool           ascii;
@@ -61,5 +62,7 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
                                      sums[4] > 0 ? (sums[3] > 0 ? "device and host" : "device") : "host", summary ? summary : "empty on rank 0",
                                      sums[0], sums[1], sums[1] > 0 ? 1 - sums[0] / sums[1] : 0.0, sums[2] / 1e6));
   if (viewer_format == PETSC_VIEWER_ASCII_INFO_DETAIL && detail) PetscCall(ViewLines(viewer, detail));
+  if (viewer_format == PETSC_VIEWER_ASCII_INFO_DETAIL && halo)
+    PetscCall(PetscViewerASCIIPrintf(viewer, "    storage: halo exchange in mode %s\n", halo->mode->name));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,0 +1,86 @@
+/* The mode of a halo exchange, which an option chooses, and what all modes have. */
+#include "halo/halo.h"
+
+static const char option[] = "-mat_halo_mode";
+
+/* the first is the default */
+static const GpufmtHaloMode *const modes[] = {&gpufmt_halo_overlap, &gpufmt_halo_vector};
+
+enum { WORD_LENGTH = 64, WORDS_LENGTH = 128 };
+
+static void Words(char words[WORDS_LENGTH])
+{
+  size_t length = 0;
+
+  for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(modes); k++)
+    length += (size_t)snprintf(words + length, WORDS_LENGTH - length, "%s%s", k ? ", " : "", modes[k]->name);
+}
+
+/* Shows the option under -help. It is read at the first product: matrices that GAMG makes never see MatSetFromOptions(). */
+PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems PetscOptionsObject)
+{
+  char help[2 * WORDS_LENGTH], words[WORDS_LENGTH], word[WORD_LENGTH];
+
+  PetscFunctionBegin;
+  Words(words);
+  PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s", words));
+  PetscOptionsHeadBegin(PetscOptionsObject, "Parallel product options");
+  PetscCall(PetscOptionsString(option, help, "None", modes[0]->name, word, sizeof(word), NULL));
+  PetscOptionsHeadEnd();
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the mode that a matrix is to have */
+PetscErrorCode GpufmtHaloModeFind(Mat A, const GpufmtHaloMode **mode)
+{
+  const char *prefix = ((PetscObject)A)->prefix;
+  char        word[WORD_LENGTH], words[WORDS_LENGTH];
+  PetscBool   set;
+
+  PetscFunctionBegin;
+  *mode = modes[0];
+  PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), &set));
+  if (!set) PetscFunctionReturn(PETSC_SUCCESS);
+  for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(modes); k++) {
+    *mode = modes[k];
+    if (!strcmp(word, modes[k]->name)) PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  Words(words);
+  SETERRQ(PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-%s%s %s: choose one of %s", prefix ? prefix : "", option + 1, word, words);
+}
+
+/* Collective. What fails may fail on one rank alone; what there is then is to be destroyed. */
+PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
+{
+  const GpufmtHaloMode *mode;
+  GpufmtHalo            halo;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtHaloModeFind(A, &mode));
+  PetscCall(PetscNew(out));
+  halo          = *out;
+  halo->mode    = mode;
+  halo->ghost   = parts->ghost;
+  halo->scatter = parts->scatter;
+  halo->nx      = A->cmap->n;
+  PetscCall(PetscObjectReference((PetscObject)halo->ghost));
+  PetscCall(PetscObjectReference((PetscObject)halo->scatter));
+  PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
+  if (mode->links) PetscCall(GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links));
+  if (mode->create) PetscCall((*mode->create)(halo, A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *out)
+{
+  GpufmtHalo halo = *out;
+
+  PetscFunctionBegin;
+  if (!halo) PetscFunctionReturn(PETSC_SUCCESS);
+  if (halo->mode->destroy) PetscCall((*halo->mode->destroy)(halo));
+  PetscCall(GpufmtHaloLinksFree(&halo->links));
+  PetscCall(VecDestroy(&halo->ghost));
+  PetscCall(VecScatterDestroy(&halo->scatter));
+  PetscCall(PetscFree(*out));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -1,0 +1,56 @@
+/* The halo exchange of a parallel matrix: entries of x that lie on other ranks come to the ghost vector, and sums go back from there. */
+#pragma once
+#include <petscsf.h>
+#include "memory/memory.h"
+
+typedef struct _GpufmtHalo *GpufmtHalo;
+
+/* how entries are exchanged; what a mode leaves out is NULL */
+typedef struct {
+  const char *name;
+  PetscBool   links;                          /* it sends by itself, and needs them */
+  PetscErrorCode (*create)(GpufmtHalo, Mat);  /* makes `data`; collective, and may fail on one rank alone without others waiting for it */
+  PetscErrorCode (*destroy)(GpufmtHalo);      /* of `data`, which may be NULL; not collective */
+  PetscErrorCode (*begin)(GpufmtHalo, Vec x); /* x does not change until the end */
+  PetscErrorCode (*end)(GpufmtHalo, Vec x, Vec *ghost);
+  PetscErrorCode (*begin_back)(GpufmtHalo);    /* halo->ghost has sums for other ranks; NULL: transposed products are PETSc's */
+  PetscErrorCode (*end_back)(GpufmtHalo, Vec); /* where received ones are added, rank by rank */
+} GpufmtHaloMode;
+
+/* Who sends what: rank to[k] gets the entries of x at indices[to_begins[k]], ..., and rank from[k] sends those of the ghost vector from
+   from_begins[k] on, which belong to it in this order. */
+typedef struct {
+  PetscMPIInt  nto, nfrom;
+  PetscMPIInt *to, *from; /* ascending */
+  PetscInt    *to_begins, *indices, *from_begins;
+} GpufmtHaloLinks;
+
+struct _GpufmtHalo {
+  const GpufmtHaloMode *mode;
+  Vec                   ghost;   /* PETSc's */
+  VecScatter            scatter; /* likewise, from x to the ghost vector */
+  PetscInt              nx, nghosts;
+  GpufmtHaloLinks       links;
+  void                 *data; /* of the mode */
+};
+
+/* what PETSc has made for products of a parallel matrix */
+typedef struct {
+  Vec             ghost;
+  VecScatter      scatter;
+  const PetscInt *columns; /* of the ghost vector's entries, ascending */
+} GpufmtHaloParts;
+
+/* halo.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloModeFind(Mat, const GpufmtHaloMode **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, GpufmtHalo *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
+
+/* links.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFind(Mat, PetscInt nghosts, const PetscInt columns[], GpufmtHaloLinks *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFree(GpufmtHaloLinks *);
+
+/* scatter.c, task.c */
+GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_vector;
+GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_overlap;
