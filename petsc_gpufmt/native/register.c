@@ -1,6 +1,7 @@
 /* Beginning and end: registration by -dll_append, by import petsc_gpufmt, or by PetscGpuFmtInitialize() from C and Fortran; PETSc ends, or Python. */
 #include "petsc_gpufmt.h"
 #include "gamg/gamg.h"
+#include "halo/halo.h"
 #include "parallel/parallel.h"
 
 static PetscBool registered = PETSC_FALSE;
@@ -26,6 +27,7 @@ static PetscErrorCode Finalize(void)
 {
   PetscFunctionBegin;
   GpufmtStartEnd();
+  GpufmtHaloThreadEnd();
   PetscCall(GpufmtLeasesForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   PetscCall(GpufmtManagedForget());
   PetscCall(GpufmtDeviceTrim());

@@ -11,13 +11,14 @@ from petsc_gpufmt.choice.registry import FORMATS
 FOLDER = Path(__file__).parent
 SCRIPTS = [
     *("products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"),
-    *("coordinates", "hierarchies"),
+    *("coordinates", "hierarchies", "halo"),
 ]
 ALL_RANKS = (1, 2, 3, 4)
 # All formats share the C code that the scripts are about. What another format could do wrong shows in fewer runs.
 RANKS_OF_OTHER_FORMATS = {
     **{"products": (1, 3), "changes": (3,), "matrix_types": (3,), "solvers": (2,), "newton": (4,)},
     **{"matrix_products": (3,), "galerkin": (2,), "managed": (), "coordinates": (), "hierarchies": ()},
+    **{"halo": ()},  # has all formats
 }
 RUNS = [
     (name, script, ranks)
@@ -30,6 +31,7 @@ DEVICE_RUNS = [
     for name in FORMATS
     for script in SCRIPTS
     for ranks, gpu_aware in ([(1, 1), (2, 1), (2, 0), (3, 1)] if name == "pjds" else [(2, 1)])
+    if name == "pjds" or script != "halo"
 ]
 
 pytestmark = pytest.mark.mpi
@@ -59,6 +61,31 @@ def test_a_failed_assertion_on_one_rank_fails_the_run():
     finished = launch.run([sys.executable, "-c", program], ranks=2)
     assert finished.status != 0
     assert "on purpose" in finished.output
+
+
+LOW_LEVEL = """
+import petsc4py
+petsc4py.init(["program", "-device_enable", "none", "-mat_halo_mode", "task"])
+from petsc4py import PETSc
+import petsc_gpufmt
+A = PETSc.Mat().createAIJ((20, 20))
+A.setType("aijpjds")
+A.setUp()
+A.assemble()
+try:
+    A.mult(*A.createVecs())
+except PETSc.Error as e:
+    assert e.ierr == 56, e  # PETSC_ERR_SUP
+    assert "needs MPI_THREAD_SERIALIZED, and MPI grants MPI_THREAD_FUNNELED" in str(e), e
+    assert "PETSC_MPI_THREAD_REQUIRED" in str(e) and "from mpi4py import MPI" in str(e), e
+    print("as it should")
+"""
+
+
+def test_a_thread_that_may_not_call_mpi_is_an_error():
+    finished = launch.run([sys.executable, "-c", LOW_LEVEL], ranks=2)
+    assert finished.status == 0, str(finished)
+    assert finished.output.count("as it should") == 2, str(finished)
 
 
 LATE_PRODUCT = """

@@ -4,7 +4,7 @@
 static const char option[] = "-mat_halo_mode";
 
 /* the first is the default */
-static const GpufmtHaloMode *const modes[] = {&gpufmt_halo_overlap, &gpufmt_halo_vector};
+static const GpufmtHaloMode *const modes[] = {&gpufmt_halo_overlap, &gpufmt_halo_vector, &gpufmt_halo_task};
 
 enum { WORD_LENGTH = 64, WORDS_LENGTH = 128 };
 

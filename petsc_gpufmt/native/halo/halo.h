@@ -51,6 +51,14 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFind(Mat, PetscInt nghosts, const PetscInt columns[], GpufmtHaloLinks *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFree(GpufmtHaloLinks *);
 
+/* thread.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloThreadHold(int *held);
+GPUFMT_HIDDEN void           GpufmtHaloThreadRelease(int *held);
+GPUFMT_HIDDEN void           GpufmtHaloThreadEnd(void);
+GPUFMT_HIDDEN void           GpufmtHaloThreadDo(int (*)(void *), void *);
+GPUFMT_HIDDEN int            GpufmtHaloThreadWait(void);
+
 /* scatter.c, task.c */
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_vector;
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_overlap;
+GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_task;

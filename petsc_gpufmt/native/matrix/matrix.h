@@ -125,21 +125,6 @@ typedef struct {
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
 
-static inline PetscBool GpufmtBoundToCPU(Mat A)
-{
-#if PetscDefined(HAVE_DEVICE)
-  return A->boundtocpu;
-#else
-  return PETSC_FALSE;
-#endif
-}
-
-/* where a matrix is worked with */
-static inline int GpufmtBackendOf(Mat A)
-{
-  return GpufmtDeviceUsable() && !GpufmtBoundToCPU(A) ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
-}
-
 /* MatSetPreallocationCOO() of a type */
 typedef PetscErrorCode (*GpufmtCooFunction)(Mat, PetscCount, PetscInt[], PetscInt[]);
 

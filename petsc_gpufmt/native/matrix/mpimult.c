@@ -66,13 +66,14 @@ static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 /* z = A x, or z = y + A x */
 static PetscErrorCode MultDirect(GpufmtHalo halo, Mat diag, Mat offdiag, Vec x, Vec y, Vec z)
 {
-  Vec ghost;
+  PetscErrorCode ierr;
+  Vec            ghost;
 
   PetscFunctionBegin;
   PetscCall((*halo->mode->begin)(halo, x));
-  if (y) PetscCall((*diag->ops->multadd)(diag, x, y, z));
-  else PetscCall((*diag->ops->mult)(diag, x, z));
-  PetscCall((*halo->mode->end)(halo, x, &ghost));
+  ierr = y ? (*diag->ops->multadd)(diag, x, y, z) : (*diag->ops->mult)(diag, x, z);
+  PetscCall((*halo->mode->end)(halo, x, &ghost)); /* whatever becomes of the local part */
+  PetscCall(ierr);
   PetscCall((*offdiag->ops->multadd)(offdiag, ghost, z, z));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

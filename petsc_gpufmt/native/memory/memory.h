@@ -60,6 +60,21 @@ typedef struct {
   GpufmtHeldPattern  held;
 } GpufmtArrays;
 
+static inline PetscBool GpufmtBoundToCPU(Mat A)
+{
+#if PetscDefined(HAVE_DEVICE)
+  return A->boundtocpu;
+#else
+  return PETSC_FALSE;
+#endif
+}
+
+/* where a matrix is worked with */
+static inline int GpufmtBackendOf(Mat A)
+{
+  return GpufmtDeviceUsable() && !GpufmtBoundToCPU(A) ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+}
+
 /* managed_memory.c */
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRowptr(PetscInt nrows, GpufmtMemory *);

@@ -43,7 +43,10 @@ static PetscBool DriverLoad(void)
   LOAD(MemsetD8Async, "cuMemsetD8Async");
   LOAD(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   LOAD(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
+  LOAD(StreamCreate, "cuStreamCreate");
+  LOAD(StreamDestroy, "cuStreamDestroy_v2");
   LOAD(StreamSynchronize, "cuStreamSynchronize");
+  LOAD(StreamWaitEvent, "cuStreamWaitEvent");
   LOAD(EventCreate, "cuEventCreate");
   LOAD(EventRecord, "cuEventRecord");
   LOAD(EventSynchronize, "cuEventSynchronize");

@@ -9,6 +9,7 @@ typedef uintptr_t DevicePointer;
 enum {
   CUDA_OUT_OF_MEMORY             = 2,
   CUDA_EVENT_DISABLE_TIMING      = 2,
+  CUDA_STREAM_NON_BLOCKING       = 1, /* beside the stream that others wait for */
   CUDA_MEM_ATTACH_GLOBAL         = 1,
   CUDA_ADVISE_PREFERRED_LOCATION = 3,
   CUDA_LOCATION_DEVICE           = 1,
@@ -42,7 +43,10 @@ typedef struct {
   CudaResult (*MemsetD8Async)(DevicePointer, unsigned char, size_t, void *);
   CudaResult (*MemcpyHtoDAsync)(DevicePointer, const void *, size_t, void *);
   CudaResult (*MemcpyDtoHAsync)(void *, DevicePointer, size_t, void *);
+  CudaResult (*StreamCreate)(void **, unsigned);
+  CudaResult (*StreamDestroy)(void *);
   CudaResult (*StreamSynchronize)(void *);
+  CudaResult (*StreamWaitEvent)(void *, void *, unsigned);
   CudaResult (*EventCreate)(void **, unsigned);
   CudaResult (*EventRecord)(void *, void *);
   CudaResult (*EventSynchronize)(void *);

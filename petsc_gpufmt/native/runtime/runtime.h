@@ -93,5 +93,19 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSynchronize(void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
 
+/* beside.c */
+typedef struct {
+  void *context, *stream, *before, *after; /* of CUDA */
+} GpufmtBeside;
+GPUFMT_HIDDEN PetscErrorCode GpufmtBesideCreate(GpufmtBeside *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBesideDestroy(GpufmtBeside *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBesideBegin(GpufmtBeside *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBesideEnd(GpufmtBeside *, void *stream);
+GPUFMT_HIDDEN int            GpufmtBesideEnter(const GpufmtBeside *);
+GPUFMT_HIDDEN int            GpufmtBesideDownload(const GpufmtBeside *, void *host, const void *dev, size_t bytes);
+GPUFMT_HIDDEN int            GpufmtBesideUpload(const GpufmtBeside *, void *dev, const void *host, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedReturn(void **host);
+
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);

@@ -1,0 +1,131 @@
+/* Copies beside PETSc's stream, by a thread that is not PETSc's. */
+#include "runtime/driver.h"
+
+#if PetscDefined(HAVE_CUDA)
+
+PetscErrorCode GpufmtBesideCreate(GpufmtBeside *b)
+{
+  PetscFunctionBegin;
+  CallDriver("cuCtxGetCurrent", gpufmt_driver.CtxGetCurrent(&b->context));
+  CallDriver("cuStreamCreate", gpufmt_driver.StreamCreate(&b->stream, CUDA_STREAM_NON_BLOCKING));
+  CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->before, CUDA_EVENT_DISABLE_TIMING));
+  CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->after, CUDA_EVENT_DISABLE_TIMING));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtBesideDestroy(GpufmtBeside *b)
+{
+  PetscFunctionBegin;
+  if (b->after) CallDriver("cuEventDestroy", gpufmt_driver.EventDestroy(b->after));
+  if (b->before) CallDriver("cuEventDestroy", gpufmt_driver.EventDestroy(b->before));
+  if (b->stream) CallDriver("cuStreamDestroy", gpufmt_driver.StreamDestroy(b->stream));
+  *b = (GpufmtBeside){0};
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what is queued on PETSc's stream so far comes before GpufmtBesideEnter() */
+PetscErrorCode GpufmtBesideBegin(GpufmtBeside *b, void *stream)
+{
+  PetscFunctionBegin;
+  CallDriver("cuEventRecord", gpufmt_driver.EventRecord(b->before, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what is queued on PETSc's stream from now on comes after the last upload */
+PetscErrorCode GpufmtBesideEnd(GpufmtBeside *b, void *stream)
+{
+  PetscFunctionBegin;
+  CallDriver("cuStreamWaitEvent", gpufmt_driver.StreamWaitEvent(stream, b->after, 0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* By the other thread, as the following; they return codes of CUDA. */
+int GpufmtBesideEnter(const GpufmtBeside *b)
+{
+  CudaResult code = gpufmt_driver.CtxSetCurrent(b->context);
+
+  return code ? code : gpufmt_driver.EventSynchronize(b->before); /* synchronize! of this thread alone */
+}
+
+int GpufmtBesideDownload(const GpufmtBeside *b, void *host, const void *dev, size_t bytes)
+{
+  CudaResult code = bytes ? gpufmt_driver.MemcpyDtoHAsync(host, (DevicePointer)dev, bytes, b->stream) : 0;
+
+  return code ? code : gpufmt_driver.StreamSynchronize(b->stream); /* synchronize! of this thread alone */
+}
+
+int GpufmtBesideUpload(const GpufmtBeside *b, void *dev, const void *host, size_t bytes)
+{
+  CudaResult code = bytes ? gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, b->stream) : 0;
+
+  return code ? code : gpufmt_driver.EventRecord(b->after, b->stream);
+}
+
+PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host)
+{
+  CudaResult code;
+
+  PetscFunctionBegin;
+  if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  code = gpufmt_driver.MemAllocHost(host, bytes);
+  PetscCheck(code != CUDA_OUT_OF_MEMORY, PETSC_COMM_SELF, PETSC_ERR_MEM, "Out of pinned host memory: %zu bytes needed", bytes);
+  CallDriver("cuMemAllocHost", code);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtPinnedReturn(void **host)
+{
+  PetscFunctionBegin;
+  if (*host) CallDriver("cuMemFreeHost", gpufmt_driver.MemFreeHost(*host));
+  *host = NULL;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+#else
+
+PetscErrorCode GpufmtBesideCreate(GpufmtBeside *b)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtBesideDestroy(GpufmtBeside *b)
+{
+  return PETSC_SUCCESS; /* there is none */
+}
+
+PetscErrorCode GpufmtBesideBegin(GpufmtBeside *b, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtBesideEnd(GpufmtBeside *b, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+int GpufmtBesideEnter(const GpufmtBeside *b)
+{
+  return 0;
+}
+
+int GpufmtBesideDownload(const GpufmtBeside *b, void *host, const void *dev, size_t bytes)
+{
+  return 0;
+}
+
+int GpufmtBesideUpload(const GpufmtBeside *b, void *dev, const void *host, size_t bytes)
+{
+  return 0;
+}
+
+PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtPinnedReturn(void **host)
+{
+  return PETSC_SUCCESS; /* there is none */
+}
+
+#endif

@@ -1,0 +1,178 @@
+"""Modes of the halo exchange: the same bits in all of them, for every format; what ends with a matrix or with PETSc."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
+
+# isort: split
+import dense as support
+import numpy as np
+from dense import COMM, check_products, csr, distribute, layouts, own_rows, random_dense
+from failing import UNSUPPORTED, error_of, plan_failing
+from petsc4py import PETSc
+
+from petsc_gpufmt.choice.registry import FORMATS
+
+MODES = ("overlap", "vector", "task")
+OPTION = "mat_halo_mode"
+USER_INPUT = 95
+OPTIONS = PETSc.Options()
+TYPE = "mpiaij" + support.FORMAT
+
+
+def in_mode(mode, dense, matrix_type=TYPE, *local):
+    """A matrix with a mode that its first product finds; parallel on one rank, too."""
+    OPTIONS[OPTION] = mode
+    A = distribute(dense, matrix_type, *local)
+    x, y = A.createVecs()
+    A.mult(x, y)
+    return A
+
+
+def products(A, seed=1):
+    """This rank's part of the four products, of random vectors, as one array."""
+    results = []
+    for transposed in (False, True):
+        x, y = A.createVecs()[:: -1 if transposed else 1]
+        support.random_vector(x, seed)
+        support.random_vector(y, seed + 1)
+        z = y.duplicate()
+        (A.multTranspose if transposed else A.mult)(x, z)
+        results.append(z.getArray().copy())
+        (A.multTransposeAdd if transposed else A.multAdd)(x, y, z)
+        results.append(z.getArray().copy())
+        (A.multTransposeAdd if transposed else A.multAdd)(x, y, y)
+        results.append(y.getArray().copy())
+    return np.concatenate(results)
+
+
+def check_bits():
+    dense = random_dense(61, 61)
+    names = list(layouts(61))
+    for k, name in enumerate(FORMATS):
+        local = layouts(61)[names[k % len(names)]]
+        expected = None
+        for mode in MODES:
+            A = in_mode(mode, dense, "mpiaij" + name, local, local)
+            found = products(A)
+            expected = found if expected is None else expected
+            assert found.tobytes() == expected.tobytes(), f"{name} {mode}"
+            if mode == "task":
+                check_products(A, dense, mode)
+            A.destroy()
+
+
+def check_shapes():
+    """Ranks without rows, without neighbours, with nothing but neighbours."""
+    count = 12 * COMM.size
+    inside = np.kron(np.eye(COMM.size), random_dense(12, 12))
+    outside = random_dense(count, count)
+    outside[inside != 0] = 0
+    for mode in MODES:
+        for dense in (np.zeros((count, count)), inside, outside, random_dense(1, 40), random_dense(40, 1)):
+            check_products(in_mode(mode, dense.astype(PETSc.ScalarType)), dense, mode)
+
+
+def check_many_products():
+    """Each product changes what the next one sends: an exchange that is late, or early, shows in the end."""
+    dense = random_dense(70, 70) / 40
+    matrices = [in_mode(mode, dense) for mode in MODES]
+    vectors = [A.createVecs() for A in matrices]
+    for x, _ in vectors:
+        support.random_vector(x, 5)
+    for _ in range(150):
+        for A, (x, y) in zip(matrices, vectors, strict=True):
+            A.mult(x, y)
+            y.scale(1 / 2)
+            A.multAdd(y, x, x)
+    results = [x.getArray().tobytes() for x, _ in vectors]
+    assert results == results[:1] * len(MODES)
+    for A in matrices[:: 1 if COMM.size % 2 else -1]:
+        A.destroy()
+
+
+def check_new_patterns_and_types():
+    before, after = random_dense(40, 40), random_dense(40, 40, seed=4)
+    first, last = own_rows(layouts(40)["balanced"])
+    for mode in MODES:
+        A = in_mode(mode, before)
+        A.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        A.setValuesCSR(*csr(after[first:last]))
+        A.assemble()
+        both = np.where(after != 0, after, before)
+        check_products(A, both, f"{mode}, new entries")
+        check_products(A.duplicate(copy=True), both, f"{mode}, a copy")
+        check_products(A.convert("mpiaijcsrscalar"), both, f"{mode}, another format")
+        A.convert("mpiaij")
+        check_products(A.convert(TYPE), both, f"{mode}, aij in between")
+
+
+def check_first_plan_fails_on_one_rank():
+    dense = random_dense(40, 40)
+    for mode in MODES:
+        OPTIONS[OPTION] = mode
+        for rank in range(COMM.size):
+            A = distribute(dense, TYPE)
+            x, y = A.createVecs()
+            with plan_failing(0 if rank == COMM.rank else None):
+                assert error_of(A.mult, x, y) == UNSUPPORTED, f"{mode} {rank=}"
+            check_products(A, dense, f"{mode}, after a plan failed on rank {rank}")
+
+
+def view(A):
+    """What rank 0 shows of a matrix in detail."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(COMM.tompi4py().bcast(folder)) / "view"
+        viewer = PETSc.Viewer().createASCII(str(path), comm=COMM)
+        viewer.pushFormat(PETSc.Viewer.Format.ASCII_INFO_DETAIL)
+        A.view(viewer)
+        viewer.destroy()
+        text = COMM.tompi4py().bcast(path.read_text() if COMM.rank == 0 else None)
+        COMM.barrier()
+    return text
+
+
+def check_option():
+    dense = random_dense(30, 30)
+    for mode in MODES:
+        assert f"storage: halo exchange in mode {mode}\n" in view(in_mode(mode, dense))
+    OPTIONS["mine_" + OPTION] = "vector"
+    A = distribute(dense, TYPE)
+    A.setOptionsPrefix("mine_")
+    check_products(A, dense, "prefix")
+    assert "halo exchange in mode vector\n" in view(A)
+    OPTIONS[OPTION] = "eager"
+    A = distribute(dense, TYPE)
+    x, y = A.createVecs()
+    try:
+        A.mult(x, y)
+        raise AssertionError("-mat_halo_mode eager is no error")
+    except PETSc.Error as error:
+        assert error.ierr == USER_INPUT, error
+        assert "-mat_halo_mode eager: choose one of overlap, vector, task" in str(error), error
+    OPTIONS[OPTION] = "vector"
+    check_products(A, dense, "after an error")
+
+
+def check_thread_ends_with_the_last_matrix():
+    threads = len(os.listdir("/proc/self/task"))
+    dense = random_dense(30, 30)
+    matrices = [in_mode("task", dense) for _ in range(3)]
+    for A in matrices:
+        assert len(os.listdir("/proc/self/task")) == threads + 1
+        A.destroy()
+    assert len(os.listdir("/proc/self/task")) == threads
+    check_products(in_mode("task", dense), dense, "once more")
+
+
+assert MPI.Query_thread() >= MPI.THREAD_SERIALIZED
+check_thread_ends_with_the_last_matrix()
+check_bits()
+check_shapes()
+check_many_products()
+check_new_patterns_and_types()
+check_first_plan_fails_on_one_rank()
+check_option()
+in_mode("task", random_dense(30, 30)).incRef()  # PETSc ends with the thread still held
