@@ -27,6 +27,12 @@ class OptionError(GpufmtError):
     petsc_code = 95  # PETSC_ERR_USER_INPUT
 
 
+class DistributionError(GpufmtError, ValueError):
+    """Rows cannot be dealt to ranks as it was asked for, or ranks do not ask for the same: raised on all ranks."""
+
+    petsc_code = 62  # PETSC_ERR_ARG_WRONG
+
+
 class PatternError(GpufmtError):
     """The sparsity pattern is not a valid CSR pattern, or coordinates lie outside of the matrix."""
 

@@ -18,7 +18,7 @@ KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening"))
 PACKAGE_FLOORS = (
     ("errors", "version", "user_cache"),
     ("option_value", "backends"),
-    ("patterns", "assembly"),
+    ("patterns", "assembly", "distribute"),
     ("tuned_options",),
     ("formats", "spgemm", "coarsening"),
     ("choice",),
