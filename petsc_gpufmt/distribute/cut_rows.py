@@ -122,12 +122,13 @@ def places_in_block_rows(
     rowptr: np.ndarray, colidx: np.ndarray, bs: int, column_bs: int, ncolumns: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each entry, which block of its block row it is in, counted from 0; and the blocks of each block row."""
-    nblock_rows = (rowptr.size - 1) // bs
+    if bs == column_bs == 1:
+        counts = np.diff(rowptr)
+        return np.arange(colidx.size) - np.repeat(rowptr[:-1], counts), counts
+    nblock_columns = ceil_div(ncolumns, column_bs)
     block_row = np.repeat(np.arange(rowptr.size - 1) // bs, np.diff(rowptr))
-    blocks, block_of_entry = np.unique(
-        block_row * ceil_div(ncolumns, column_bs) + colidx // column_bs, return_inverse=True
-    )
-    counts = np.bincount(blocks // max(ceil_div(ncolumns, column_bs), 1), minlength=nblock_rows)
+    blocks, block_of_entry = np.unique(block_row * nblock_columns + colidx // column_bs, return_inverse=True)
+    counts = np.bincount(blocks // max(nblock_columns, 1), minlength=(rowptr.size - 1) // bs)
     return block_of_entry - prefix_of(counts)[block_row], counts
 
 

@@ -63,50 +63,48 @@ def in_equal_numbers(n: int, size: int) -> Deal:
 def by_lengths(lengths: np.ndarray, size: int) -> Deal:
     """Contiguous, and the largest sum of a rank as small as that allows (Cevahir et al. 2009, section 3.3).
 
-    Among the cuts of which that is true it takes those nearest to equal shares, so that the last ranks are not left
-    with nothing; among empty rows, those nearest to equal numbers of rows.
+    Where that leaves a choice, each rank takes rows until it has its share of what is left, so that the last ones are
+    not left with nothing; and of the empty rows that follow, its share of the rows.
     """
     before = prefix_of(lengths)
     n = lengths.size
-    share = _smallest_share(before, size)
-    # the rows after latest[r] are not too many for the ranks from r on
+    largest = _smallest_largest(before, size)
+    # the rows from earliest[k] on are not too many for k ranks, and those from the row before it on are
     earliest = [n]
     for _ in range(size - 1):
-        earliest.append(int(np.searchsorted(before, before[earliest[-1]] - share, side="left")))
+        earliest.append(int(np.searchsorted(before, before[earliest[-1]] - largest, side="left")))
     bounds = [0]
-    for rank, lowest in zip(range(1, size), reversed(earliest[1:]), strict=True):
-        wanted = _nearest(before, rank, size)
-        highest = _reached(before, bounds[-1], share)
-        bounds.append(min(max(wanted, lowest, bounds[-1]), highest))
+    for ranks_left in range(size, 1, -1):
+        first = bounds[-1]
+        cut = max(_share(before, first, ranks_left), earliest[ranks_left - 1])
+        bounds.append(min(cut, _reached(before, first, largest)))
     return Deal(np.array([*bounds, n], dtype=LENGTH), None)
 
 
-def _smallest_share(before: np.ndarray, size: int) -> int:
-    """The smallest sum that no rank need exceed: by bisection, since whether a sum suffices is quickly told."""
+def _smallest_largest(before: np.ndarray, size: int) -> int:
+    """The smallest sum that no rank need exceed: by bisection, since it is quickly told whether a sum suffices."""
     longest, mean = int(np.diff(before).max(initial=0)), ceil_div(int(before[-1]), size)
     low, high = max(longest, mean), mean + longest
     while low < high:
-        share = (low + high) // 2
-        row = 0
+        middle, row = (low + high) // 2, 0
         for _ in range(size):
-            row = _reached(before, row, share)
-        low, high = (low, share) if row == before.size - 1 else (share + 1, high)
+            row = _reached(before, row, middle)
+        low, high = (low, middle) if row == before.size - 1 else (middle + 1, high)
     return low
 
 
-def _reached(before: np.ndarray, first: int, share: int) -> int:
-    """How far the rows from `first` on go with a sum of at most `share`."""
-    return int(np.searchsorted(before, before[first] + share, side="right")) - 1
+def _reached(before: np.ndarray, first: int, largest: int) -> int:
+    """Up to where the rows from `first` on have a sum of at most `largest`."""
+    return int(np.searchsorted(before, before[first] + largest, side="right")) - 1
 
 
-def _nearest(before: np.ndarray, rank: int, size: int) -> int:
-    """The cut before a rank whose sum is nearest to its share; among such, nearest to its share of the rows."""
-    n, wanted = before.size - 1, int(before[-1]) * rank
-    below = int(np.searchsorted(before, wanted // size, side="right")) - 1
-    sums = [int(before[row]) for row in (below, min(below + 1, n))]
-    nearest = min(sums, key=lambda of_rows: abs(of_rows * size - wanted))
-    first, last = (int(np.searchsorted(before, nearest, side=side)) for side in ("left", "right"))
-    return min(max(ceil_div(n * rank, size), first), last - 1)
+def _share(before: np.ndarray, first: int, ranks_left: int) -> int:
+    """Where a rank has its share if it takes the rows from `first` on."""
+    n = before.size - 1
+    wanted = before[first] + ceil_div(int(before[-1] - before[first]), ranks_left)
+    filled = max(int(np.searchsorted(before, wanted, side="left")), first)
+    empty_until = int(np.searchsorted(before, before[filled], side="right")) - 1
+    return min(max(first + ceil_div(n - first, ranks_left), filled), empty_until)
 
 
 def in_turns(lengths: np.ndarray, size: int) -> Deal:

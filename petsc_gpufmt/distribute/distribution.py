@@ -44,6 +44,7 @@ class Distribution:
             self.permutation = PETSc.IS().createGeneral(numbers, comm=comm)
         self.permutation.setBlockSize(block_size)
         self._before, self._after = before, dealt.bounds * block_size
+        self._stays = dealt.order is None and np.array_equal(self._before, self._after)
         self._scatter: Any = None
 
     def matrix(self, matrix: Any, columns: Distribution | None = None, result: Any = None) -> Any:
@@ -76,6 +77,12 @@ class Distribution:
             if columns.sizes[1] != ncolumns:
                 raise DistributionError(f"the matrix has {ncolumns} columns, their distribution {columns.sizes[1]}")
             column_permutation = columns.permutation
+        if columns is self and self._stays:  # what MatCreateSubMatrix gives then is no copy
+            return (
+                matrix.duplicate(copy=True)
+                if result is None
+                else matrix.copy(result, PETSc.Mat.Structure.SAME_NONZERO_PATTERN)
+            )
         return matrix.createSubMatrix(self.permutation, column_permutation, result)
 
     def vector(self, vector: Any, result: Any = None) -> Any:

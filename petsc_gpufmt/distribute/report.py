@@ -27,8 +27,13 @@ class Balance:
     halo: np.ndarray | None
 
     def largest_over_mean(self, what: str) -> float:
-        """Of "rows", "nonzeros" or "halo": what the rank that has most has, over the mean; 1 if none has any."""
+        """Of "rows", "nonzeros" or "halo": what the rank that has most has, over the mean; 1 if none has any.
+
+        Raises ValueError for the halo where it is not known.
+        """
         counts = getattr(self, what)
+        if counts is None:
+            raise ValueError("the halo is not known: the lengths of rows were given, and no columns")
         return float(counts.max() / counts.mean()) if counts.any() else 1.0
 
     def __str__(self) -> str:

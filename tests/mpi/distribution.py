@@ -69,7 +69,9 @@ def check_there_and_back(A, dense, d, what):
     (x, y), (new_x, new_y) = A.createVecs(), B.createVecs()
     for seed, matrix in enumerate((dense, dense * 2)):
         if seed:
+            norm = B.norm()
             A.scale(2)
+            assert B.norm() == norm, "not a copy"
             d.matrix(A, result=B)
         values = random_vector(x, seed)
         A.mult(x, y)
