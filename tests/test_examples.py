@@ -12,6 +12,7 @@ import pytest
 import petsc_gpufmt
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+DOCS = Path(__file__).parents[1] / "docs"
 LIBRARY = petsc_gpufmt.library_path()
 GRID = ["-da_grid_x", 11, "-da_grid_y", 9, "-da_grid_z", 10]
 # With the aggregates of agg on several ranks, too
@@ -324,3 +325,13 @@ def test_bsr_balanced_refuses_a_limit_of_no_blocks():
     finished = launch.run([sys.executable, EXAMPLES / "reproduce" / "bsr_balanced.py", "--limit", 0])
 
     assert finished.status == 2 and "--block-size and --limit must be at least 1" in finished.output, str(finished)
+
+
+@pytest.mark.mpi
+def test_the_example_of_the_page_of_distributions_runs(tmp_path):
+    fences = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS / "distribution.md").read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "program.py").write_text("".join(text for kind, text in fences if kind == "python"))
+    finished = launch.run([sys.executable, tmp_path / "program.py"], ranks=2)
+    assert finished.status == 0, str(finished)
+    (printed,) = (text for kind, text in fences if not kind)
+    assert printed in finished.output, str(finished)

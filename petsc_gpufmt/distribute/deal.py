@@ -63,21 +63,21 @@ def in_equal_numbers(n: int, size: int) -> Deal:
 def by_lengths(lengths: np.ndarray, size: int) -> Deal:
     """Contiguous, and the largest sum of a rank as small as that allows (Cevahir et al. 2009, section 3.3).
 
-    Where that leaves a choice, each rank takes rows until it has its share of what is left, so that the last ones are
-    not left with nothing; and of the empty rows that follow, its share of the rows.
+    Where that leaves a choice, each rank takes rows until it has its share of what is left, and of the empty rows that
+    follow, its share of the rows. No rank is without rows if there are enough.
     """
     before = prefix_of(lengths)
     n = lengths.size
     largest = _smallest_largest(before, size)
-    # the rows from earliest[k] on are not too many for k ranks, and those from the row before it on are
+    # the rows from earliest[k] on are not too many for k ranks; from the row before it on they would be
     earliest = [n]
     for _ in range(size - 1):
         earliest.append(int(np.searchsorted(before, before[earliest[-1]] - largest, side="left")))
     bounds = [0]
     for ranks_left in range(size, 1, -1):
-        first = bounds[-1]
-        cut = max(_share(before, first, ranks_left), earliest[ranks_left - 1])
-        bounds.append(min(cut, _reached(before, first, largest)))
+        first, others = bounds[-1], ranks_left - 1
+        cut = min(_share(before, first, ranks_left), max(n - others, first + 1))
+        bounds.append(min(max(cut, earliest[others]), _reached(before, first, largest)))
     return Deal(np.array([*bounds, n], dtype=LENGTH), None)
 
 

@@ -49,7 +49,9 @@ def test_each_row_has_one_owner(dealing, lengths, size):
 def test_no_contiguous_cut_has_a_smaller_largest_sum(lengths, size):
     every = combinations_with_replacement(range(lengths.size + 1), size - 1)
     least = min(max(sums(lengths, [0, *cuts, lengths.size])) for cuts in every)
-    assert max(sums(lengths, by_lengths(lengths, size).bounds)) == least
+    bounds = by_lengths(lengths, size).bounds
+    assert max(sums(lengths, bounds)) == least
+    assert np.count_nonzero(np.diff(bounds)) == min(size, lengths.size)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,7 @@ def test_no_contiguous_cut_has_a_smaller_largest_sum(lengths, size):
         ([1] * 10, 4, [0, 3, 6, 8, 10]),  # no rank is left with a rest
         ([0] * 10, 4, [0, 3, 6, 8, 10]),  # rows are even where non-zeros say nothing
         ([90, 1, 1, 1, 1, 1, 1], 3, [0, 1, 4, 7]),
+        ([1, 1, 1, 1, 1, 1, 90], 3, [0, 5, 6, 7]),
         ([4, 0, 0, 0, 0, 4], 2, [0, 3, 6]),
         ([1], 3, [0, 1, 1, 1]),
     ],

@@ -9,7 +9,7 @@ from petsc_gpufmt import distribute
 from petsc_gpufmt.distribute import METHODS
 from petsc_gpufmt.errors import DistributionError, UnsupportedError
 
-RTOL = 100 * np.finfo(PETSc.RealType).eps
+RTOL = 1000 * np.finfo(PETSc.RealType).eps
 PARTITIONING = "mat_partitioning_type"
 
 
@@ -89,7 +89,7 @@ def check_there_and_back(A, dense, d, what):
 def check_methods():
     for n, block_size in ((40, 1), (12, 3), (2, 2), (1, 1)):
         dense = few_long_rows(n, n // 10, n // 2, block_size)
-        for layout in layouts(1):
+        for layout in layouts(1) if n == 12 else ("balanced",):
             A = on_ranks_in_blocks(dense, block_size, layout)
             for method in METHODS:
                 d = distribute.rows(A, method)

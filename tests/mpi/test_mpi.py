@@ -11,14 +11,14 @@ from petsc_gpufmt.choice.registry import FORMATS
 FOLDER = Path(__file__).parent
 SCRIPTS = [
     *("products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"),
-    *("coordinates", "hierarchies", "halo"),
+    *("coordinates", "hierarchies", "halo", "distribution"),
 ]
 ALL_RANKS = (1, 2, 3, 4)
 # All formats share the C code that the scripts are about. What another format could do wrong shows in fewer runs.
 RANKS_OF_OTHER_FORMATS = {
     **{"products": (1, 3), "changes": (3,), "matrix_types": (3,), "solvers": (2,), "newton": (4,)},
     **{"matrix_products": (3,), "galerkin": (2,), "managed": (), "coordinates": (), "hierarchies": ()},
-    **{"halo": ()},  # has all formats
+    **{"halo": (), "distribution": ()},  # the first has all formats
 }
 RUNS = [
     (name, script, ranks)
