@@ -1,7 +1,8 @@
 // The pattern of a matrix from coordinates (petsc_gpufmt/patterns/coo.py): entries are counted by row, brought to their rows as threads come, and
 // put in order there, by column and then by their number. Entries have different numbers, so the result does not show how they came, and entries
 // of one place keep the order in which they were given.
-//   rows, cols [nentries] coordinates; an entry with a negative one is left out, the others are the terms
+//   rows, cols [nentries] coordinates; an entry with a negative one is left out, the others are the terms; `is_part`: of a larger matrix, with the
+//                         first row and column where they are, and entries elsewhere are left out too
 //   begins [nrows + 1]    where the rows begin in `entries`, the row pointer as long as repeated entries are in it
 //   entries [nterms]      row after row
 #include "patterns/segments.cuh"
@@ -15,6 +16,12 @@ struct alignas(2 * sizeof(index_t)) Entry {
   {
     return column < other.column || (column == other.column && number < other.number);
   }
+};
+
+// What is found among entries in any order, all zeros at first; a zero for each tile of entries follows.
+struct OutsideControl {
+  count_t noutside;
+  count_t ticket; // tiles that blocks have taken
 };
 
 // What is counted by row, all zeros at first; a zero for each tile of rows follows.
@@ -32,12 +39,38 @@ struct EntryControl {
   count_t ticket;
 };
 
+// Lists the entries that are not left out and do not lie in the given rows and columns, in their order: where they lie, and their numbers. The
+// lists may be null: they are counted. A warp takes ITEMS times 32 of the entries.
+template <int ITEMS>
+__global__ void __launch_bounds__(SCAN_THREADS)
+  coo_outside(offset_t nentries, index_t first_row, index_t nrows, index_t first_col, index_t ncols, const index_t *__restrict__ rows,
+              const index_t *__restrict__ cols, index_t *__restrict__ rows_outside, index_t *__restrict__ cols_outside, index_t *__restrict__ numbers,
+              OutsideControl *control)
+{
+  __shared__ BlockScan scan;
+
+  prefix_sums<ITEMS>(
+    scan, &control->ticket, (count_t *)(control + 1), nentries,
+    [&](offset_t k) {
+      const index_t row = __ldg(rows + k), column = __ldg(cols + k);
+
+      return row >= 0 && column >= 0 && (row < first_row || row - first_row >= nrows || column < first_col || column - first_col >= ncols);
+    },
+    [&](offset_t k, count_t before, count_t up_to) {
+      if (k == nentries - 1) control->noutside = up_to;
+      if (!numbers || up_to == before) return;
+      rows_outside[before] = rows[k];
+      cols_outside[before] = cols[k];
+      numbers[before]      = (index_t)k;
+    });
+}
+
 // Adds the entries of each row to counts [nrows]; slots[k] = how many of its row were counted before entry k, -1 if it is left out. Neighbours in
 // a warp with the same row are counted by one.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  coo_count(index_t nentries, index_t nrows, index_t ncols, const index_t *__restrict__ rows, const index_t *__restrict__ cols,
-            index_t *__restrict__ counts, index_t *__restrict__ slots, RowControl *__restrict__ control)
+  coo_count(index_t nentries, index_t first_row, index_t nrows, index_t first_col, index_t ncols, int is_part, const index_t *__restrict__ rows,
+            const index_t *__restrict__ cols, index_t *__restrict__ counts, index_t *__restrict__ slots, RowControl *__restrict__ control)
 {
   const offset_t first = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
   const int      lane  = threadIdx.x % WARP;
@@ -55,9 +88,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 #pragma unroll
   for (int i = 0; i < BATCH; i++) {
     if (row[i] < 0 || column[i] < 0) row[i] = -1;
-    else if (row[i] >= nrows || column[i] >= ncols) {
-      atomicMax(&control->outside, (count_t)(nentries - (first + i * BLOCK_THREADS)));
-      row[i] = -1;
+    else {
+      row[i] -= first_row;
+      column[i] -= first_col;
+      if (row[i] < 0 || row[i] >= nrows || column[i] < 0 || column[i] >= ncols) {
+        if (!is_part) atomicMax(&control->outside, (count_t)(nentries - (first + i * BLOCK_THREADS)));
+        row[i] = -1;
+      }
     }
     const index_t row_before = __shfl_up_sync(FULL_WARP, row[i], 1);
 
@@ -93,11 +130,11 @@ __global__ void __launch_bounds__(SCAN_THREADS) coo_row_pointer(offset_t ncounts
     });
 }
 
-// Brings each entry to its row by the slots of coo_count.
+// Brings each entry to its row by the slots of coo_count; they are numbered from first_number on.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  coo_scatter(index_t nentries, const index_t *__restrict__ rows, const index_t *__restrict__ cols, const index_t *__restrict__ begins,
-              const index_t *__restrict__ slots, Entry *__restrict__ entries)
+  coo_scatter(index_t nentries, index_t first_number, index_t first_row, index_t first_col, const index_t *__restrict__ rows,
+              const index_t *__restrict__ cols, const index_t *__restrict__ begins, const index_t *__restrict__ slots, Entry *__restrict__ entries)
 {
   const offset_t first = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
   index_t        place[BATCH], column[BATCH];
@@ -108,12 +145,12 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
     place[i] = k < nentries ? load_once(slots + k) : index_t(-1);
     if (place[i] < 0) continue;
-    place[i] += __ldg(begins + load_once(rows + k));
-    column[i] = load_once(cols + k);
+    place[i] += __ldg(begins + (load_once(rows + k) - first_row));
+    column[i] = load_once(cols + k) - first_col;
   }
 #pragma unroll
   for (int i = 0; i < BATCH; i++)
-    if (place[i] >= 0) entries[place[i]] = Entry{(index_t)(first + i * BLOCK_THREADS), column[i]};
+    if (place[i] >= 0) entries[place[i]] = Entry{(index_t)(first_number + first + i * BLOCK_THREADS), column[i]};
 }
 
 // Puts each row in order, and of a row longer than PIECE its pieces.
@@ -174,19 +211,22 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 }
 
 // The matrix without repeats: colidx [nnz] of its entries, which are the sums of entries index[begins_of_sums[t]] to index[begins_of_sums[t + 1] - 1],
-// those marked as repeats with the one before. index and begins_of_sums may be null. A warp takes ITEMS times 32 of the terms.
+// those marked as repeats with the one before. index and begins_of_sums may be null. values [nentries]: the value of each entry among those that are
+// given; null: as it is numbered. A warp takes ITEMS times 32 of the terms.
 template <int ITEMS>
-__global__ void __launch_bounds__(SCAN_THREADS) coo_fill(offset_t nterms, const Entry *__restrict__ entries, index_t *__restrict__ colidx,
-                                                         index_t *__restrict__ begins_of_sums, index_t *__restrict__ index, EntryControl *control)
+__global__ void __launch_bounds__(SCAN_THREADS)
+  coo_fill(offset_t nterms, const Entry *__restrict__ entries, const index_t *__restrict__ values, index_t *__restrict__ colidx,
+           index_t *__restrict__ begins_of_sums, index_t *__restrict__ index, EntryControl *control)
 {
   __shared__ BlockScan scan;
 
   prefix_sums<ITEMS>(
     scan, &control->ticket, (count_t *)(control + 1), nterms, [&](offset_t p) { return entries[p].number >= 0; },
     [&](offset_t p, count_t before, count_t up_to) {
-      const Entry entry = entries[p];
+      const Entry   entry  = entries[p];
+      const index_t number = entry.number >= 0 ? entry.number : ~entry.number;
 
-      if (index) index[p] = entry.number >= 0 ? entry.number : ~entry.number;
+      if (index) index[p] = values ? __ldg(values + number) : number;
       if (up_to > before) {
         colidx[before] = entry.column;
         if (begins_of_sums) begins_of_sums[before] = (index_t)p;

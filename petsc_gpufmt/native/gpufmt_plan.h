@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 13
+#define GPUFMT_ABI_VERSION 14
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -96,6 +96,7 @@ enum {
   GPUFMT_ASK_PARALLEL_TENTATIVE,
   GPUFMT_ASK_COLUMNS,
   GPUFMT_ASK_GRAPH,
+  GPUFMT_ASK_OUTSIDE,
   GPUFMT_NUM_ASKS
 };
 
@@ -356,22 +357,48 @@ typedef struct {
   const void       *coarse_near_null; /* as in GpufmtTentativeAnswer, with the columns of this rank */
 } GpufmtParallelTentativeAnswer;
 
+/* the rows and columns of a matrix */
+typedef struct {
+  int64_t first_row, nrows, first_col, ncols;
+} GpufmtCooBlock;
+
+/* coordinates that do not lie in a block; one with a negative row or column lies nowhere */
+typedef struct {
+  GpufmtPlace    place;
+  GpufmtCooBlock block;
+  int64_t        nentries;
+  const void    *rows, *cols; /* [nentries] each */
+  int32_t        on_device;   /* not 0: both are in the memory of the place's device, else on the host */
+} GpufmtOutsideRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  int64_t       count;
+  const void   *rows, *cols, *numbers; /* host: [count] in the order given: where they lie, and which they are */
+  const void   *all_rows, *all_cols;   /* on the backend: [nentries] as given; nothing else has them there if they come from the host */
+} GpufmtOutsideAnswer;
+
 /* a matrix from coordinates: its pattern, and the sums of values that are given in their order */
 typedef struct {
-  GpufmtPlace place;
-  int64_t     nrows, ncols, nentries;
-  int64_t     ngiven;      /* values of so many entries are in A_VALUES, those of the others in B_VALUES */
-  const void *rows, *cols; /* [nentries] each; an entry with a negative row or column is left out */
-  int32_t     on_device;   /* not 0: both are in the memory of the place's device, else on the host */
+  GpufmtPlace    place;
+  GpufmtCooBlock block;     /* of coordinates that are in the matrix: of all, but */
+  int32_t        is_part;   /* not 0: those elsewhere are left out */
+  int32_t        on_device; /* not 0: rows and columns are in the memory of the place's device, else on the host */
+  int64_t        nentries;
+  const void    *rows, *cols; /* [nentries] each; an entry with a negative row or column is left out */
+  int64_t        nmore;
+  const void    *more_rows, *more_cols; /* host: [nmore] likewise, of entries that follow */
+  const void    *values;                /* host: [nentries + nmore] the number of the value of each, ascending; NULL: 0, 1, 2, ... */
+  int64_t        sizes[2];              /* values in A_VALUES, and those in B_VALUES, which are numbered after them */
 } GpufmtCooRequest;
 
 typedef struct {
   GpufmtOutcome outcome;         /* its token owns the pattern */
   int64_t       token;           /* owner of what `sum`, `begins` and `index` point to; 0: none */
-  GpufmtPlan    sum;             /* A_VALUES and B_VALUES, one for each entry, into RESULT; entries of one place are added in the order given */
+  GpufmtPlan    sum;             /* A_VALUES and B_VALUES into RESULT; entries of one place are added in the order given */
   int64_t       nnz, nterms;     /* of the matrix, and how many given entries make these */
   const void   *rowptr, *colidx; /* on the backend: [nrows + 1]; [nnz], ascending in each row */
-  const void   *begins, *index;  /* likewise, as in a request for sums; `index` NULL: entry t is the given entry t */
+  const void   *begins, *index;  /* likewise, as in a request for sums; `index` NULL: entry t is value t */
   char          summary[256];
 } GpufmtCooAnswer;
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, AggregationStep, Launch, Operation, Slot
 
-ABI_VERSION = 13
+ABI_VERSION = 14
 BACKENDS = ("host", "cuda")
 
 
@@ -33,6 +33,7 @@ class Ask(enum.IntEnum):
     PARALLEL_TENTATIVE = 12
     COLUMNS = 13
     GRAPH = 14
+    OUTSIDE = 15
 
 
 class LaunchStruct(c.Structure):
@@ -365,16 +366,47 @@ class ParallelTentativeAnswerStruct(c.Structure):
     ]
 
 
-class CooRequestStruct(c.Structure):
+class CooBlockStruct(c.Structure):
+    _fields_ = [(name, c.c_int64) for name in ("first_row", "nrows", "first_col", "ncols")]
+
+
+class OutsideRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
-        ("nrows", c.c_int64),
-        ("ncols", c.c_int64),
+        ("block", CooBlockStruct),
         ("nentries", c.c_int64),
-        ("ngiven", c.c_int64),
         ("rows", c.c_void_p),
         ("cols", c.c_void_p),
         ("on_device", c.c_int32),
+    ]
+
+
+class OutsideAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("count", c.c_int64),
+        ("rows", c.c_void_p),
+        ("cols", c.c_void_p),
+        ("numbers", c.c_void_p),
+        ("all_rows", c.c_void_p),
+        ("all_cols", c.c_void_p),
+    ]
+
+
+class CooRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("block", CooBlockStruct),
+        ("is_part", c.c_int32),
+        ("on_device", c.c_int32),
+        ("nentries", c.c_int64),
+        ("rows", c.c_void_p),
+        ("cols", c.c_void_p),
+        ("nmore", c.c_int64),
+        ("more_rows", c.c_void_p),
+        ("more_cols", c.c_void_p),
+        ("values", c.c_void_p),
+        ("sizes", c.c_int64 * 2),
     ]
 
 

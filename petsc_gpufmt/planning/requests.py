@@ -64,7 +64,12 @@ def _what_scale_and_add(request: Any) -> str:
 
 
 def _what_coo(request: Any) -> str:
-    return f"pattern of a {request.nrows} x {request.ncols} matrix from {request.nentries} coordinates"
+    size = f"{request.block.nrows} x {request.block.ncols}"
+    return f"pattern of a {size} matrix from {request.nentries + request.nmore} coordinates"
+
+
+def _what_outside(request: Any) -> str:
+    return f"coordinates, of {request.nentries}, outside of a {request.block.nrows} x {request.block.ncols} block"
 
 
 def _what_tentative(request: Any) -> str:
@@ -407,13 +412,38 @@ def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | No
     return scale_and_add.plan_add_subset(into, added, columns, backend)
 
 
-def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
-    size, index = request.nentries, backend.index
+def _coordinates(request: Any, backend: Backend) -> tuple[Any, Any]:
     given = backend.view if request.on_device else host_view
-    rows, cols = (given(pointer, size, index) for pointer in (request.rows, request.cols))
-    assembly = coo.assemble((request.nrows, request.ncols), rows, cols, backend)
+    rows, cols = (given(pointer, request.nentries, backend.index) for pointer in (request.rows, request.cols))
+    return rows, cols
+
+
+def _block(request: Any) -> coo.Block:
+    block = request.block
+    return coo.Block(block.first_row, block.nrows, block.first_col, block.ncols)
+
+
+def _fill_outside(request: Any, answer: Any, backend: Backend) -> Leases:
+    rows, cols = map(backend.adopt, _coordinates(request, backend))
+    found = coo.outside(_block(request), rows, cols, backend)
+    answer.count = found.shape[1]
+    answer.rows, answer.cols, answer.numbers = map(address, found)
+    answer.all_rows, answer.all_cols = address(rows), address(cols)
+    return [(answer.outcome, [found, rows, cols])]
+
+
+def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
+    block, index = _block(request), backend.index
+    assembly = coo.assemble(
+        (block.nrows, block.ncols),
+        *_coordinates(request, backend),
+        backend,
+        block=block if request.is_part else None,
+        more=(host_view(request.more_rows, request.nmore, index), host_view(request.more_cols, request.nmore, index)),
+        values=host_view(request.values, request.nentries + request.nmore, index) if request.values else None,
+    )
     pattern = assembly.pattern
-    sums = abi.export_plan(assembly.plan_sum(backend, request.ngiven), answer.sum)
+    sums = abi.export_plan(assembly.plan_sum(backend, tuple(request.sizes)), answer.sum)
     answer.nnz, answer.nterms = pattern.nnz, assembly.nterms
     answer.rowptr, answer.colidx = address(pattern.rowptr), address(pattern.colidx)
     if assembly.begins is not None:
@@ -438,6 +468,7 @@ KINDS = {
         abi.ScaleAndAddRequestStruct, abi.ScaleAndAddAnswerStruct, _what_scale_and_add, _fill_scale_and_add
     ),
     Ask.COO: Kind(abi.CooRequestStruct, abi.CooAnswerStruct, _what_coo, _fill_coo),
+    Ask.OUTSIDE: Kind(abi.OutsideRequestStruct, abi.OutsideAnswerStruct, _what_outside, _fill_outside),
     Ask.GRAPH: Kind(abi.GraphRequestStruct, abi.GraphAnswerStruct, _what_graph, _fill_graph),
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
     Ask.PARALLEL_AGGREGATES: Kind(

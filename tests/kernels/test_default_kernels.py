@@ -101,6 +101,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     norms.plan_absolute_sums(csr.rowptr, None, backend)
     for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order
         coo.assemble((2, 1), rows, np.zeros(rows.size, dtype=index), backend).plan_sum(backend)
+        coo.outside(coo.Block(0, 1, 0, 1), rows, rows, backend)
     assert not_compiled_ahead(backend) == []
 
 

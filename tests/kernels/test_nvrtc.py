@@ -172,6 +172,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     plan_scaling_and_adding(rows_of_two_sizes(), backend)
     one_row_of_repeats = (np.zeros(2 * PIECE, dtype=index),) * 2
     coo.assemble((1, 1), *one_row_of_repeats, backend)
+    coo.outside(coo.Block(0, 0, 0, 0), *one_row_of_repeats, backend)
     coarsen(backend)
     return names_of_instances(backend)
 

@@ -71,7 +71,7 @@ def check(backend, shape, rows, cols):
     ngiven = rows.size // 3  # the values of others come in another array
     first, others = (backend.adopt(a.copy()) for a in np.split(values, [ngiven]))
     slots = {**NO_VALUES, Slot.A_VALUES: first, Slot.B_VALUES: others, Slot.RESULT: result}
-    backend.run(made.plan_sum(backend, ngiven), slots)
+    backend.run(made.plan_sum(backend, (ngiven, rows.size - ngiven)), slots)
     assert backend.to_host(result).tobytes() == expected
     assert (made.nentries, made.nterms, made.pattern.nnz) == (rows.size, index.size, colidx.size)
     assert (made.pattern.nrows, made.pattern.ncols) == shape
@@ -170,6 +170,88 @@ def test_the_pattern_is_that_of_scipy(backend):
     assert backend.to_host(made.pattern.colidx).tolist() == expected.indices.tolist()
 
 
+BLOCKS = {
+    "within": coo.Block(13, 20, 9, 25),
+    "first": coo.Block(0, 20, 0, 25),
+    "last": coo.Block(40, 20, 30, 20),
+    "no rows": coo.Block(20, 0, 9, 25),
+    "no columns": coo.Block(13, 20, 0, 0),
+    "all": coo.Block(0, 60, 0, 50),
+    "beyond": coo.Block(60, 20, 50, 9),
+}
+
+
+def in_block(block, rows, cols):
+    inside = [
+        (a >= first) & (a < first + n)
+        for a, first, n in ((rows, block.first_row, block.nrows), (cols, block.first_col, block.ncols))
+    ]
+    return inside[0] & inside[1]
+
+
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("nentries", [0, 1, 3000])
+def test_entries_outside_of_a_block_come_in_their_order(backend, block, nentries):
+    rows, cols = (a.astype(backend.index) for a in random((60, 50), nentries, least=-3))
+
+    found = coo.outside(block, backend.adopt(rows), backend.adopt(cols), backend)
+
+    (expected,) = np.nonzero((rows >= 0) & (cols >= 0) & ~in_block(block, rows, cols))
+    assert found.dtype == backend.index and found.shape == (3, expected.size)
+    assert found.tolist() == [rows[expected].tolist(), cols[expected].tolist(), expected.tolist()]
+
+
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("nmore", [0, 1, 700])
+def test_a_block_is_made_of_what_lies_in_it_of_given_and_of_more_entries(backend, block, nmore):
+    rows, cols = (a.astype(backend.index) for a in random((60, 50), 3000, least=-3))
+    parts = [(a[: 3000 - nmore], a[3000 - nmore :]) for a in (rows, cols)]
+    inside = in_block(block, rows, cols)
+    local = [np.where(inside, a - first, -1) for a, first in ((rows, block.first_row), (cols, block.first_col))]
+    shape = (block.nrows, block.ncols)
+    rowptr, colidx, begins, index = by_numpy(shape, *local)
+
+    made = coo.assemble(shape, *(p[0] for p in parts), backend, block=block, more=tuple(p[1] for p in parts))
+
+    assert backend.to_host(made.pattern.rowptr).tolist() == rowptr.tolist()
+    assert backend.to_host(made.pattern.colidx).tolist() == colidx.tolist()
+    assert (made.nentries, made.nterms) == (3000, index.size)
+    if index.size:
+        assert backend.to_host(made.index).tolist() == index.tolist()
+        assert made.begins is None or backend.to_host(made.begins).tolist() == begins.tolist()
+
+
+def test_entries_have_the_values_that_are_named(backend):
+    """Few of many, and then some of another array."""
+    (rows, cols), values = random((20, 30), 400), np.arange(400) * 3
+    rowptr, colidx, begins, index = by_numpy((20, 30), rows, cols)
+    given, received = (
+        np.random.default_rng(k).uniform(-1, 1, n).astype(backend.scalar) for k, n in ((94, 700), (93, 500))
+    )
+
+    made = coo.assemble(
+        (20, 30), *(a.astype(backend.index) for a in (rows, cols)), backend, values=values.astype(backend.index)
+    )
+
+    assert backend.to_host(made.pattern.colidx).tolist() == colidx.tolist()
+    assert backend.to_host(made.index).tolist() == values[index].tolist()
+    (result,) = backend.empty((colidx.size, backend.scalar))
+    slots = {
+        **NO_VALUES,
+        Slot.A_VALUES: backend.adopt(given),
+        Slot.B_VALUES: backend.adopt(received),
+        Slot.RESULT: result,
+    }
+    backend.run(made.plan_sum(backend, (700, 500)), slots)
+    assert backend.to_host(result).tobytes() == sums(begins, values[index], np.concatenate((given, received))).tobytes()
+
+
+def test_entries_in_order_keep_the_values_that_are_named(backend):
+    integers = [np.asarray(a, dtype=backend.index) for a in ([0, 0, 1], [1, 2, 0], [4, 7, 9])]
+    made = coo.assemble((2, 3), *integers[:2], backend, values=integers[2])
+    assert backend.to_host(made.index).tolist() == [4, 7, 9]
+
+
 @pytest.mark.parametrize(("row", "column"), [(50, 0), (0, 40), (1 << 30, 1 << 30), (50, 40)])
 @pytest.mark.parametrize("first", [0, 1234, NENTRIES - 1])
 def test_the_first_entry_outside_is_named(backend, row, column, first):
@@ -199,7 +281,7 @@ class CountingBackend(EmulatedBackend):
     def run(self, launches, slots=None):
         for launch in launches:
             if launch.function == self.scatter:
-                _, rows, _, begins, slots_of_entries, _ = launch.arguments
+                rows, _, begins, slots_of_entries, _ = launch.arguments[4:]
                 (kept,) = np.nonzero(slots_of_entries >= 0)
                 drawn = np.random.default_rng(92).random(kept.size)
                 shuffled = kept[np.lexsort((drawn, rows[kept]))]
@@ -241,10 +323,11 @@ class AnsweredCoo(Answer):
         self.nrows = shape[0]
         request = abi.CooRequestStruct(
             requested_place(backend),
-            *shape,
-            self.rows.size,
-            self.rows.size,
-            *(a.ctypes.data for a in (self.rows, self.cols)),
+            abi.CooBlockStruct(0, shape[0], 0, shape[1]),
+            nentries=self.rows.size,
+            rows=self.rows.ctypes.data,
+            cols=self.cols.ctypes.data,
+            sizes=(self.rows.size, 0),
         )
         super().__init__(abi.Ask.COO, request, abi.CooAnswerStruct(), fields)
 
@@ -296,6 +379,26 @@ def test_an_answer_has_the_pattern_and_the_plan_of_its_values(name):
         assert result.tobytes() == sums(*terms, values).tobytes()
         a.launch(a.answer.sum, {**NO_VALUES, Slot.A_VALUES: values, Slot.Y: result, Slot.RESULT: result})
         assert result.tobytes() == (2 * sums(*terms, values)).tobytes()
+    assert planner.owned_tokens() == before
+
+
+def test_an_answer_lists_what_lies_outside_and_keeps_all_coordinates():
+    before, block = settled_tokens(), BLOCKS["within"]
+    rows, cols = (a.astype(INDEX) for a in random((60, 50), 300, least=-3))
+    given = (abi.CooBlockStruct(*block), rows.size, *(a.ctypes.data for a in (rows, cols)))
+    request = abi.OutsideRequestStruct(requested_place("host"), *given)
+    with Answer(abi.Ask.OUTSIDE, request, abi.OutsideAnswerStruct(), {}) as a:
+        assert a.error == (0, "")
+        (expected,) = np.nonzero((rows >= 0) & (cols >= 0) & ~in_block(block, rows, cols))
+        assert a.answer.count == expected.size
+        for address, array in (
+            (a.answer.rows, rows[expected]),
+            (a.answer.cols, cols[expected]),
+            (a.answer.numbers, expected),
+        ):
+            assert AnsweredCoo.array(address, expected.size).tolist() == array.tolist()
+        assert AnsweredCoo.array(a.answer.all_rows, rows.size).tolist() == rows.tolist()
+        assert AnsweredCoo.array(a.answer.all_cols, cols.size).tolist() == cols.tolist()
     assert planner.owned_tokens() == before
 
 

@@ -183,6 +183,22 @@ def assembly_is_right(shape, nentries, backend, rng):
     return all([np.array_equal(a, b) for a, b in pairs])
 
 
+def block_is_right(shape, nentries, backend, rng):
+    """Whether a quarter of a matrix has the coordinates that lie in it, in two parts, and others are found."""
+    rows, cols = (rng.integers(-1, n, nentries).astype(backend.index) for n in shape)
+    nrows, ncols = (n // 2 for n in shape)
+    block, half = coo.Block(nrows, nrows, ncols, ncols), nentries // 2
+    found = coo.outside(block, backend.adopt(rows), backend.adopt(cols), backend)
+    inside = (rows >= nrows) & (rows < 2 * nrows) & (cols >= ncols) & (cols < 2 * ncols)
+    (others,) = np.nonzero((rows >= 0) & (cols >= 0) & ~inside)
+    made = coo.assemble((nrows, ncols), rows[:half], cols[:half], backend, block=block, more=(rows[half:], cols[half:]))
+    entries = np.ones(inside.sum()), (rows[inside] - nrows, cols[inside] - ncols)
+    expected = scipy.sparse.coo_matrix(entries, (nrows, ncols)).tocsr()
+    pattern = (backend.to_host(a) for a in (made.pattern.rowptr, made.pattern.colidx))
+    pairs = zip((*pattern, found[2]), (expected.indptr, expected.indices, others), strict=True)
+    return all([np.array_equal(a, b) for a, b in pairs])
+
+
 def small_results(backend):
     """Name -> whether a sum, a change of values or a matrix from coordinates is right"""
     rng, results = np.random.default_rng(SEED), {}
@@ -196,6 +212,7 @@ def small_results(backend):
         results[f"{n} on the diagonal"] = diagonal_is_right(n, backend, rng)
     for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):
         results[f"{nentries} coordinates"] = assembly_is_right(shape, nentries, backend, rng)
+        results[f"block of {nentries} coordinates"] = block_is_right(shape, nentries, backend, rng)
     return results
 
 

@@ -28,7 +28,16 @@ import small_sums  # noqa: E402
         (small_coarsening, ["27 points, distance 2", "rows alone, distance 1"]),
         (small_products, ["uneven rows, some empty", "unsorted"]),
         (small_spgemm, ["long row of the product", "RARt"]),
-        (small_sums, ["rows elsewhere", "2000 x 3000 scaled", "700 on the diagonal", "9000 coordinates"]),
+        (
+            small_sums,
+            [
+                "rows elsewhere",
+                "2000 x 3000 scaled",
+                "700 on the diagonal",
+                "9000 coordinates",
+                "block of 9000 coordinates",
+            ],
+        ),
     ],
 )
 def test_small_products_are_right(monkeypatch, capsys, program, lines):

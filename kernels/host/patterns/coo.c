@@ -10,6 +10,10 @@ typedef struct {
 } Entry;
 
 typedef struct {
+  offset_t noutside, ticket;
+} OutsideControl;
+
+typedef struct {
   offset_t outside, nterms, longest, ticket;
 } RowControl;
 
@@ -17,19 +21,44 @@ typedef struct {
   offset_t repeats, disordered, ticket;
 } EntryControl;
 
+/* Lists the entries that are not left out and do not lie in the given rows and columns; the lists may be null: they are counted */
+HOST_KERNEL(coo_outside)
+{
+  const offset_t nentries  = PARAM(offset_t, 0);
+  const index_t  first_row = PARAM(index_t, 1), nrows = PARAM(index_t, 2), first_col = PARAM(index_t, 3), ncols = PARAM(index_t, 4),
+                 *rows = PARAM(const index_t *, 5), *cols = PARAM(const index_t *, 6);
+  index_t       *rows_outside = PARAM(index_t *, 7), *cols_outside = PARAM(index_t *, 8), *numbers = PARAM(index_t *, 9);
+  offset_t       n = 0;
+
+  for (offset_t k = 0; k < nentries; k++) {
+    if (rows[k] < 0 || cols[k] < 0) continue;
+    if (rows[k] >= first_row && rows[k] - first_row < nrows && cols[k] >= first_col && cols[k] - first_col < ncols) continue;
+    if (numbers) {
+      rows_outside[n] = rows[k];
+      cols_outside[n] = cols[k];
+      numbers[n]      = (index_t)k;
+    }
+    n++;
+  }
+  PARAM(OutsideControl *, 10)->noutside = n;
+}
+
 /* Adds the entries of each row to counts [nrows]; slots[k] = how many of its row were counted before entry k, -1 if it is left out */
 HOST_KERNEL(coo_count)
 {
-  const index_t nentries = PARAM(index_t, 0), nrows = PARAM(index_t, 1), ncols = PARAM(index_t, 2), *rows = PARAM(const index_t *, 3),
-                *cols  = PARAM(const index_t *, 4);
-  index_t      *counts = PARAM(index_t *, 5), *slots = PARAM(index_t *, 6);
-  RowControl   *control = PARAM(RowControl *, 7);
+  const index_t nentries = PARAM(index_t, 0), first_row = PARAM(index_t, 1), nrows = PARAM(index_t, 2), first_col = PARAM(index_t, 3),
+                ncols = PARAM(index_t, 4), *rows = PARAM(const index_t *, 6), *cols = PARAM(const index_t *, 7);
+  const int     is_part = PARAM(int, 5);
+  index_t      *counts = PARAM(index_t *, 8), *slots = PARAM(index_t *, 9);
+  RowControl   *control = PARAM(RowControl *, 10);
 
   for (index_t k = 0; k < nentries; k++) {
-    const int given = rows[k] >= 0 && cols[k] >= 0, outside = given && (rows[k] >= nrows || cols[k] >= ncols);
+    const int     given = rows[k] >= 0 && cols[k] >= 0;
+    const index_t row = given ? rows[k] - first_row : -1, column = given ? cols[k] - first_col : -1;
+    const int     inside = row >= 0 && row < nrows && column >= 0 && column < ncols;
 
-    if (outside && !control->outside) control->outside = (offset_t)nentries - k;
-    slots[k] = given && !outside ? counts[rows[k]]++ : -1;
+    if (given && !inside && !is_part && !control->outside) control->outside = (offset_t)nentries - k;
+    slots[k] = inside ? counts[row]++ : -1;
   }
 }
 
@@ -51,12 +80,13 @@ HOST_KERNEL(coo_row_pointer)
 /* Brings each entry to its row, which begins at begins[row] */
 HOST_KERNEL(coo_scatter)
 {
-  const index_t  nentries = PARAM(index_t, 0), *rows = PARAM(const index_t *, 1), *cols = PARAM(const index_t *, 2);
-  const index_t *begins = PARAM(const index_t *, 3), *slots = PARAM(const index_t *, 4);
-  Entry         *entries = PARAM(Entry *, 5);
+  const index_t  nentries = PARAM(index_t, 0), first_number = PARAM(index_t, 1), first_row = PARAM(index_t, 2), first_col = PARAM(index_t, 3),
+                 *rows = PARAM(const index_t *, 4), *cols = PARAM(const index_t *, 5);
+  const index_t *begins = PARAM(const index_t *, 6), *slots = PARAM(const index_t *, 7);
+  Entry         *entries = PARAM(Entry *, 8);
 
   for (index_t k = 0; k < nentries; k++)
-    if (slots[k] >= 0) entries[begins[rows[k]] + slots[k]] = (Entry){k, cols[k]};
+    if (slots[k] >= 0) entries[begins[rows[k] - first_row] + slots[k]] = (Entry){first_number + k, cols[k] - first_col};
 }
 
 static int compare(const void *left, const void *right)
@@ -104,18 +134,20 @@ HOST_KERNEL(coo_mark_repeats)
     }
 }
 
-/* The matrix without repeats: its columns, and the sums that its entries are; index and begins_of_sums may be null */
+/* The matrix without repeats: its columns, and the sums that its entries are; values, index and begins_of_sums may be null */
 HOST_KERNEL(coo_fill)
 {
   const offset_t nterms  = PARAM(offset_t, 0);
   const Entry   *entries = PARAM(const Entry *, 1);
-  index_t       *colidx = PARAM(index_t *, 2), *begins_of_sums = PARAM(index_t *, 3), *index = PARAM(index_t *, 4);
+  const index_t *values  = PARAM(const index_t *, 2);
+  index_t       *colidx = PARAM(index_t *, 3), *begins_of_sums = PARAM(index_t *, 4), *index = PARAM(index_t *, 5);
   offset_t       nnz = 0;
 
   for (offset_t p = 0; p < nterms; p++) {
-    const Entry entry = entries[p];
+    const Entry   entry  = entries[p];
+    const index_t number = entry.number >= 0 ? entry.number : ~entry.number;
 
-    if (index) index[p] = entry.number >= 0 ? entry.number : ~entry.number;
+    if (index) index[p] = values ? values[number] : number;
     if (entry.number < 0) continue;
     if (begins_of_sums) begins_of_sums[nnz] = (index_t)p;
     colidx[nnz++] = entry.column;

@@ -145,17 +145,17 @@ PetscErrorCode GpufmtCooRelease(GpufmtCooValues *values)
 
 /* Managed arrays for a sequential matrix whose values all come new, by GpufmtCooEnter(), once for the same coordinates: who takes them away by a
    change on the host is likely to do so again. NULL: it keeps those that it has. */
-PetscErrorCode GpufmtCooReserve(Mat A, InsertMode mode, GpufmtManaged **out)
+PetscErrorCode GpufmtCooReserve(Mat A, int backend, InsertMode mode, GpufmtManaged **out)
 {
-  const GpufmtCooSum *sum = &GpufmtSeqData(A)->coo;
-  const PetscInt     *rowptr, *colidx;
-  GpufmtManaged      *managed;
-  PetscErrorCode      ierr;
+  const PetscBool entered = GpufmtSeqData(A)->coo.entered;
+  const PetscInt *rowptr, *colidx;
+  GpufmtManaged  *managed;
+  PetscErrorCode  ierr;
 
   PetscFunctionBegin;
   *out = NULL;
   PetscCall(GpufmtManagedOf(A, &managed));
-  if (managed || GpufmtSeqData(A)->pinned || !GpufmtManagedMayEnter(A) || mode == ADD_VALUES || sum->entered || !GpufmtManagedPossible(sum->backend))
+  if (managed || GpufmtSeqData(A)->pinned || !GpufmtManagedMayEnter(A) || mode == ADD_VALUES || entered || !GpufmtManagedPossible(backend))
     PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
   PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr[A->rmap->n], rowptr, PETSC_FALSE, out));
@@ -176,10 +176,9 @@ PetscErrorCode GpufmtCooEnter(Mat A, GpufmtManaged **managed)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* adds up the values of a sequential matrix, by the plan that it has */
-PetscErrorCode GpufmtCooRun(Mat A, const PetscScalar *given, const void *received, InsertMode mode)
+/* adds up the values of a sequential matrix */
+PetscErrorCode GpufmtCooRun(Mat A, const GpufmtCooSum *sum, const PetscScalar *given, const void *received, InsertMode mode)
 {
-  const GpufmtCooSum  *sum    = &GpufmtSeqData(A)->coo;
   GpufmtDeviceValues  *values = &GpufmtSeqData(A)->arrays.values;
   const PetscBool      add    = (PetscBool)(mode == ADD_VALUES);
   const PetscLogDouble flops  = (PetscLogDouble)sum->nterms - (add ? 0 : sum->ntargets);
@@ -272,7 +271,7 @@ static PetscErrorCode Prepare(Mat A, const GpufmtSeqCoordinates *coordinates, Pe
 
     PetscCall(GpufmtCooPlan(A, &terms, id, values->backend, &GpufmtSeqData(A)->coo));
   }
-  PetscCall(GpufmtCooReserve(A, mode, managed));
+  PetscCall(GpufmtCooReserve(A, values->backend, mode, managed));
   PetscCall(GpufmtCooStage(values));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -297,7 +296,7 @@ static PetscErrorCode MatSetValuesCOO_SeqAIJGpufmt(Mat A, const PetscScalar give
   }
   ierr = Prepare(A, coordinates, id, mode, &values, &managed);
   if (!ierr) ierr = GpufmtCooEnter(A, &managed);
-  if (!ierr) ierr = GpufmtCooRun(A, values.array, NULL, mode);
+  if (!ierr) ierr = GpufmtCooRun(A, &GpufmtSeqData(A)->coo, values.array, NULL, mode);
   PetscCall(GpufmtManagedRelease(&managed));
   PetscCall(GpufmtCooRelease(&values));
   PetscCall(ierr);

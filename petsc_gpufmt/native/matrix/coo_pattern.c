@@ -4,25 +4,26 @@
 static const char note[] = "__PETSc_MatCOOStruct_Host"; /* the name of what PETSc leaves with a matrix */
 
 /* where the planner sorts; `wanted` is false where PETSc is to do it */
-PetscErrorCode GpufmtCooSortPlace(Mat A, PetscCount count, int *backend, PetscBool *wanted)
+PetscErrorCode GpufmtCooSortPlace(Mat A, PetscCount count, const PetscInt rows[], const PetscInt columns[], int *backend, PetscBool *wanted)
 {
   PetscBool diagonal_first;
 
   PetscFunctionBegin;
   *backend = GpufmtBackendOf(A);
   PetscCall(PetscStrcmp(((PetscObject)A)->name, "_internal_COO_mat_for_hypre", &diagonal_first)); /* in each row, on which hypre relies */
-  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX);
+  *wanted = (PetscBool)(GpufmtManagedPossible(*backend) && !A->structure_only && !diagonal_first && count <= PETSC_INT_MAX &&
+                        GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* managed arrays with the pattern of an answer, and zeros */
-static PetscErrorCode CreateArrays(Mat A, const GpufmtCooAnswer *answer, int backend, GpufmtManaged **managed)
+static PetscErrorCode CreateArrays(PetscInt nrows, const GpufmtCooAnswer *answer, int backend, GpufmtManaged **managed)
 {
   const PetscBool on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA);
   PetscErrorCode  ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedCreate(A->rmap->n, (PetscCount)answer->nnz, (const PetscInt *)answer->rowptr, on_device, managed));
+  PetscCall(GpufmtManagedCreate(nrows, (PetscCount)answer->nnz, (const PetscInt *)answer->rowptr, on_device, managed));
   ierr = GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device);
   if (!ierr) ierr = GpufmtManagedZeroValues(*managed);
   if (!ierr) ierr = GpufmtManagedSettle(on_device); /* the planner's columns go */
@@ -31,37 +32,16 @@ static PetscErrorCode CreateArrays(Mat A, const GpufmtCooAnswer *answer, int bac
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A takes the arrays; a matrix that is no block is not assembled then, as after PETSc's function */
-static PetscErrorCode Enter(Mat A, const GpufmtCooAnswer *answer, int backend, PetscBool block)
+/* Has coordinates sorted, during an event of A: managed arrays with the pattern, and the plan of the sums. What `sum` held goes. */
+PetscErrorCode GpufmtCooSort(Mat A, int backend, GpufmtCooRequest *request, GpufmtCooSum *sum, GpufmtManaged **managed)
 {
-  GpufmtManaged *managed;
-  PetscErrorCode ierr = PETSC_SUCCESS;
-
-  PetscFunctionBegin;
-  PetscCall(CreateArrays(A, answer, backend, &managed));
-  if (A->hash_active) ierr = MatSeqAIJSetPreallocation(A, 0, NULL); /* it collects first values no more */
-  if (!ierr) {
-    if (!block) GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
-    ierr = GpufmtManagedEnter(A, managed);
-  }
-  if (!block) A->assembled = A->was_assembled = PETSC_FALSE;
-  A->nonzerostate++;
-  PetscCall(GpufmtManagedRelease(&managed));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* has coordinates sorted: A takes the pattern, and the plan of its sums */
-static PetscErrorCode Sort(Mat A, int backend, GpufmtCooRequest *request, PetscBool block)
-{
-  GpufmtCooSum   *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
   GpufmtCooAnswer answer  = {0};
   GpufmtLease     pattern = {0};
   PetscErrorCode  ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COO, backend, GPUFMT_Plan, A, &request->place, &answer.outcome, &pattern));
-  ierr = Enter(A, &answer, backend, block);
+  ierr = CreateArrays((PetscInt)request->block.nrows, &answer, backend, managed);
   PetscCall(GpufmtLeaseDrop(&pattern));
   PetscCall(GpufmtCooDrop(sum));
   *sum = (GpufmtCooSum){.backend = backend, .plan = answer.sum, .begins = answer.begins, .index = answer.index};
@@ -69,8 +49,24 @@ static PetscErrorCode Sort(Mat A, int backend, GpufmtCooRequest *request, PetscB
   PetscCall(ierr);
   sum->ntargets = (PetscInt)answer.nnz; /* at most as many as there are entries */
   sum->nterms   = (PetscInt)answer.nterms;
-  sum->entered  = PETSC_TRUE;
   PetscCall(PetscInfo(A, "%s\n", answer.summary));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A takes the arrays, and is not assembled then, as after PETSc's function */
+static PetscErrorCode Enter(Mat A, GpufmtManaged *managed)
+{
+  PetscErrorCode ierr = PETSC_SUCCESS;
+
+  PetscFunctionBegin;
+  if (A->hash_active) ierr = MatSeqAIJSetPreallocation(A, 0, NULL); /* it collects first values no more */
+  if (!ierr) {
+    GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
+    ierr = GpufmtManagedEnter(A, managed);
+  }
+  A->assembled = A->was_assembled = PETSC_FALSE;
+  A->nonzerostate++;
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -86,23 +82,32 @@ PetscErrorCode GpufmtCooForget(Mat A)
 PetscErrorCode GpufmtCooAssemble(Mat A, PetscCount count, const PetscInt rows[], const PetscInt columns[], PetscBool *done)
 {
   GpufmtCooSum    *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
-  GpufmtCooRequest request = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nentries = count, .ngiven = count, .rows = rows, .cols = columns};
-  int              backend;
+  GpufmtManaged   *managed = NULL;
+  GpufmtCooRequest request = {
+    .block = {.nrows = A->rmap->n, .ncols = A->cmap->n},
+      .nentries = count, .sizes = {count,               0                  },
+      .rows = rows, .cols = columns
+  };
+  PetscErrorCode ierr;
+  int            backend;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCooSortPlace(A, count, &backend, done));
-  *done = (PetscBool)(*done && GpufmtManagedMayEnter(A) && GpufmtDeviceHas(rows) == GpufmtDeviceHas(columns));
+  PetscCall(GpufmtCooSortPlace(A, count, rows, columns, &backend, done));
+  *done = (PetscBool)(*done && GpufmtManagedMayEnter(A));
   if (!*done) PetscFunctionReturn(PETSC_SUCCESS);
   request.on_device = GpufmtDeviceHas(rows);
-  PetscCall(Sort(A, backend, &request, PETSC_FALSE));
-  sum->count  = count;
-  sum->sorted = PETSC_TRUE;
+  PetscCall(GpufmtCooSort(A, backend, &request, sum, &managed));
+  ierr = Enter(A, managed);
+  PetscCall(GpufmtManagedRelease(&managed));
+  PetscCall(ierr);
+  sum->entered = sum->sorted = PETSC_TRUE;
+  sum->count                 = count;
   PetscCall(GpufmtCooForget(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* `count` numbers of a backend as PETSc's counts; `from` NULL: 0, 1, 2, ... */
-static PetscErrorCode ToCounts(const void *from, PetscInt count, int backend, PetscCount **out)
+PetscErrorCode GpufmtCooToCounts(const void *from, PetscInt count, int backend, PetscCount **out)
 {
   PetscInt      *copy = NULL;
   PetscErrorCode ierr = PETSC_SUCCESS;
@@ -119,22 +124,6 @@ static PetscErrorCode ToCounts(const void *from, PetscInt count, int backend, Pe
   for (PetscInt k = 0; k < count && !ierr; k++) (*out)[k] = from ? ((const PetscInt *)from)[k] : k;
   PetscCall(PetscFree(copy));
   PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The same for the block of a parallel matrix, of `n` coordinates on the host; values of the first `ngiven` are given, those of the others received.
-   Sum t is of those with the numbers places[begins[t]], ...; the caller frees both arrays, after a failure too. */
-PetscErrorCode GpufmtCooSortBlock(Mat A, int backend, PetscObjectId id, PetscCount n, PetscCount ngiven, const PetscInt rows[],
-                                  const PetscInt columns[], PetscCount **begins, PetscCount **places)
-{
-  GpufmtCooSum    *sum     = &((Mat_Gpufmt *)A->spptr)->coo;
-  GpufmtCooRequest request = {.nrows = A->rmap->n, .ncols = A->cmap->n, .nentries = n, .ngiven = ngiven, .rows = rows, .cols = columns};
-
-  PetscFunctionBegin;
-  PetscCall(Sort(A, backend, &request, PETSC_TRUE));
-  sum->id = id;
-  PetscCall(ToCounts(sum->begins, sum->ntargets + 1, backend, begins));
-  PetscCall(ToCounts(sum->index, sum->nterms, backend, places));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -208,8 +197,8 @@ PetscErrorCode GpufmtCooNote(Mat A)
   coordinates->nnz    = sum->ntargets;
   coordinates->count  = sum->count;
   coordinates->nterms = sum->nterms;
-  ierr                = ToCounts(sum->begins, sum->ntargets + 1, sum->backend, &coordinates->begins);
-  if (!ierr) ierr = ToCounts(sum->index, sum->nterms, sum->backend, &coordinates->places);
+  ierr                = GpufmtCooToCounts(sum->begins, sum->ntargets + 1, sum->backend, &coordinates->begins);
+  if (!ierr) ierr = GpufmtCooToCounts(sum->index, sum->nterms, sum->backend, &coordinates->places);
   if (ierr) PetscCall(CoordinatesDestroy((GpufmtContextAddress)&coordinates));
   PetscCall(ierr);
   PetscCall(PetscObjectContainerCompose((PetscObject)A, note, coordinates, CoordinatesDestroy));

@@ -36,7 +36,7 @@ void GpufmtOptionsRemember(GpufmtOptionsSet *set, MatOption option, PetscBool fl
 }
 
 /* sets them anew; without any on new nonzeros these are taken, as by the products of type aij */
-static PetscErrorCode OptionsRepeat(Mat A, const GpufmtOptionsSet *set)
+PetscErrorCode GpufmtOptionsRepeat(Mat A, const GpufmtOptionsSet *set)
 {
   PetscFunctionBegin;
   if (!GpufmtOptionsOnNewNonzeros(set)) PetscCall((*gpufmt_seq_parent->setoption)(A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
@@ -72,7 +72,7 @@ PetscErrorCode GpufmtManagedEnter(Mat A, GpufmtManaged *m)
   GpufmtArraysOf(A)->managed = GpufmtArraysOf(T)->managed;
   GpufmtArraysOf(T)->managed = NULL;
   PetscCall(MatDestroy(&T));
-  PetscCall(OptionsRepeat(A, &GpufmtSeqData(A)->options));
+  PetscCall(GpufmtOptionsRepeat(A, &GpufmtSeqData(A)->options));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -108,7 +108,7 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
   A->info.nz_unneeded = 0;
   PetscCall(GpufmtManagedRelease(&m));
   GpufmtSeqData(A)->options = options;
-  PetscCall(OptionsRepeat(A, &options));
+  PetscCall(GpufmtOptionsRepeat(A, &options));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -161,7 +161,7 @@ static PetscErrorCode MatDuplicate_SeqAIJGpufmt(Mat A, MatDuplicateOption option
   PetscCall((*gpufmt_seq_parent->duplicate)(A, managed && option == MAT_SHARE_NONZERO_PATTERN ? MAT_DO_NOT_COPY_VALUES : option, B));
   GpufmtSeqData(*B)->options = GpufmtSeqData(A)->options;
   PetscCall(GpufmtCooShare(A, *B));
-  if (managed) PetscCall(OptionsRepeat(*B, &GpufmtSeqData(*B)->options)); /* as GpufmtManagedLeave() */
+  if (managed) PetscCall(GpufmtOptionsRepeat(*B, &GpufmtSeqData(*B)->options)); /* as GpufmtManagedLeave() */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

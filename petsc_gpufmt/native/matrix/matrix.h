@@ -78,6 +78,17 @@ typedef struct {
   PetscCount        sizes[2]; /* values that are given, and that are received */
 } GpufmtCooTerms;
 
+/* The sums of values at coordinates of a parallel matrix, which all its copies have: their terms are the values that are given, and then those that
+   were received. They come from the planner, or from PETSc's note. */
+typedef struct {
+  PetscCount   count, nnz[2]; /* values that are given, and nonzeros of both blocks */
+  PetscInt     nsent, nreceived;
+  PetscCount  *sent_places;                   /* of values that other ranks get; NULL: the note has them */
+  PetscSF      exchange;                      /* brings them there */
+  PetscScalar *sent_values, *received_values; /* on the host, unless they are exchanged on the device; else NULL */
+  GpufmtCooSum sent, blocks[2];
+} GpufmtParallelSums;
+
 /* values at coordinates */
 typedef struct {
   const PetscScalar *given;
@@ -115,7 +126,7 @@ typedef struct {
   void               *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t              scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtScaleAndAdd   scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
-  GpufmtCooSum        coo;            /* its values; of a parallel matrix: those that go to other ranks */
+  GpufmtCooSum        coo;            /* of its values; of the block of a parallel matrix: for which coordinates it has had managed arrays */
   GpufmtDigested      digested;       /* by a sparse product, for those that follow */
   GpufmtOptionsSet    options;        /* of a parallel matrix: those that its blocks are to get */
   PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
@@ -125,8 +136,6 @@ typedef struct {
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
 
-/* MatSetPreallocationCOO() of a type */
-typedef PetscErrorCode (*GpufmtCooFunction)(Mat, PetscCount, PetscInt[], PetscInt[]);
 
 /* how sparse products are chosen, which the rooms above know: see register.c */
 typedef struct {
@@ -242,6 +251,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsCompress(Mat, PetscInt nonzero);
 /* managed_arrays.c */
 GPUFMT_HIDDEN PetscBool      GpufmtOptionsOnNewNonzeros(const GpufmtOptionsSet *);
 GPUFMT_HIDDEN void           GpufmtOptionsRemember(GpufmtOptionsSet *, MatOption, PetscBool);
+GPUFMT_HIDDEN PetscErrorCode GpufmtOptionsRepeat(Mat, const GpufmtOptionsSet *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedEnter(Mat, GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedLeave(Mat);
@@ -251,17 +261,25 @@ GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
 /* coo_pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], PetscBool *done);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortPlace(Mat, PetscCount, int *backend, PetscBool *wanted);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortBlock(Mat, int backend, PetscObjectId, PetscCount n, PetscCount ngiven, const PetscInt rows[],
-                                                const PetscInt columns[], PetscCount **begins, PetscCount **places);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortPlace(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], int *backend, PetscBool *wanted);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooSort(Mat, int backend, GpufmtCooRequest *, GpufmtCooSum *, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooToCounts(const void *from, PetscInt count, int backend, PetscCount **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooForget(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooNote(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooFound(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooDrop(GpufmtCooSum *);
 
-/* mpi_coo_pattern.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooAssemble(Mat, PetscCount, PetscInt rows[], PetscInt columns[], GpufmtCooFunction parent);
+/* mpi_coo_pattern.c, mpi_coo_exchange.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooAssemble(Mat, int backend, PetscCount, const PetscInt rows[], const PetscInt columns[]);
+
+/* mpi_coo_sums.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelSumsGet(Mat, GpufmtParallelSums **, PetscObjectId *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelSumsSet(Mat, GpufmtParallelSums **, PetscObjectId *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelSumsForget(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelSumsPlan(Mat, int backend, GpufmtParallelSums *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelSumsDestroy(GpufmtParallelSums **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooNote(Mat);
 
 /* coo.c, mpi_coo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooToHost(PetscCount, PetscInt rows[], PetscInt columns[], PetscInt *copies[2]);
@@ -270,9 +288,9 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCooCheck(Mat, PetscCount nnz);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooPlace(Mat, const PetscScalar[], PetscCount, GpufmtCooValues *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooPlan(Mat, const GpufmtCooTerms *, PetscObjectId, int backend, GpufmtCooSum *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooStage(GpufmtCooValues *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCooReserve(Mat, InsertMode, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooReserve(Mat, int backend, InsertMode, GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooEnter(Mat, GpufmtManaged **);
-GPUFMT_HIDDEN PetscErrorCode GpufmtCooRun(Mat, const PetscScalar *given, const void *received, InsertMode);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooRun(Mat, const GpufmtCooSum *, const PetscScalar *given, const void *received, InsertMode);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooRelease(GpufmtCooValues *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSeqCooCount(Mat, PetscCount *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSeqCooSet(Mat, PetscBool ours);

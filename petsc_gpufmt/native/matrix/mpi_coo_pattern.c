@@ -1,168 +1,233 @@
-/* The pattern of a parallel matrix from coordinates. PETSc sorts them on the host, with one core. Here it gets only those outside of the diagonal
-   block, few as a rule, and exchanges what belongs to other ranks. Those in the diagonal block, with what other ranks have there, are sorted by the
-   planner, and PETSc's note is completed by their sums: all functions that read it find what PETSc would have left. */
-#include "matrix/matrix.h"
+/* The pattern of a parallel matrix from coordinates, sorted by the planner on the device: PETSc sorts them on the host, with one core, and goes over all
+   rows there. The diagonal block is made of coordinates where they are, and of those that other ranks have sent; the off-diagonal block of the few
+   that are on the host. */
+#include "matrix/mpi_coo.h"
 
-/* coordinates that PETSc gets, and their numbers among all */
+/* the entries of the off-diagonal block, in its rows and columns */
 typedef struct {
-  PetscCount  n;
-  PetscInt   *rows, *columns;
-  PetscCount *numbers;
-} Outside;
+  PetscInt  n, nghosts;
+  PetscInt *rows, *columns, *values; /* [n], the last the numbers of their values, received ones after all that are given */
+  PetscInt *ghosts;                  /* [nghosts] the columns, ascending */
+} Offdiag;
 
-/* rows and columns of the diagonal block */
+/* what the matrix is to have */
 typedef struct {
-  PetscInt row_begin, row_end, column_begin, column_end;
-} Block;
+  GpufmtParallelSums *sums;
+  GpufmtManaged      *managed[2];
+  Mat                 blocks[2];
+} Made;
 
-static inline Block BlockOf(Mat A)
+static PetscErrorCode OffdiagFree(Offdiag *o)
 {
-  return (Block){.row_begin = A->rmap->rstart, .row_end = A->rmap->rend, .column_begin = A->cmap->rstart, .column_end = A->cmap->rend};
-}
-
-static inline PetscBool IsInside(Block block, PetscInt row, PetscInt column)
-{
-  return (PetscBool)(row >= block.row_begin && row < block.row_end && column >= block.column_begin && column < block.column_end);
-}
-
-static PetscErrorCode OutsideFind(Mat A, PetscCount n, const PetscInt rows[], const PetscInt columns[], Outside *outside)
-{
-  const Block block = BlockOf(A);
-  PetscCount  m     = 0;
-
   PetscFunctionBegin;
-  for (PetscCount k = 0; k < n; k++) m += rows[k] >= 0 && columns[k] >= 0 && !IsInside(block, rows[k], columns[k]);
-  PetscCall(PetscMalloc3(m, &outside->rows, m, &outside->columns, m, &outside->numbers));
-  m = 0;
-  for (PetscCount k = 0; k < n; k++) {
-    if (rows[k] < 0 || columns[k] < 0 || IsInside(block, rows[k], columns[k])) continue;
-    outside->rows[m]      = rows[k];
-    outside->columns[m]   = columns[k];
-    outside->numbers[m++] = k;
-  }
-  outside->n = m;
+  PetscCall(PetscFree3(o->rows, o->columns, o->values));
+  PetscCall(PetscFree(o->ghosts));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* All coordinates in the diagonal block, others negative: own ones in their order, then those that other ranks sent in theirs. PETSc's block has the
-   pattern of the latter alone. */
-static PetscErrorCode InsideList(Mat A, PetscCount n, const PetscInt rows[], const PetscInt columns[], const GpufmtParallelCoordinates *note,
-                                 PetscInt inside_rows[], PetscInt inside_columns[])
+static PetscErrorCode OffdiagList(Mat A, PetscCount n, const GpufmtCooExchange *e, Offdiag *o)
 {
-  const PetscCount *nonzeros = note->received[0][0], *begins = note->received[0][1], *places = note->received[0][2];
-  const Block       block = BlockOf(A);
-  const PetscInt   *rowptr, *colidx;
-  PetscInt          row = 0;
-  Mat               diag;
+  const PetscInt *rows = (const PetscInt *)e->outside.rows, *columns = (const PetscInt *)e->outside.cols;
+  const PetscInt *numbers = (const PetscInt *)e->outside.numbers;
+  const PetscInt  most    = (PetscInt)e->outside.count - e->nsent + e->nreceived;
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  PetscCall(GpufmtPatternGet(diag, &rowptr, &colidx));
-  for (PetscCount k = 0; k < n; k++) {
-    const PetscBool inside = IsInside(block, rows[k], columns[k]);
-
-    inside_rows[k]    = inside ? rows[k] - block.row_begin : -1;
-    inside_columns[k] = inside ? columns[k] - block.column_begin : -1;
+  PetscCall(PetscMalloc3(most, &o->rows, most, &o->columns, most, &o->values));
+  for (PetscInt k = 0; k < e->outside.count; k++) {
+    if (e->owners[k] != e->rank) continue;
+    o->rows[o->n]     = rows[k] - A->rmap->rstart;
+    o->columns[o->n]  = columns[k];
+    o->values[o->n++] = numbers[k];
   }
-  for (PetscInt k = 0; k < note->nreceived; k++) inside_rows[n + k] = inside_columns[n + k] = -1;
-  for (PetscCount t = 0; t < note->nreceived_nnz[0]; t++) {
-    while (rowptr[row + 1] <= nonzeros[t]) row++;
-    for (PetscCount k = begins[t]; k < begins[t + 1]; k++) {
-      inside_rows[n + places[k]]    = row;
-      inside_columns[n + places[k]] = colidx[nonzeros[t]];
-    }
+  for (PetscInt k = 0; k < e->nreceived; k++) {
+    if (e->columns[k] >= A->cmap->rstart && e->columns[k] < A->cmap->rend) continue;
+    o->rows[o->n]     = e->rows[k] - A->rmap->rstart;
+    o->columns[o->n]  = e->columns[k];
+    o->values[o->n++] = (PetscInt)n + k; /* the sort has found that it is one */
   }
-  PetscCall(GpufmtPatternRestore(diag, &rowptr, &colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The sums of the diagonal block become those of the note, which takes both arrays: sum t is of places[begins[t]], ..., of which those from n on are of
-   received values. As many of these are there as PETSc has found. */
-static PetscErrorCode NoteInside(GpufmtParallelCoordinates *note, PetscCount n, PetscCount nsums, PetscCount begins[], PetscCount places[])
+/* numbers the columns that occur */
+static PetscErrorCode OffdiagCompact(Offdiag *o)
 {
-  PetscCount *nonzeros = note->received[0][0], *received_begins = note->received[0][1], *received = note->received[0][2];
-  PetscCount  nown = 0, nreceived = 0, ntargets = 0;
-
   PetscFunctionBegin;
-  for (PetscCount t = 0, k = 0; t < nsums; t++) {
-    const PetscCount end = begins[t + 1];
-
-    begins[t] = nown; /* own ones close up */
-    for (; k < end; k++)
-      if (places[k] < n) places[nown++] = places[k];
-      else received[nreceived++] = places[k] - n;
-    if (nreceived == received_begins[ntargets]) continue;
-    nonzeros[ntargets]          = t;
-    received_begins[++ntargets] = nreceived;
-  }
-  begins[nsums] = nown;
-  for (int k = 0; k < 2; k++) PetscCall(PetscFree(note->own[0][k]));
-  note->own[0][0]      = begins;
-  note->own[0][1]      = places;
-  note->nnz[0]         = nsums;
-  note->diag_nterms[0] = nown;
+  PetscCall(PetscMalloc1(o->n, &o->ghosts));
+  PetscCall(PetscArraycpy(o->ghosts, o->columns, o->n));
+  o->nghosts = o->n;
+  PetscCall(PetscSortRemoveDupsInt(&o->nghosts, o->ghosts));
+  for (PetscInt k = 0; k < o->n; k++) PetscCall(PetscFindInt(o->columns[k], o->nghosts, o->ghosts, &o->columns[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what PETSc has noted of values that it was told of counts among all */
-static void NoteOutside(GpufmtParallelCoordinates *note, PetscCount n, const Outside *outside)
+static PetscErrorCode SortDiag(Mat A, int backend, PetscCount n, const GpufmtCooExchange *e, Made *made)
 {
-  note->count = n;
-  for (PetscCount k = 0; k < note->offdiag_nterms[0]; k++) note->own[1][1][k] = outside->numbers[note->own[1][1][k]];
-  for (PetscInt k = 0; k < note->nsent; k++) note->sent[k] = outside->numbers[note->sent[k]];
-}
-
-/* the diagonal block, after PETSc has made the other one and the exchange */
-static PetscErrorCode SortInside(Mat A, int backend, PetscCount n, const PetscInt rows[], const PetscInt columns[], const Outside *outside)
-{
-  GpufmtParallelCoordinates *note;
-  PetscInt                  *inside_rows, *inside_columns;
-  PetscCount                *begins = NULL, *places = NULL, all;
-  PetscObjectId              id;
-  PetscErrorCode             ierr;
-  Mat                        diag;
+  GpufmtCooRequest request = {
+    .block     = e->block,
+    .is_part   = 1,
+    .on_device = backend == GPUFMT_BACKEND_CUDA,
+    .nentries  = n,
+    .rows      = e->outside.all_rows,
+    .cols      = e->outside.all_cols,
+    .nmore     = e->nreceived,
+    .more_rows = e->rows,
+    .more_cols = e->columns,
+    .sizes     = {n, e->nreceived}
+  };
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCooFind(A, (void *)&note, &id));
+  PetscCall(GpufmtCooSort(A, backend, &request, &made->sums->blocks[0], &made->managed[0]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SortOffdiag(Mat A, int backend, PetscCount n, const GpufmtCooExchange *e, const Offdiag *o, Made *made)
+{
+  GpufmtCooRequest request = {
+    .block    = {.nrows = A->rmap->n, .ncols = o->nghosts},
+    .nentries = o->n,
+    .rows     = o->rows,
+    .cols     = o->columns,
+    .values   = o->values,
+    .sizes    = {n,                   e->nreceived       }
+  };
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtCooSort(A, backend, &request, &made->sums->blocks[1], &made->managed[1]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A block of A, assembled. It has the options of A already, and gets those of a new parallel matrix, for which no managed arrays are to go. */
+static PetscErrorCode BlockCreate(Mat A, PetscInt ncols, PetscInt col_block, GpufmtManaged *managed, Mat *block)
+{
+  const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
+  Mat                 B;
+
+  PetscFunctionBegin;
+  PetscCall(MatCreate(PETSC_COMM_SELF, block));
+  B = *block;
+  PetscCall(MatSetSizes(B, A->rmap->n, ncols, A->rmap->n, ncols));
+  PetscCall(MatSetBlockSizes(B, PetscAbs(A->rmap->bs), col_block));
+  PetscCall(MatSetType(B, format->seq_type));
+  PetscCall(PetscLayoutSetUp(B->rmap));
+  PetscCall(PetscLayoutSetUp(B->cmap));
+  PetscCall(GpufmtManagedEnter(B, managed));
+  B->preallocated = B->assembled = PETSC_TRUE;
+  B->nonzerostate = B->ass_nonzerostate = A->nonzerostate + 1; /* that of A is made of these */
+  B->ops->setoption                     = gpufmt_seq_parent->setoption;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* all that may fail on one rank alone */
+static PetscErrorCode Make(Mat A, int backend, PetscCount n, GpufmtCooExchange *e, Offdiag *o, Made *made)
+{
+  GpufmtParallelSums *sums = made->sums;
+
+  PetscFunctionBegin;
+  PetscCall(SortDiag(A, backend, n, e, made));
+  PetscCall(OffdiagList(A, n, e, o));
+  PetscCall(OffdiagCompact(o));
+  PetscCall(GpufmtLeaseDrop(&e->lease)); /* coordinates that were brought to the backend */
+  PetscCall(SortOffdiag(A, backend, n, e, o, made));
+  sums->count       = n;
+  sums->nsent       = e->nsent;
+  sums->nreceived   = e->nreceived;
+  sums->sent_places = e->sent_places;
+  e->sent_places    = NULL;
+  for (int k = 0; k < 2; k++) {
+    sums->nnz[k] = sums->blocks[k].ntargets;
+    PetscCall(BlockCreate(A, k ? o->nghosts : A->cmap->n, k ? 1 : PetscAbs(A->cmap->bs), made->managed[k], &made->blocks[k]));
+  }
+  PetscCall(GpufmtParallelSumsPlan(A, backend, sums));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A gets the blocks in place of its own, and all that belongs to them; what PETSc keeps beside them is set again. Collective. */
+static PetscErrorCode TakeBlocks(Mat A, Offdiag *o, Made *made)
+{
+  GpufmtOptionsSet *options  = &((Mat_Gpufmt *)A->spptr)->options;
+  const PetscBool   ignores  = GpufmtCooIgnoresOthers(A);
+  const Mat         blocks[] = {made->blocks[0], made->blocks[1]};
+  PetscInt         *ghosts   = o->ghosts;
+  void             *data;
+  Mat               T;
+
+  PetscFunctionBegin;
+  made->blocks[0] = made->blocks[1] = NULL;
+  o->ghosts                         = NULL;
+  PetscCall(MatCreateMPIAIJWithSeqAIJ(PetscObjectComm((PetscObject)A), A->rmap->N, A->cmap->N, blocks[0], blocks[1], ghosts, &T));
+  PetscCall(MatConvert(T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, &T));
+  for (int k = 0; k < 2; k++) {
+    GpufmtManagedArraysSet(blocks[k], PETSC_TRUE);
+    PetscCall(GpufmtOptionsRepeat(blocks[k], options));
+  }
+  data    = A->data;
+  A->data = T->data;
+  T->data = data;
+  if (A->hash_active) { /* it collects first values no more */
+    A->ops[0]      = T->ops[0];
+    A->hash_active = PETSC_FALSE;
+  }
+  PetscCall(MatDestroy(&T));
+  PetscCall((*gpufmt_mpi_parent->setoption)(A, MAT_IGNORE_OFF_PROC_ENTRIES, ignores));
+  for (int k = 0; k < options->count; k++)
+    if (options->options[k] == MAT_ROW_ORIENTED) PetscCall((*gpufmt_mpi_parent->setoption)(A, MAT_ROW_ORIENTED, options->flags[k]));
+  A->assembled     = PETSC_FALSE;
+  A->was_assembled = PETSC_TRUE; /* the exchange of ghost values is there */
+  A->nonzerostate++;
   PetscCall(GpufmtBlocksConvert(A));
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  GpufmtSeqData(diag)->options = ((Mat_Gpufmt *)A->spptr)->options; /* which the new arrays get */
-
-  all = n + note->nreceived;
-  PetscCall(PetscMalloc2(all, &inside_rows, all, &inside_columns));
-  ierr = InsideList(A, n, rows, columns, note, inside_rows, inside_columns);
-  if (!ierr) ierr = GpufmtCooSortBlock(diag, backend, id, all, n, inside_rows, inside_columns, &begins, &places);
-  PetscCall(PetscFree2(inside_rows, inside_columns));
-  if (ierr) {
-    PetscCall(PetscFree(begins));
-    PetscCall(PetscFree(places));
-  } else {
-    ((Mat_Gpufmt *)A->spptr)->managed_blocks = PETSC_TRUE;
-    NoteOutside(note, n, outside);
-    PetscCall(NoteInside(note, n, GpufmtSeqData(diag)->coo.ntargets, begins, places));
-  }
-  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* MatSetPreallocationCOO() with coordinates on the host; which of them go to `parent` is the affair of each rank. Collective. */
-PetscErrorCode GpufmtParallelCooAssemble(Mat A, PetscCount n, PetscInt rows[], PetscInt columns[], GpufmtCooFunction parent)
+/* the sums become those of A, whose blocks have had managed arrays for them */
+static PetscErrorCode TakeSums(Mat A, Made *made)
 {
-  Outside        outside = {0};
-  PetscErrorCode ierr;
-  PetscBool      ours;
-  int            backend;
+  PetscObjectId id;
+  Mat           blocks[2];
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCooSortPlace(A, n, &backend, &ours));
-  ierr = GpufmtAgree((PetscObject)A, "Assembly from coordinates", ours ? OutsideFind(A, n, rows, columns, &outside) : PETSC_SUCCESS, 0, NULL);
-  if (!ierr) ierr = ours ? (*parent)(A, outside.n, outside.rows, outside.columns) : (*parent)(A, n, rows, columns);
-  if (!ierr) {
-    ierr = GpufmtAgree((PetscObject)A, "Assembly from coordinates", ours ? SortInside(A, backend, n, rows, columns, &outside) : PETSC_SUCCESS, 0,
-                       NULL);
-    if (ierr) PetscCall(GpufmtCooForget(A)); /* it is not complete on all ranks */
+  PetscCall(GpufmtCooForget(A));
+  PetscCall(GpufmtParallelSumsSet(A, &made->sums, &id));
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  for (int k = 0; k < 2; k++) {
+    GpufmtSeqData(blocks[k])->coo.id      = id;
+    GpufmtSeqData(blocks[k])->coo.entered = PETSC_TRUE;
   }
-  PetscCall(PetscFree3(outside.rows, outside.columns, outside.numbers));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Assemble(Mat A, int backend, PetscCount n, const PetscInt rows[], const PetscInt columns[], GpufmtCooExchange *e, Offdiag *o,
+                               Made *made)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtCooAgree(A, PetscNew(&made->sums)));
+  PetscCall(GpufmtCooExchangeRun(A, backend, n, rows, columns, e, &made->sums->exchange));
+  PetscCall(GpufmtCooAgree(A, Make(A, backend, n, e, o, made)));
+  PetscCall(TakeBlocks(A, o, made));
+  PetscCall(TakeSums(A, made));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* MatSetPreallocationCOO() where the planner sorts on all ranks, with coordinates of the device or of the host. Collective, and so are its errors. */
+PetscErrorCode GpufmtParallelCooAssemble(Mat A, int backend, PetscCount n, const PetscInt rows[], const PetscInt columns[])
+{
+  GpufmtCooExchange exchange = {0};
+  Offdiag           offdiag  = {0};
+  Made              made     = {0};
+  PetscErrorCode    ierr;
+
+  PetscFunctionBegin;
+  ierr = Assemble(A, backend, n, rows, columns, &exchange, &offdiag, &made);
+  PetscCall(GpufmtCooExchangeFree(&exchange));
+  PetscCall(OffdiagFree(&offdiag));
+  for (int k = 0; k < 2; k++) {
+    PetscCall(GpufmtManagedRelease(&made.managed[k]));
+    PetscCall(MatDestroy(&made.blocks[k]));
+  }
+  PetscCall(GpufmtParallelSumsDestroy(&made.sums));
+  if (ierr) { /* no values are to come to entries of earlier coordinates */
+    PetscCall(GpufmtCooForget(A));
+    PetscCall(GpufmtParallelSumsForget(A));
+  }
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

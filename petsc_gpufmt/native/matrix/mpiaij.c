@@ -255,6 +255,8 @@ PetscErrorCode MatConvert_MPIAIJGpufmt_MPIAIJ(Mat A, MatType type, MatReuse reus
   PetscCall(GpufmtConvertPrepare(A, reuse, newmat, &done));
   B = *newmat;
   if (done || !B->spptr) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtCooAgree(B, GpufmtParallelCooNote(B)));
+  PetscCall(GpufmtParallelSumsForget(B));
   format = ((Mat_Gpufmt *)B->spptr)->format;
   PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&B->spptr));
   B->ops->assemblyend           = gpufmt_mpi_parent->assemblyend;
