@@ -47,7 +47,7 @@ static PetscErrorCode DiagonalGet(Mat A, Vec diagonal)
   PetscFunctionBegin;
   PetscCall(PetscStrbeginswith(((PetscObject)A)->type_name, MATMPIAIJ, &parallel));
   if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &own, NULL, NULL));
-  if (GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(own, GpufmtSeqData(own), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
+  if (GpufmtSeqData(own) && GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(own, GpufmtSeqData(own), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
   PetscCall(MatGetDiagonal(A, diagonal));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

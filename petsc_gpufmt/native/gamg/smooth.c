@@ -196,10 +196,12 @@ static PetscErrorCode SendValues(Mat A)
   if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
   PetscCall(GpufmtDeviceGet(NULL, &stream));
   for (int k = 0; k < 2 && blocks[k]; k++) {
+    GpufmtArrays   *arrays = GpufmtArraysOf(blocks[k]);
     const PetscInt *rowptr;
 
+    if (!arrays) continue;
     PetscCall(MatSeqAIJGetCSRAndMemType(blocks[k], &rowptr, NULL, NULL, NULL));
-    PetscCall(GpufmtDeviceValuesUpdate(&GpufmtArraysOf(blocks[k])->values, blocks[k], rowptr[blocks[k]->rmap->n], stream));
+    PetscCall(GpufmtDeviceValuesUpdate(&arrays->values, blocks[k], rowptr[blocks[k]->rmap->n], stream));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
