@@ -39,12 +39,16 @@ class Slot(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What a format must offer a plan for: z = A x, z = y + A x, values into the format, z = diagonal of A."""
+    """What a format must offer a plan for.
+
+    z = A x, z = y + A x, values into the format, z = diagonal of A, z = z + A x.
+    """
 
     MULT = 0
     MULTADD = 1
     REFRESH = 2
     DIAGONAL = 3
+    ADD = 4
 
 
 class Product(enum.IntEnum):

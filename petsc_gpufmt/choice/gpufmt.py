@@ -136,6 +136,9 @@ class Gpufmt(Format):
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         return self.chosen.mult(alpha, beta)
 
+    def add(self) -> list[Launch]:
+        return self.chosen.add()
+
     def diagonal(self) -> list[Launch]:
         return self.chosen.diagonal()
 

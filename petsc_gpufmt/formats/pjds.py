@@ -54,6 +54,9 @@ MOST_BLOCK_THREADS = BLOCK_THREADS[-1]  # larger blocks leave a part of the regi
 SMALL_BATCH, LARGE_BATCH = 4, 7
 # Mean width of slices up to which a thread has the row of a diagonal entry.
 LONG_DIAGONAL_ROW = 32
+# Where at most one row in so many has entries, as in blocks of columns of other ranks, all rows are sorted: those with
+# entries come first, and what is added to a vector is launched over them alone.
+MOSTLY_EMPTY = 4
 # Columns of fewer entries come from the second-level cache in less time than it takes to launch a kernel.
 FEW_ENTRIES = 1 << 17
 # A device does not look for patterns in fewer rows if these need sorting: they are seldom alike, and it would wait.
@@ -69,6 +72,7 @@ class Pjds(Format):
     columns : StoredColumns of all stored entries, or RowPatterns in the sorted order
     val : (nstored,) scalar; 0 for padding
     row_perm : (nrows,) index or None; row_perm[sorted position] = row, None if rows keep their order
+    filled : sorted positions after which all rows are known to be empty
     rowptr, source : of the CSR pattern, kept for REFRESH
     """
 
@@ -96,9 +100,11 @@ class Pjds(Format):
         self.rowptr, self.source = csr.rowptr, csr.source
         self.slice_height, self.sigma_window = slices.height, slices.window
         self.row_perm, self.slice_offsets = slices.row_perm, slices.offsets
-        self.nslices, self.nstored = int(slices.offsets.size) - 1, slices.nstored
+        self.nstored = slices.nstored
         self.longest, self.nonempty_rows = counts.longest, counts.nonempty_rows
-        self.mean_width = self.nstored / max(1, self.nslices * self.slice_height)
+        in_order = slices.window >= csr.nrows or not counts.nonempty_rows
+        self.filled = counts.nonempty_rows if in_order else csr.nrows
+        self.mean_width = self.nstored / max(1, ceil_div(self.filled, self.slice_height) * self.slice_height)
         self.block_threads = options["block_threads"] or DEFAULT_BLOCK_THREADS
         self.threads_per_row = options["threads_per_row"] or self._enough_threads_per_row()
         self.columns, self.val = self._store_columns(csr, options["index"], sought)
@@ -115,6 +121,8 @@ class Pjds(Format):
         check_options(options, height)
         csr, counts = csr.counted(backend)
         window = options["sigma_window"]
+        if window == AUTOMATIC and 0 < MOSTLY_EMPTY * counts.nonempty_rows <= csr.nrows:
+            window = ALL_ROWS
         if keeps_order(csr, counts, height, window, backend):  # the device looks for patterns meanwhile
             sought = seek_patterns(csr, None, options, known, backend)
             slices = cut_automatically(csr, height, window, backend)
@@ -161,41 +169,50 @@ class Pjds(Format):
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
-        batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
-        how = (batch, self.threads_per_row, self.block_threads)
-        return self._multiply("pjds_spmv", *how, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+        return self._multiply(self.nrows, "pjds_spmv", *self._how, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+
+    def add(self) -> list[Launch]:
+        one = self.backend.scalar.type(1)
+        return self._multiply(self.filled, "pjds_spmv", *self._how, Slot.X, one, one, Slot.Z, Slot.Z)
 
     def diagonal(self) -> list[Launch]:
         # is asked for once a set-up: the levels of a multigrid method share few kernels, which need loading
         threads_per_row = 1 if self.mean_width <= LONG_DIAGONAL_ROW else 4
-        return self._multiply("pjds_diagonal", SMALL_BATCH, threads_per_row, DEFAULT_BLOCK_THREADS, Slot.Z)
+        return self._multiply(self.nrows, "pjds_diagonal", SMALL_BATCH, threads_per_row, DEFAULT_BLOCK_THREADS, Slot.Z)
 
     def refresh(self) -> list[Launch]:
         return self._fill("pjds_fill_values", Slot.VALUES, self.val, source=self.source)
 
+    @property
+    def _how(self) -> tuple[int, int, int]:
+        """Entries that a thread of a product loads before it uses the first, threads a row, and threads a block."""
+        batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
+        return batch, self.threads_per_row, self.block_threads
+
     def _multiply(
-        self, kernel: str, batch: int, threads_per_row: int, block_threads: int, *vectors: Any
+        self, nrows: int, kernel: str, batch: int, threads_per_row: int, block_threads: int, *vectors: Any
     ) -> list[Launch]:
-        """The launch of a kernel that reads the matrix row by row."""
-        if not self.nrows:
+        """The launch of a kernel that reads the first `nrows` rows of the sorted order."""
+        if not nrows:
             return []
-        index_mode, matrix = self._matrix
-        return [self._launch(kernel, (index_mode, batch), threads_per_row, block_threads, matrix, *vectors)]
+        index_mode, members = self._matrix
+        arguments = (Struct(nrows, *members), *vectors)
+        return [self._launch(nrows, kernel, (index_mode, batch), threads_per_row, block_threads, *arguments)]
 
     @functools.cached_property
-    def _matrix(self) -> tuple[int, Struct]:
-        """The index mode, and the struct Pjds of the kernels."""
+    def _matrix(self) -> tuple[int, tuple[Any, ...]]:
+        """The index mode, and the members of the struct Pjds of the kernels after the number of rows."""
         if isinstance(self.columns, RowPatterns):
             index_mode, stored, patterns = INDEX_PATTERN, NO_COLUMNS, self.columns.members
         else:
             index_mode, stored, patterns = self.columns.mode, self.columns.members, NO_PATTERNS
-        return index_mode, Struct(self.nrows, self.slice_offsets, *stored, *patterns, self.val, self.row_perm)
+        return index_mode, (self.slice_offsets, *stored, *patterns, self.val, self.row_perm)
 
     def _enough_threads_per_row(self) -> int:
         """More than one where rows are too few to fill the device, and long enough for four entries a thread."""
         threads = 1
         while (
-            2 * threads * self.nrows <= self.backend.resident_threads
+            2 * threads * self.filled <= self.backend.resident_threads
             and self.mean_width >= 8 * threads
             and 2 * threads <= min(THREADS_PER_ROW[-1], MOST_BLOCK_THREADS // self.slice_height)
         ):
@@ -209,18 +226,25 @@ class Pjds(Format):
         # on an H200, more threads thrash the first-level cache; from 16 entries a row on, blocks turn tiles
         threads_per_row = next((threads for most, threads in ((5, 1), (16, 2)) if self.mean_width < most), 4)
         block_threads = DEFAULT_BLOCK_THREADS if threads_per_row < 4 else 4 * self.slice_height
-        rows = (self.nrows, self.slice_offsets, self.rowptr, self.row_perm)
+        rows = (self.filled, self.slice_offsets, self.rowptr, self.row_perm)
         arguments = (*rows, source, entries, stored)
-        return [self._launch(kernel, (), threads_per_row, block_threads, *arguments)]
+        return [self._launch(self.filled, kernel, (), threads_per_row, block_threads, *arguments)]
 
     def _launch(
-        self, kernel: str, template: tuple[int, ...], threads_per_row: int, block_threads: int, *arguments: Any
+        self,
+        nrows: int,
+        kernel: str,
+        template: tuple[int, ...],
+        threads_per_row: int,
+        block_threads: int,
+        *arguments: Any,
     ) -> Launch:
-        """A launch with one thread, or several, for each row."""
+        """A launch with one thread, or several, for each of the first rows of the sorted order."""
         slices_per_block = max(1, block_threads // (self.slice_height * threads_per_row))
         block = (self.slice_height, threads_per_row, slices_per_block)
         function = self.backend.function("formats/pjds", kernel, (*template, *block))
-        return Launch(function, (ceil_div(self.nslices, slices_per_block), 1, 1), block, arguments)
+        nslices = ceil_div(nrows, self.slice_height)
+        return Launch(function, (ceil_div(nslices, slices_per_block), 1, 1), block, arguments)
 
     def stats(self) -> Stats:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
@@ -249,7 +273,7 @@ class Pjds(Format):
         padding = 1 - self.nnz / self.nstored if self.nstored else 0.0
         csr = self.nnz * (index + scalar) + (self.nrows + 1) * index
         ellpack = self.nrows * self.longest * (index + scalar)
-        ours = self._matrix_bytes()
+        ours, added = self._matrix_bytes(), f", the first {self.filled} rows to add" if self.filled < self.nrows else ""
         return "\n".join(
             (
                 f"rows: {self.nrows}, longest {self.longest}, mean {self.nnz / max(1, self.nrows):.2f}",
@@ -257,7 +281,7 @@ class Pjds(Format):
                 f"columns: {self.columns.summary()}, {self.columns.nbytes} bytes",
                 f"memory: {ours} bytes, {ratio(ours, csr)} times the {csr} of CSR, "
                 f"{ratio(ours, ellpack)} times the {ellpack} of ELLPACK",
-                f"launch: {self.threads_per_row} threads a row, {self.block_threads} a block",
+                f"launch: {self.threads_per_row} threads a row, {self.block_threads} a block{added}",
             )
         )
 

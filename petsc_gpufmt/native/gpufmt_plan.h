@@ -26,8 +26,8 @@ enum {
   GPUFMT_NUM_SLOTS
 };
 
-/* z = A x, z = y + A x, values into the format, z = diagonal of A */
-enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_NUM_PLANS };
+/* z = A x, z = y + A x, values into the format, z = diagonal of A, z = z + A x with z as y, too */
+enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_PLAN_ADD, GPUFMT_NUM_PLANS };
 
 /* sparse products, with the operands in PETSc's order: A B, A^T B, A B^T, B^T A B, B A B^T, A B C, A^T B C */
 enum {

@@ -161,7 +161,7 @@ def test_the_tuner_may_try_every_set_that_it_is_given(backend, cls):
 def test_a_product_is_one_launch_and_a_refresh_another(backend, cls):
     stored = StoredMatrix(shape("power_law"), cls, backend, {}).format
 
-    assert [len(stored.plan(operation)) for operation in Operation] == [1, 1, 1, 1]
+    assert [len(stored.plan(operation)) for operation in Operation] == [1] * len(Operation)
 
 
 @EVERY_CLASS
@@ -169,7 +169,7 @@ def test_no_launch_for_nothing(backend, cls):
     no_rows = StoredMatrix(shape("0xN"), cls, backend, {}).format
     no_entries = StoredMatrix(shape("all_empty"), cls, backend, {}).format
 
-    assert [no_rows.plan(operation) for operation in Operation] == [[], [], [], []]
+    assert [no_rows.plan(operation) for operation in Operation] == [[]] * len(Operation)
     assert no_entries.refresh() == [] and no_entries.summary().endswith("full columns")
 
 

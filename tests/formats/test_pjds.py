@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, banded, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
+from format_checks import check
 from option_sets import ALL_OPTION_SETS, option_id
 from stored_matrix import StoredMatrix, assert_same_bits
 
@@ -387,7 +388,7 @@ def test_the_report_compares_with_csr_and_ellpack(backend):
         "stored entries: 32 for 15 nonzeros, fill ratio 0.5312",
         "columns: full columns, 128 bytes",
         "memory: 448 bytes, 2.0000 times the 224 of CSR, 0.9333 times the 480 of ELLPACK",
-        "launch: 1 threads a row, 128 a block",
+        "launch: 1 threads a row, 128 a block, the first 8 rows to add",
     ]
 
 
@@ -407,7 +408,31 @@ def test_the_threads_of_a_launch_cover_all_slices_once(backend, height, resident
 
     assert lanes == height and (threads_per_row > 1) == (resident_threads > 0)
     assert launch.grid[1:] == (1, 1)
-    assert (launch.grid[0] - 1) * slices_per_block < stored.nslices <= launch.grid[0] * slices_per_block
+    assert (launch.grid[0] - 1) * slices_per_block < stored.slice_offsets.size - 1 <= launch.grid[0] * slices_per_block
+
+
+@pytest.mark.parametrize("place", ["host", "emulation"])
+@pytest.mark.parametrize("height", [8, 32])
+@pytest.mark.parametrize(
+    ("nonempty", "sigma", "added"), [(0, 0, 0), (1, 0, 1), (40, 0, 40), (250, 0, 250), (40, 64, 1000), (700, 16, 1000)]
+)
+def test_what_is_added_is_launched_over_rows_with_entries(place, height, nonempty, sigma, added, request):
+    """Where these are a quarter of all, or fewer; and it is right wherever they are."""
+    backend = make_backend(place, request)
+    lengths = np.zeros(1000, dtype=int)
+    lengths[np.random.default_rng(52).choice(1000, nonempty, replace=False)] = 3
+    options = {"slice_height": height, "sigma_window": sigma}
+    stored = StoredMatrix(from_row_lengths(lengths, 60, seed=53), Pjds, backend, options)
+
+    launched = {
+        operation: sum(launch.grid[0] * launch.block[2] * height for launch in stored.format.plan(operation))
+        for operation in (Operation.ADD, Operation.REFRESH, Operation.MULT, Operation.DIAGONAL)
+    }
+
+    of_all, of_added = (-(-n // 128) * 128 for n in (1000, added))
+    assert launched[Operation.MULT] == launched[Operation.DIAGONAL] == of_all
+    assert launched[Operation.ADD] == launched[Operation.REFRESH] == of_added
+    check(stored, f"{nonempty} of 1000 rows")
 
 
 @pytest.mark.parametrize("place", ["host", "emulation"])

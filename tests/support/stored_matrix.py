@@ -47,7 +47,7 @@ class StoredMatrix:
 
     def multadd(self, x: np.ndarray, y: np.ndarray, in_place: bool = False) -> np.ndarray:
         """y + A x, written over y or over NaN."""
-        return self._run(self.format.plan(Operation.MULTADD), x, y, in_place)
+        return self._run(self.format.plan(Operation.ADD if in_place else Operation.MULTADD), x, y, in_place)
 
     def mult_scaled(
         self, alpha: float, beta: float, x: np.ndarray, y: np.ndarray, in_place: bool = False

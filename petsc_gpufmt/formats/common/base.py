@@ -84,6 +84,8 @@ class Format(ABC):
             return self.refresh()
         if operation is Operation.DIAGONAL:
             return self.diagonal()
+        if operation is Operation.ADD:
+            return self.add()
         return self.mult(alpha=1.0, beta=1.0 if operation is Operation.MULTADD else 0.0)
 
     @classmethod
@@ -125,6 +127,10 @@ class Format(ABC):
     @abstractmethod
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         """z = alpha A x + beta y, with z, x and y in their slots; y is not read if beta is 0, and z may be y."""
+
+    def add(self) -> list[Launch]:
+        """z = z + A x, with z in the slots of z and y; rows without entries need not be looked at."""
+        return self.mult(alpha=1.0, beta=1.0)
 
     @abstractmethod
     def diagonal(self) -> list[Launch]:

@@ -54,6 +54,7 @@ static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operan
   Mat_Gpufmt  *gpufmt  = (Mat_Gpufmt *)A->spptr;
   int          backend = GPUFMT_BACKEND_HOST;
   GpufmtStore *store;
+  const int    plan                    = !add ? GPUFMT_PLAN_MULT : ops[GPUFMT_SLOT_Y].vec ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_ADD;
   void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
 
   PetscFunctionBegin;
@@ -74,7 +75,7 @@ static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operan
     }
   }
   if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
-  PetscCall(GpufmtReplay(&store->answer.plans[add ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_MULT], backend, slots, stream));
+  PetscCall(GpufmtReplay(&store->answer.plans[plan], backend, slots, stream));
   {
     const PetscInt      *rowptr;
     const PetscLogDouble removed = add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows; /* a row of k entries takes k - 1 additions */
