@@ -25,6 +25,7 @@ PACKAGE_FLOORS = (
     ("planning",),
     ("bench",),
     ("tune",),
+    ("scaling",),
     ("cli",),
     ("__init__", "__main__"),
 )

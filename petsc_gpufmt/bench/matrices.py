@@ -163,9 +163,9 @@ def replicated(pattern: scipy.sparse.csr_matrix, copies: int) -> tuple[np.ndarra
 
 def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator) -> BenchMatrix:
     """The matrix that `spec` names: one of SPECS. Files give the pattern; values are random throughout."""
-    stencil, _, size = spec.partition(":")
-    if stencil in STENCILS:
-        return _stencil(spec, stencil, size, scalar, index, rng)
+    if grid := grid_and_block(spec):
+        _check_stencil(spec, *grid, index)
+        return _stencil(*grid, scalar, index, rng)
     path, copies = _file_and_copies(spec)
     pattern = read_pattern(path, index)
     if copies is None:
@@ -175,9 +175,8 @@ def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Gen
 
 def check_matrix(spec: str, index: np.dtype) -> None:
     """BenchError for what make_matrix() would refuse, as far as that is known before the matrix is read or made."""
-    stencil, _, size = spec.partition(":")
-    if stencil in STENCILS:
-        _grid_and_block(spec, stencil, size, index)
+    if grid := grid_and_block(spec):
+        _check_stencil(spec, *grid, index)
     else:
         _check_file(_file_and_copies(spec)[0], index)
 
@@ -192,21 +191,26 @@ def _file_and_copies(spec: str) -> tuple[Path, int | None]:
     return Path(path), int(copies) if copies else None if star else 1
 
 
-def _grid_and_block(spec: str, stencil: str, size: str, index: np.dtype) -> tuple[int, int]:
-    """Grid points in each direction and block size that `spec` names."""
+def grid_and_block(spec: str) -> tuple[str, int, int] | None:
+    """Stencil, grid points in each direction and block size that `spec` names; None if it names no stencil."""
+    stencil, _, size = spec.partition(":")
+    if stencil not in STENCILS:
+        return None
     numbers = re.fullmatch(r"(\d+)(?:x(\d+))?", size)
     n, block_size = (int(numbers[1]), int(numbers[2] or 1)) if numbers else (0, 0)
     if not n or not block_size:
         raise BenchError(f"--matrix {spec}: give the grid points in each direction, such as {stencil}:50, or 50x3")
+    return stencil, n, block_size
+
+
+def _check_stencil(spec: str, stencil: str, n: int, block_size: int, index: np.dtype) -> None:
     nrows = n**3 * block_size
     _check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
-    return n, block_size
 
 
 def _stencil(
-    spec: str, stencil: str, size: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+    stencil: str, n: int, block_size: int, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
 ) -> BenchMatrix:
-    n, block_size = _grid_and_block(spec, stencil, size, index)
     name = f"{stencil.replace('point', '-point')} {n}^3"
     if block_size > 1:
         name += f", {block_size} x {block_size} blocks"

@@ -78,17 +78,17 @@ class Candidate:
     why: str = ""
 
 
-def rank(profile: Profile, backend: Backend) -> list[Candidate]:
-    """All formats that may suit, the fastest by the model first.
+def rank(profile: Profile, backend: Backend, bandwidth: float = BANDWIDTH) -> list[Candidate]:
+    """All formats that may suit, the fastest by the model first, where a device moves `bandwidth` bytes a second.
 
     Before it pJDS, if that is about as fast, for a small matrix and for an interpolation.
     """
-    candidates = [_pjds(profile, backend), _evchyb(profile, backend)]
+    candidates = [_pjds(profile, backend, bandwidth), _evchyb(profile, backend, bandwidth)]
     if backend.name == "host":  # a core has no threads to wait for each other: bytes decide
         return sorted(candidates, key=lambda c: c.nbytes)
-    candidates.append(_csradaptive(profile, backend))
+    candidates.append(_csradaptive(profile, backend, bandwidth))
     if profile.block_shape != (1, 1) and profile.block_fill >= LEAST_BLOCK_FILL:
-        candidates.append(_bsr(profile, backend))
+        candidates.append(_bsr(profile, backend, bandwidth))
     ranked = sorted(candidates, key=lambda c: c.seconds)
     pjds, best = candidates[0], ranked[0]
     interpolation = interpolates(profile, profile.empty_rows)
@@ -107,7 +107,7 @@ def worth_timing(ranked: list[Candidate]) -> list[Candidate]:
 
 def takes_a_launch(candidate: Candidate) -> bool:
     """Whether a mult hardly takes longer than one with hardly an entry: then no format is worth a measurement."""
-    return candidate.seconds <= _shortest(candidate.name) + LAUNCH_SECONDS / 2
+    return candidate.seconds <= shortest_mult(candidate.name) + LAUNCH_SECONDS / 2
 
 
 def csr_bytes(profile: Profile, backend: Backend) -> int:
@@ -116,14 +116,14 @@ def csr_bytes(profile: Profile, backend: Backend) -> int:
     return profile.nnz * (scalar + index) + (profile.nrows + 1) * index + (profile.nrows + profile.ncols) * scalar
 
 
-def _seconds(name: str, nbytes: float, entries: float, profile: Profile) -> float:
+def _seconds(name: str, nbytes: float, entries: float, profile: Profile, bandwidth: float) -> float:
     """`entries` are those of the busiest thread, whose waits overlap in part with the traffic of the others."""
     waits = 2 * max(0.0, entries / BATCH[name] - 1) * ACCESS_SECONDS
-    traffic = nbytes / BANDWIDTH / EFFICIENCY[name] + profile.nnz * profile.sectors * SECTOR_SECONDS[name]
-    return _shortest(name) + max(waits, traffic + WAITS_NOT_HIDDEN * waits)
+    traffic = nbytes / bandwidth / EFFICIENCY[name] + profile.nnz * profile.sectors * SECTOR_SECONDS[name]
+    return shortest_mult(name) + max(waits, traffic + WAITS_NOT_HIDDEN * waits)
 
 
-def _shortest(name: str) -> float:
+def shortest_mult(name: str) -> float:
     """Seconds of a mult with hardly an entry."""
     return LAUNCH_SECONDS + DEPENDENT_READS[name] * ACCESS_SECONDS
 
@@ -140,7 +140,7 @@ def _column_bytes(profile: Profile, backend: Backend) -> float:
     return profile.short_slices * (2 + index / SLICE_HEIGHT) + (1 - profile.short_slices) * index
 
 
-def _pjds(p: Profile, backend: Backend) -> Candidate:
+def _pjds(p: Profile, backend: Backend, bandwidth: float) -> Candidate:
     scalar, index = backend.scalar.itemsize, backend.index.itemsize
     sort = p.sliced_entries * (1 - SORTING_LIMIT) > p.nnz
     stored = min(p.sliced_entries, max(p.sorted_entries, p.nnz / (1 - SORTING_LIMIT / 2))) if sort else p.sliced_entries
@@ -150,10 +150,10 @@ def _pjds(p: Profile, backend: Backend) -> Candidate:
         1, min(backend.resident_threads / max(1, p.nrows), p.mean / BATCH["pjds"], MOST_PJDS_THREADS)
     )  # of a row
     why = f"{p.npatterns} row patterns" if p.npatterns else f"{1 - p.nnz / stored:.1%} padding" if stored else ""
-    return Candidate("pjds", nbytes, _seconds("pjds", nbytes, p.longest / threads, p), why=why)
+    return Candidate("pjds", nbytes, _seconds("pjds", nbytes, p.longest / threads, p, bandwidth), why=why)
 
 
-def _evchyb(p: Profile, backend: Backend) -> Candidate:
+def _evchyb(p: Profile, backend: Backend, bandwidth: float) -> Candidate:
     scalar, index = backend.scalar.itemsize, backend.index.itemsize
     stored = p.nnz + _rows_stored_along(p, backend) * LONG_ROW_PADDING / 2
     moved = p.spread > 1  # rows of one length need no sorting
@@ -164,7 +164,7 @@ def _evchyb(p: Profile, backend: Backend) -> Candidate:
     why = (
         f"rows of up to {p.longest} entries" if p.longest > LONGEST_ELL_ROW else "rows of every length without padding"
     )
-    seconds = _seconds("evchyb", nbytes, min(p.longest, LONGEST_ELL_ROW) / warps, p)
+    seconds = _seconds("evchyb", nbytes, min(p.longest, LONGEST_ELL_ROW) / warps, p, bandwidth)
     scattered = p.sectors > SCATTERED and p.long_rows and p.nnz >= LARGE_ENTRIES
     return Candidate("evchyb", nbytes, seconds, {"split_length": SCATTERED_SPLIT} if scattered else {}, why)
 
@@ -178,20 +178,22 @@ def _rows_stored_along(p: Profile, backend: Backend) -> int:
     return longer if longer * LONG_ROW_PADDING / 2 <= acceptable else p.long_rows
 
 
-def _csradaptive(p: Profile, backend: Backend) -> Candidate:
+def _csradaptive(p: Profile, backend: Backend, bandwidth: float) -> Candidate:
     scalar, index = backend.scalar.itemsize, backend.index.itemsize
     columns = p.nnz * 2 + p.nrows * index if p.short_rows else p.nnz * index
     rows = (p.nrows + 1) * index + p.nrows * index * (p.spread > 1)
     nbytes = p.nnz * scalar + columns + rows + _vector_bytes(p, backend)
     entries = max(ADAPTIVE_ENTRIES, p.longest / ADAPTIVE_THREADS)
-    return Candidate("csradaptive", nbytes, _seconds("csradaptive", nbytes, entries, p), why="no padding at all")
+    return Candidate(
+        "csradaptive", nbytes, _seconds("csradaptive", nbytes, entries, p, bandwidth), why="no padding at all"
+    )
 
 
-def _bsr(p: Profile, backend: Backend) -> Candidate:
+def _bsr(p: Profile, backend: Backend, bandwidth: float) -> Candidate:
     scalar, index = backend.scalar.itemsize, backend.index.itemsize
     rows, columns = p.block_shape
     blocks = p.nnz / (p.block_fill * rows * columns)
     nbytes = blocks * (rows * columns * scalar + index) + p.nrows / rows * 8 + _vector_bytes(p, backend)
     options = {"block_size": rows} if rows == columns else {}  # else the block sizes of the matrix
     why = f"blocks of {rows} x {columns}, {p.block_fill:.0%} full"
-    return Candidate("bsr", nbytes, _seconds("bsr", nbytes, BATCH["bsr"], p), options, why)
+    return Candidate("bsr", nbytes, _seconds("bsr", nbytes, BATCH["bsr"], p, bandwidth), options, why)

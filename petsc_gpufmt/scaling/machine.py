@@ -1,0 +1,157 @@
+"""GPUs and the links between them, with the constants of `machines.json`, which says where each is from."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.errors import UnsupportedError
+
+CONSTANTS = Path(__file__).resolve().parent / "machines.json"
+NETWORK = "network"
+LARGEST_TERABYTES = 100.0
+
+
+class ModelledDevice(HostBackend):
+    """The host, where formats and profiles take it for a device with so many threads."""
+
+    name = "modelled"
+
+    def __init__(self, scalar: Any, index: Any, resident_threads: int):
+        super().__init__(scalar, index)
+        self.resident_threads, self.simd_width = resident_threads, 32
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One device.
+
+    Attributes
+    ----------
+    name : for people
+    bandwidth : bytes that products move from memory in a second
+    resident_threads : that run at once
+    """
+
+    name: str
+    bandwidth: float
+    resident_threads: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """A way from one rank to others.
+
+    Attributes
+    ----------
+    start : seconds of an exchange before its first message
+    latency : seconds of each message
+    bandwidth : bytes a second of one rank in one direction
+    """
+
+    start: float
+    latency: float
+    bandwidth: float
+
+    def waits(self, messages: int) -> float:
+        """Seconds of an exchange of so many messages without bytes; none without messages."""
+        return self.start + messages * self.latency if messages else 0.0
+
+    def transfer(self, nbytes: float) -> float:
+        """Seconds of the bytes."""
+        return nbytes / self.bandwidth
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hosts with GPUs, one rank each.
+
+    Attributes
+    ----------
+    gpu : all are alike
+    mpi : between ranks of a host through MPI
+    peer : the same by stores of kernels into the memory of peers; None where these do not reach
+    network : through MPI between hosts
+    gpus_per_host : of each host
+    empty_round : seconds in which as many threads as run at once begin, find no entries, and end
+    thread_handover : seconds that a host thread needs to take over an exchange and to say that it has ended
+    """
+
+    gpu: Gpu
+    mpi: Link
+    peer: Link | None
+    network: Link
+    gpus_per_host: int
+    empty_round: float
+    thread_handover: float
+
+
+@functools.cache
+def constants() -> dict[str, Any]:
+    """What the file holds."""
+    return json.loads(CONSTANTS.read_text())
+
+
+def link_names() -> list[str]:
+    """Those between GPUs of one host."""
+    return [name for name in constants()["links"] if name != NETWORK]
+
+
+def find_gpu(name: str) -> Gpu:
+    """A GPU that the file knows, or for a number one with so many TB/s and the rest of an H200's."""
+    known = constants()["gpus"]
+    if name in known:
+        return Gpu(*(known[name][key] for key in ("name", "bandwidth", "resident_threads")))
+    try:
+        terabytes = float(name)
+    except ValueError:
+        terabytes = 0.0
+    if not 0 < terabytes <= LARGEST_TERABYTES:
+        raise UnsupportedError(
+            f"--gpu {name}: choose {', '.join(known)}, or the bandwidth of its memory in TB/s, such as 2.0"
+        )
+    return Gpu(f"a GPU of {terabytes:g} TB/s", terabytes * 1e12, find_gpu("h200").resident_threads)
+
+
+def find_machine(
+    gpu: str = "h200",
+    link: str = "nvlink",
+    gpus_per_host: int = 8,
+    bandwidth: float | None = None,
+    latency: float | None = None,
+) -> Machine:
+    """Hosts of GPUs with a link of `link_names()`.
+
+    Parameters
+    ----------
+    bandwidth, latency : of the link, in bytes/s and in seconds of a message, in place of those of the file
+
+    Raises UnsupportedError for a GPU or a link that is not known, and for numbers that are none of a machine.
+    """
+    if link not in link_names():
+        raise UnsupportedError(f"--link {link}: choose {', '.join(link_names())}")
+    for option, value in (("--bandwidth", bandwidth), ("--gpus-per-host", gpus_per_host)):
+        if value is not None and not 0 < value < float("inf"):
+            raise UnsupportedError(f"{option} {value:g}: give a number above 0")
+    if latency is not None and not 0 <= latency < float("inf"):
+        raise UnsupportedError(f"--latency {latency:g}: give a number of microseconds, 0 or more")
+    given = {"bandwidth": bandwidth, "latency": latency}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    ways = constants()["links"][link]
+    return Machine(
+        find_gpu(gpu),
+        replace(_link(ways["mpi"]), **chosen),
+        replace(_link(ways["peer"]), **chosen) if "peer" in ways else None,
+        _link(constants()["links"][NETWORK]["mpi"]),
+        gpus_per_host,
+        constants()["empty_round"]["seconds"],
+        constants()["thread_handover"]["seconds"],
+    )
+
+
+def _link(values: dict[str, Any]) -> Link:
+    return Link(values["start"], values["latency"], values["bandwidth"])

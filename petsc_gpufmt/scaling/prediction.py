@@ -1,0 +1,226 @@
+"""Seconds of MatMult on so many ranks, in each mode of the halo exchange.
+
+A product is a local part, a nonlocal part and an exchange. The local part takes what `choice/model.py` says of a matrix
+of its size. The nonlocal part takes a launch, the bytes of its entries, of its rows of z, read and written, and of the
+ghost vector, and a round of threads for each `resident_threads` rows that it is launched over.
+
+    vector    exchange + local + nonlocal
+    overlap   exchange + local + nonlocal: MPI moves nothing between the begin of the exchange and its end
+    task      max(local, thread_handover + exchange) + nonlocal
+    peer      max(local, exchange between peers) + nonlocal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.choice.model import Candidate, rank, shortest_mult
+from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.scaling.machine import Machine
+from petsc_gpufmt.scaling.partition import Parts
+from petsc_gpufmt.scaling.problem import Problem, scaled
+
+MODES = ("vector", "overlap", "task", "peer")
+# Modes in which the device waits while the exchange takes place.
+IN_TURN = ("vector", "overlap")
+# Of a smaller share of the ideal, a prediction says why.
+BREAKS_DOWN = 0.5
+CHOSEN = "gpufmt"
+# The nonlocal part is stored in it.
+NONLOCAL_FORMAT = "pjds"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A product on so many ranks in one mode. Counts are the largest, times those of the slowest rank.
+
+    Attributes
+    ----------
+    ranks, mode : what it is for
+    rows, entries, halo, neighbours : most of any rank; halo is entries of x
+    local, nonlocal_, exchange : seconds of the parts
+    waited : seconds of the exchange in which the device does not compute
+    seconds : of the product
+    gflops : of all ranks together, 2 flops an entry
+    efficiency : against one rank: 1 if so many ranks are so many times as fast, or with --weak as fast
+    losses : what keeps the slowest rank from its share of the time of one -> seconds
+    """
+
+    ranks: int
+    mode: str
+    rows: int
+    entries: int
+    halo: int
+    neighbours: int
+    local: float
+    nonlocal_: float
+    exchange: float
+    waited: float
+    seconds: float
+    gflops: float
+    efficiency: float
+    losses: dict[str, float]
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """Seconds of one rank, but for those that depend on the mode.
+
+    Attributes
+    ----------
+    local, even : the local part, and what it would be if all ranks had as many rows and entries
+    nonlocal_ : the nonlocal part, 0 without nonlocal entries
+    launches : of local and nonlocal, what they take with hardly an entry
+    """
+
+    local: float
+    even: float
+    nonlocal_: float
+    launches: float
+
+
+class Model:
+    """A problem on a machine.
+
+    Parameters
+    ----------
+    backend : the device by which formats are chosen, with the sizes of scalars and indices
+    format_name : of the local part; by default the one that the type gpufmt takes
+    compressed : the nonlocal part is launched over its rows alone, not over all
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        machine: Machine,
+        backend: Backend,
+        format_name: str = CHOSEN,
+        compressed: bool = False,
+    ):
+        self.problem, self.machine, self.backend = problem, machine, backend
+        self.format_name, self.compressed = format_name, compressed
+
+    def predict(self, ranks: Sequence[int], modes: Sequence[str], weak: bool = False) -> dict[str, list[Prediction]]:
+        """Predictions of each mode, in the order of `ranks`; with `weak` the problem grows with them.
+
+        Raises UnsupportedError for a format that the model does not know, and for `peer` where peers do not reach.
+        """
+        if "peer" in modes and self.machine.peer is None:
+            raise UnsupportedError("--mode peer: this link lets no GPU reach another one; choose another link or mode")
+        found: dict[tuple[str, int], Prediction] = {}
+        alone: dict[str, float] = {}
+        for size in dict.fromkeys((1, *ranks)):
+            rows = self.problem.grown(size) if weak else self.problem.rows
+            parts = rows.parts(size, self.machine.gpus_per_host)
+            even = self.local_part(rows.nrows / size, rows.nnz / size)
+            times = [self.rank_times(parts, k, even.seconds) for k in range(parts.rows.size)]
+            for mode in modes:
+                taken = [self._product(mode, size, parts, k, times[k], rows.nnz) for k in range(parts.rows.size)]
+                slowest = max(taken, key=lambda p: p.seconds)
+                one = alone.setdefault(mode, slowest.seconds)
+                efficiency = one / slowest.seconds / (1 if weak else size)
+                found[mode, size] = replace(slowest, efficiency=efficiency)
+        return {mode: [found[mode, size] for size in ranks] for mode in modes}
+
+    def local_part(self, nrows: float, nnz: float) -> Candidate:
+        """So many of the rows in the format of the model; UnsupportedError for one that is not modelled."""
+        profile = scaled(self.problem.profile, round(nrows), round(nrows), round(nnz))
+        ranked = rank(profile, self.backend, self.machine.gpu.bandwidth)
+        if self.format_name == CHOSEN:
+            return ranked[0]
+        for candidate in ranked:
+            if candidate.name == self.format_name:
+                return candidate
+        names = ", ".join((CHOSEN, *(candidate.name for candidate in ranked)))
+        raise UnsupportedError(f"--format {self.format_name}: the model has for this matrix {names}")
+
+    def rank_times(self, parts: Parts, k: int, even: float) -> RankTimes:
+        """Those of the k-th rank that was looked at; `even` as there."""
+        launches = local = nonlocal_ = 0.0
+        if parts.rows[k]:
+            candidate = self.local_part(parts.rows[k], parts.local_entries[k])
+            local, launches = candidate.seconds, shortest_mult(candidate.name)
+        if parts.nonlocal_entries[k]:
+            launch = shortest_mult(NONLOCAL_FORMAT)
+            nonlocal_ = launch + self._nonlocal_work(parts, k)
+            launches += launch
+        return RankTimes(local, even, nonlocal_, launches)
+
+    def _nonlocal_work(self, parts: Parts, k: int) -> float:
+        """Seconds of the nonlocal part beside its launch."""
+        scalar, index = self.backend.scalar.itemsize, self.backend.index.itemsize
+        entries, rows, halo = (int(a[k]) for a in (parts.nonlocal_entries, parts.nonlocal_rows, parts.halo))
+        nbytes = entries * (scalar + index) + 2 * rows * scalar + halo * scalar
+        rounds = (rows if self.compressed else int(parts.rows[k])) / self.machine.gpu.resident_threads
+        return nbytes / self.machine.gpu.bandwidth + rounds * self.machine.empty_round
+
+    def exchange(self, mode: str, parts: Parts, k: int) -> tuple[float, float]:
+        """(seconds of waits, seconds of bytes) of the exchange of the k-th rank."""
+        machine, scalar = self.machine, self.backend.scalar.itemsize
+        far, far_bytes = int(parts.far_neighbours[k]), int(parts.far_halo[k]) * scalar
+        near, near_bytes = int(parts.neighbours[k]) - far, int(parts.halo[k]) * scalar - far_bytes
+        outside = machine.network.waits(far), machine.network.transfer(far_bytes)
+        if mode == "peer" and machine.peer:  # to all peers at once, beside what goes through MPI
+            return max((machine.peer.waits(min(near, 1)), machine.peer.transfer(near_bytes)), outside, key=sum)
+        inside = machine.mpi.waits(near), machine.mpi.transfer(near_bytes)
+        start_shared = min(machine.mpi.start, machine.network.start) if near and far else 0.0
+        return inside[0] + outside[0] - start_shared, inside[1] + outside[1]
+
+    def _product(self, mode: str, size: int, parts: Parts, k: int, times: RankTimes, nnz: int) -> Prediction:
+        """That of the k-th rank; the efficiency is not known yet."""
+        waits, transfer = self.exchange(mode, parts, k)
+        if mode == "task" and waits:
+            waits += self.machine.thread_handover
+        exchange = waits + transfer
+        waited = exchange if mode in IN_TURN else max(0.0, exchange - times.local)
+        seconds = times.local + waited + times.nonlocal_
+        of_waits = waits / exchange if exchange else 0.0
+        launch = shortest_mult(NONLOCAL_FORMAT) if times.nonlocal_ else 0.0
+        losses = {
+            "launches of kernels": times.launches,
+            "the nonlocal part": times.nonlocal_ - launch,
+            "latency of the exchange": waited * of_waits,
+            "bandwidth of the link": waited * (1 - of_waits),
+            "uneven rows": max(0.0, times.local - times.even),
+        }
+        return Prediction(
+            ranks=size,
+            mode=mode,
+            rows=int(parts.rows.max()),
+            entries=int((parts.local_entries + parts.nonlocal_entries).max()),
+            halo=int(parts.halo.max()),
+            neighbours=int(parts.neighbours.max()),
+            local=times.local,
+            nonlocal_=times.nonlocal_,
+            exchange=exchange,
+            waited=waited,
+            seconds=seconds,
+            gflops=2e-9 * nnz / seconds,
+            efficiency=1.0,
+            losses=losses,
+        )
+
+
+def breakdown(predictions: Sequence[Prediction], weak: bool = False) -> str:
+    """In one line: from how many ranks on less than half of the ideal is reached, why, and where more do not help."""
+    mode, ordered = predictions[0].mode, sorted(predictions, key=lambda p: p.ranks)
+    last = ordered[-1]
+    broken = next((p for p in ordered if p.efficiency < BREAKS_DOWN), None)
+    if broken is None:
+        line = f"{mode}: no breakdown, {last.efficiency:.0%} of the ideal on {last.ranks} ranks"
+    else:
+        reason = max(broken.losses, key=lambda name: broken.losses[name])
+        line = (
+            f"{mode}: breaks down at {broken.ranks} ranks, {broken.efficiency:.0%} of the ideal: "
+            f"{reason} {in_microseconds(broken.losses[reason])} of {in_microseconds(broken.seconds)} us"
+        )
+    fastest = min(ordered, key=lambda p: p.seconds)
+    return line if weak or fastest is last else f"{line}; more than {fastest.ranks} ranks are not faster"
+
+
+def in_microseconds(seconds: float) -> str:
+    """Three digits, or all before the point: 0.48, 12.3, 3270."""
+    micro = seconds * 1e6
+    return f"{micro:.0f}" if micro >= 100 else f"{micro:.3g}"
