@@ -84,8 +84,8 @@ def run_model(arguments: argparse.Namespace) -> int:
         arguments.gpu,
         arguments.link,
         arguments.gpus_per_host,
-        None if arguments.bandwidth is None else arguments.bandwidth * 1e9,
-        None if arguments.latency is None else arguments.latency * 1e-6,
+        arguments.bandwidth,
+        arguments.latency,
     )
     if machine.peer is None and not arguments.mode:
         modes = tuple(mode for mode in modes if mode != "peer")

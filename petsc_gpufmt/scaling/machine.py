@@ -128,7 +128,7 @@ def find_machine(
 
     Parameters
     ----------
-    bandwidth, latency : of the link, in bytes/s and in seconds of a message, in place of those of the file
+    bandwidth, latency : of the link, in GB/s and in microseconds of a message, in place of those of the file
 
     Raises UnsupportedError for a GPU or a link that is not known, and for numbers that are none of a machine.
     """
@@ -139,8 +139,8 @@ def find_machine(
             raise UnsupportedError(f"{option} {value:g}: give a number above 0")
     if latency is not None and not 0 <= latency < float("inf"):
         raise UnsupportedError(f"--latency {latency:g}: give a number of microseconds, 0 or more")
-    given = {"bandwidth": bandwidth, "latency": latency}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    given = (("bandwidth", bandwidth, 1e9), ("latency", latency, 1e-6))
+    chosen = {name: value * unit for name, value, unit in given if value is not None}
     ways = constants()["links"][link]
     return Machine(
         find_gpu(gpu),

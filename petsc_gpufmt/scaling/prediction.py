@@ -117,11 +117,11 @@ class Model:
             even = self.local_part(rows.nrows / size, rows.nnz / size)
             times = [self.rank_times(parts, k, even.seconds) for k in range(parts.rows.size)]
             for mode in modes:
-                taken = [self._product(mode, size, parts, k, times[k], rows.nnz) for k in range(parts.rows.size)]
+                taken = [self._product(mode, size, parts, k, times[k]) for k in range(parts.rows.size)]
                 slowest = max(taken, key=lambda p: p.seconds)
                 one = alone.setdefault(mode, slowest.seconds)
                 efficiency = one / slowest.seconds / (1 if weak else size)
-                found[mode, size] = replace(slowest, efficiency=efficiency)
+                found[mode, size] = replace(slowest, gflops=2e-9 * rows.nnz / slowest.seconds, efficiency=efficiency)
         return {mode: [found[mode, size] for size in ranks] for mode in modes}
 
     def local_part(self, nrows: float, nnz: float) -> Candidate:
@@ -168,8 +168,8 @@ class Model:
         start_shared = min(machine.mpi.start, machine.network.start) if near and far else 0.0
         return inside[0] + outside[0] - start_shared, inside[1] + outside[1]
 
-    def _product(self, mode: str, size: int, parts: Parts, k: int, times: RankTimes, nnz: int) -> Prediction:
-        """That of the k-th rank; the efficiency is not known yet."""
+    def _product(self, mode: str, size: int, parts: Parts, k: int, times: RankTimes) -> Prediction:
+        """That of the k-th rank, which does not know of the others."""
         waits, transfer = self.exchange(mode, parts, k)
         if mode == "task" and waits:
             waits += self.machine.thread_handover
@@ -197,7 +197,7 @@ class Model:
             exchange=exchange,
             waited=waited,
             seconds=seconds,
-            gflops=2e-9 * nnz / seconds,
+            gflops=0.0,
             efficiency=1.0,
             losses=losses,
         )
@@ -217,7 +217,7 @@ def breakdown(predictions: Sequence[Prediction], weak: bool = False) -> str:
             f"{reason} {in_microseconds(broken.losses[reason])} of {in_microseconds(broken.seconds)} us"
         )
     fastest = min(ordered, key=lambda p: p.seconds)
-    return line if weak or fastest is last else f"{line}; more than {fastest.ranks} ranks are not faster"
+    return line if weak or fastest is last else f"{line}; fastest on {fastest.ranks} rank{'s' * (fastest.ranks > 1)}"
 
 
 def in_microseconds(seconds: float) -> str:

@@ -64,6 +64,8 @@ def make_problem(spec: str, backend: Backend) -> Problem:
         if not spec.startswith(f"{POWER_LAW}:"):
             check_matrix(spec, backend.index)
         csr = make_pattern(spec, backend)
+        if not csr.nnz:
+            raise BenchError(f"--matrix {spec}: there are no entries to multiply with; choose another matrix")
         rows = PatternRows(np.asarray(csr.rowptr), np.asarray(csr.colidx), (csr.nrows, csr.ncols))
         return Problem(spec, Profile.of(csr, backend), rows)
     stencil, points, block_size = grid
