@@ -103,7 +103,7 @@ def segments(matrix: Any, limit: int | None = None) -> Segments:
     columns = numbers[cut.segment_ptr[rows // bs] + among] * bs + rows % bs
     ones = np.ones(columns.size, dtype=PETSc.ScalarType)
     reduction = _from_coordinates(matrix, (of_rows, of_segments), (bs, bs), rows, columns, ones)
-    return Segments(cut_matrix, reduction, limit, _digest(rowptr, colidx))
+    return Segments(cut_matrix, reduction, int(limit), _digest(rowptr, colidx))
 
 
 def _check_limit(limit: Any, largest: int, comm: Any) -> None:

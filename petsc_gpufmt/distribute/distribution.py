@@ -136,7 +136,7 @@ def rows(pattern: Any, method: str = "nonzeros", block_size: int | None = None, 
 
     Parameters
     ----------
-    pattern : petsc4py.PETSc.Mat, or (n,) array of integers
+    pattern : petsc4py.PETSc.Mat, or n integers
         An assembled matrix of type aij or one of its kinds, or the lengths of the rows that this rank has now.
     method : str, one of METHODS
         "petsc": contiguous, as many rows on each; "nonzeros": contiguous, the largest number of non-zeros as small as
@@ -175,7 +175,7 @@ def _problem(method: str, block_size: int, lengths: np.ndarray, matrix: Any, lar
         return f"method is {method!r}, and must be one of {', '.join(METHODS)}"
     if not isinstance(block_size, (int, np.integer)) or not 1 <= block_size <= largest:
         return f"block size is {block_size!r}, and must be a whole number from 1 on"
-    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
+    if lengths.ndim != 1 or (lengths.size and not np.issubdtype(lengths.dtype, np.integer)):
         return f"lengths of rows are of type {lengths.dtype} and shape {lengths.shape}: give whole numbers in one row"
     if lengths.size and lengths.min() < 0:
         return f"a row has length {lengths.min()}"

@@ -113,7 +113,7 @@ def check_few_long_rows():
 
 def check_contiguous_methods_as_petsc_cuts():
     for n in (0, 1, 2, 10, 13):
-        lengths = np.ones(layouts(n)["all_on_last"], dtype=int)
+        lengths = [1] * layouts(n)["all_on_last"]
         for method in ("petsc", "nonzeros"):
             d = distribute.rows(lengths, method, comm=COMM)
             v = PETSc.Vec().createMPI(n, comm=COMM)
@@ -194,6 +194,21 @@ def check_segments():
             assert "limits" in error_of(distribute.segments, A, 1 + COMM.rank)
 
 
+def check_a_solve_with_segments():
+    A = on_ranks(few_long_rows(40, 2, 30) + 50 * np.eye(40), TYPE)
+    cut = distribute.segments(A, 4)
+    product = PETSc.Mat().createComposite([cut.matrix, cut.reduction])
+    product.setCompositeType(PETSc.Mat.CompositeType.MULTIPLICATIVE)
+    ksp = PETSc.KSP().create(COMM)
+    ksp.setOperators(product, A)
+    ksp.getPC().setType(PETSc.PC.Type.JACOBI)
+    x, b = A.createVecs()
+    random_vector(b, 1)
+    ksp.solve(b, x)
+    assert ksp.getConvergedReason() > 0
+    assert (b - A * x).norm() <= 1e-4 * b.norm()
+
+
 def check_errors():
     A = on_ranks(few_long_rows(12, 1, 6), TYPE)
     wrong = COMM.rank == COMM.size - 1
@@ -235,7 +250,7 @@ def main():
     PETSc.Options()[PARTITIONING] = "average"  # is always there
     for run in (
         *(check_methods, check_few_long_rows, check_contiguous_methods_as_petsc_cuts, check_no_rows),
-        *(check_rectangular, check_segments, check_errors),
+        *(check_rectangular, check_segments, check_a_solve_with_segments, check_errors),
     ):
         run()
         PETSc.garbage_cleanup(COMM)
