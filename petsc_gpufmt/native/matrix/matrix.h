@@ -136,7 +136,6 @@ typedef struct {
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
 
-
 /* how sparse products are chosen, which the rooms above know: see register.c */
 typedef struct {
   PetscErrorCode (*seq)(Mat);
