@@ -169,6 +169,7 @@ def test_codes_are_those_of_petsc():
         "PETSC_ERR_LIB": errors.GpufmtError,
         "PETSC_ERR_SUP": errors.UnsupportedError,
         "PETSC_ERR_USER_INPUT": errors.OptionError,
+        "PETSC_ERR_ARG_WRONG": errors.DistributionError,
         "PETSC_ERR_ARG_CORRUPT": errors.PatternError,
         "PETSC_ERR_INT_OVERFLOW": errors.IndexOverflowError,
         "PETSC_ERR_MEM": errors.OutOfMemoryError,

@@ -136,6 +136,31 @@ typedef struct {
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;
 
+typedef struct {
+  PetscInt row, column;
+} GpufmtCooPair;
+
+/* entries that one rank sends another, which are neighbours among those that it sends */
+typedef struct {
+  PetscInt first, count;
+} GpufmtCooParcel;
+
+/* those outside of the diagonal block, and those of other ranks in rows of this one */
+typedef struct {
+  GpufmtCooBlock      block; /* the diagonal one */
+  PetscMPIInt         rank;
+  GpufmtOutsideAnswer outside;
+  GpufmtLease         lease;  /* of it, and of all coordinates on the backend */
+  PetscMPIInt        *owners; /* [outside.count] -1: left out */
+  PetscInt            nsent, nreceived;
+  GpufmtCooPair      *sent, *received;
+  PetscCount         *sent_places;    /* their numbers */
+  PetscInt           *rows, *columns; /* that were received */
+  PetscMPIInt         nto, nfrom, *to, *from;
+  GpufmtCooParcel    *parcels, *arriving;
+  PetscSF             forward; /* from `sent` of all ranks to `received` */
+} GpufmtCooExchange;
+
 /* how sparse products are chosen, which the rooms above know: see register.c */
 typedef struct {
   PetscErrorCode (*seq)(Mat);
@@ -269,7 +294,13 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCooFound(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooDrop(GpufmtCooSum *);
 
-/* mpi_coo_pattern.c, mpi_coo_exchange.c */
+/* mpi_coo_exchange.c */
+GPUFMT_HIDDEN PetscBool      GpufmtCooIgnoresOthers(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooExchangeRun(Mat, int backend, PetscCount, const PetscInt rows[], const PetscInt columns[], GpufmtCooExchange *,
+                                                  PetscSF *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCooExchangeFree(GpufmtCooExchange *);
+
+/* mpi_coo_pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooAssemble(Mat, int backend, PetscCount, const PetscInt rows[], const PetscInt columns[]);
 
 /* mpi_coo_sums.c */

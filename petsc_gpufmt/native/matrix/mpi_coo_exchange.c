@@ -1,6 +1,6 @@
 /* Coordinates of a parallel matrix that do not lie in the diagonal block of the rank that gives them: they come to the host, few as a rule, and those
    in rows of other ranks are sent there. */
-#include "matrix/mpi_coo.h"
+#include "matrix/matrix.h"
 
 enum { PARCEL_INTS = sizeof(GpufmtCooParcel) / sizeof(PetscInt) };
 

@@ -1,7 +1,7 @@
 /* The pattern of a parallel matrix from coordinates, sorted by the planner on the device: PETSc sorts them on the host, with one core, and goes over all
    rows there. The diagonal block is made of coordinates where they are, and of those that other ranks have sent; the off-diagonal block of the few
    that are on the host. */
-#include "matrix/mpi_coo.h"
+#include "matrix/matrix.h"
 
 /* the entries of the off-diagonal block, in its rows and columns */
 typedef struct {
