@@ -9,6 +9,7 @@ import pytest
 from answers import Answer, requested_place, settled_tokens
 from builders import shape
 from fake_driver import fake_driver
+from petsc4py import PETSc  # noqa: F401  (papers are registered with PETSc, which it starts)
 from stored_matrix import assert_product
 
 from petsc_gpufmt import errors
