@@ -59,3 +59,21 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   here[node]  = mine ? (index_t)(number - own.first) : index_t(-1);
   there[node] = number < 0 || mine ? index_t(-1) : partition_point(index_t(0), nghosts, [&](index_t g) { return __ldg(ghosts + g) < number; });
 }
+
+// Of each row of this rank: its aggregate, and `nvectors` values, which lie in one of two blocks of rows: those with aggregates of this rank, and
+// those with others. A row without an aggregate has zeros. A thread a row.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  parallel_rows(offset_t nrows, index_t block, index_t nvectors, const OwnAggregates own, const index_t *__restrict__ numbers,
+                const index_t *__restrict__ rowptr, const scalar_t *__restrict__ values, const index_t *__restrict__ other_rowptr,
+                const scalar_t *__restrict__ other_values, index_t *__restrict__ of_rows, scalar_t *__restrict__ rows)
+{
+  const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (row >= nrows) return;
+  const index_t   number = numbers[block == 1 ? row : row / block];
+  const scalar_t *from   = own.has(number) ? values + rowptr[row] : other_values + other_rowptr[row];
+
+  of_rows[row] = number;
+  for (index_t j = 0; j < nvectors; j++) rows[row * nvectors + j] = number < 0 ? scalar_t(0) : from[j];
+}

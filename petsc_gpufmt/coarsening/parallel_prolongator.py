@@ -10,7 +10,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Slot, Struct, launch_1d
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct, launch_1d
 from petsc_gpufmt.coarsening.prolongator import BLOCK_THREADS, NUMBERS_A_THREAD, columns_of_nodes, tentative
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
@@ -49,13 +49,32 @@ class ParallelTentative:
     others : CsrPattern of those of other ranks, in the order of these
     values : (own.nnz + nreceived * block * nvectors,) array of scalars
         Those of `own`, then of each node that came from another rank what that has in `others`, node by node.
+    elsewhere : (others.nnz,) array of scalars for the values of `others`, which other ranks send
     coarse : (nvectors * nvectors * count,) array of scalars, as of `Tentative`
     """
 
     own: CsrPattern
     others: CsrPattern
     values: Any
+    elsewhere: Any
     coarse: Any
+
+
+@dataclass(frozen=True)
+class TentativeRows:
+    """Rows of a tentative prolongator one by one: those of a rank, then those of other ranks that it looks at.
+
+    Attributes
+    ----------
+    numbers : (nrows + nghosts,) array of the backend's index type
+        The aggregate of each, counted through all ranks; -1: none.
+    values : ((nrows + nghosts) * nvectors,) array of scalars, zeros for rows without an aggregate
+    fill : launches that write both for the rows of the rank, once the values of `ParallelTentative.elsewhere` are there
+    """
+
+    numbers: Any
+    values: Any
+    fill: list[Launch]
 
 
 def elsewhere(aggregates: RankAggregates, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
@@ -108,15 +127,32 @@ def parallel_tentative(
         backend.run([launch_1d(function, nnodes + nreceived, BLOCK_THREADS, arguments)])
     made = tentative(here, aggregates.count, block, near_null, nvectors, backend)
     others, _ = columns_of_nodes(there, int(ghosts.size), block, nvectors, backend)
-    (values,) = backend.empty((made.pattern.nnz, backend.scalar))
+    values, of_others = backend.empty((made.pattern.nnz, backend.scalar), (others.nnz, backend.scalar))
     backend.run(made.numeric, {Slot.RESULT: values})
     nrows, nnz = nnodes * block, made.pattern.nnz - nreceived * block * nvectors
     rowptr, colidx = made.pattern.rowptr[: nrows + 1], made.pattern.colidx[:nnz]
     own = CsrPattern(nrows, made.pattern.ncols, rowptr, colidx, row_block=block, col_block=nvectors)
-    return ParallelTentative(own, others, values, made.coarse)
+    return ParallelTentative(own, others, values, of_others, made.coarse)
+
+
+def tentative_rows(
+    aggregates: RankAggregates, made: ParallelTentative, nghosts: int, block: int, nvectors: int, backend: Backend
+) -> TentativeRows:
+    """Rows of the prolongator that `parallel_tentative` has made, with room for `nghosts` rows of other ranks."""
+    nrows = aggregates.nnodes * block
+    size = nrows + nghosts
+    numbers, values = backend.empty((size, backend.index), (size * nvectors, backend.scalar))
+    if not nrows:
+        return TentativeRows(numbers, values, [])
+    function = backend.function("coarsening/parallel_prolongator", "parallel_rows", (BLOCK_THREADS,))
+    sizes = np.int64(nrows), *map(backend.index.type, (block, nvectors))
+    parts = made.own.rowptr, made.values, made.others.rowptr, made.elsewhere
+    arguments = (*sizes, aggregates.struct(), aggregates.numbers, *parts, numbers, values)
+    return TentativeRows(numbers, values, [launch_1d(function, nrows, BLOCK_THREADS, arguments)])
 
 
 @compiled_ahead("coarsening/parallel_prolongator")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    yield [("parallel_elsewhere", (NUMBERS_A_THREAD,)), ("parallel_split", (BLOCK_THREADS,))]
+    of_nodes = [(f"parallel_{what}", (BLOCK_THREADS,)) for what in ("split", "rows")]
+    yield [("parallel_elsewhere", (NUMBERS_A_THREAD,)), *of_nodes]

@@ -65,29 +65,56 @@ def smoothed(
     if (matrix.longest or 0) > LONGEST_ROW:
         return None
     begins, nmembers = count_members(aggregates, naggregates, backend)  # waits for the device
-    (rowptr,) = backend.empty((nrows + 1, index), zeros=int(not nmembers))
     if not nmembers:
+        (rowptr,) = backend.empty((nrows + 1, index), zeros=1)
         return Smoothed(CsrPattern(nrows, naggregates * nvectors, rowptr, *backend.empty((0, index))), [])
     arrays = (matrix.rowptr, matrix.colidx, aggregates, None if nmembers == aggregates.size else begins)
-    smoothing = Struct(*map(index.type, (nrows, block, nvectors)), *arrays)
-    (control,) = backend.empty((2 + tiles(nrows, NUMBERS_A_THREAD), COUNT), zeros=1)
-    team = _team(matrix.nnz / nrows)
-    sums = backend.function("coarsening/smoothed", "smoothed_row_pointer", (NUMBERS_A_THREAD,))
-    arguments = (np.int64(nrows), index.type(nvectors), rowptr, control)
-    backend.run(
-        [
-            _launch("smoothed_count", nrows, team, (smoothing, rowptr), backend),
-            launch_1d(sums, tiles(nrows, NUMBERS_A_THREAD) * SCAN_THREADS, SCAN_THREADS, arguments),
-        ]
-    )
-    (nnz,) = backend.first(control, 1)  # waits for the device
-    check_entries(nnz, backend)
-    (colidx,) = backend.empty((nnz, index))
-    backend.run([_launch("smoothed_columns", nrows, team, (smoothing, rowptr, colidx), backend)])
-    slots = (Slot.A_VALUES, Slot.B_VALUES, Slot.X, Slot.ALPHA, Slot.RESULT)
-    numeric = _launch("smoothed_values", nrows, _team(nnz / nrows), (smoothing, rowptr, colidx, *slots), backend)
+    of_this_rank = (np.int64(0), np.int64(naggregates))
+    of_others = (None, None, *map(index.type, (0, 0)), None)
+    smoothing = Struct(*map(index.type, (nrows, block, nvectors)), *arrays, *of_this_rank, *of_others)
+    ((rowptr, colidx),) = blocks_of_columns(smoothing, 1, matrix.nnz / nrows, backend)
     pattern = CsrPattern(nrows, naggregates * nvectors, rowptr, colidx, row_block=block, col_block=nvectors)
-    return Smoothed(pattern, [numeric])
+    return Smoothed(pattern, [values_of_block(smoothing, 1, 0, pattern, Slot.B_VALUES, backend)])
+
+
+def blocks_of_columns(smoothing: Struct, nblocks: int, mean: float, backend: Backend) -> list[tuple[Any, Any]]:
+    """The row pointer and the columns of each of `nblocks` blocks of a smoothed prolongator. Waits for the device.
+
+    Parameters
+    ----------
+    smoothing : `Smoothing` of kernels/coarsening/smoothed.cu, of a matrix with rows
+    mean : entries of a row of the matrix
+
+    Raises IndexOverflowError if the index type does not count the entries.
+    """
+    nrows, nvectors, index = int(smoothing[0]), smoothing[2], backend.index
+    team, ntiles = _team(mean), tiles(nrows, NUMBERS_A_THREAD)
+    sizes = [(2 + ntiles, COUNT), (nrows + 1, index)] * nblocks
+    controls, rowptrs = (backend.empty(*sizes[k::2], zeros=nblocks * (not k)) for k in range(2))
+    sums = backend.function("coarsening/smoothed", "smoothed_row_pointer", (NUMBERS_A_THREAD,))
+    launches = [_launch("count", nrows, team, nblocks, (smoothing, *rowptrs, *[None] * (2 - nblocks)), backend)]
+    for rowptr, control in zip(rowptrs, controls, strict=True):
+        arguments = (np.int64(nrows), nvectors, rowptr, control)
+        launches.append(launch_1d(sums, ntiles * SCAN_THREADS, SCAN_THREADS, arguments))
+    backend.run(launches)
+    counts = [backend.first(control, 1)[0] for control in controls]  # waits for the device
+    for nnz in counts:
+        check_entries(nnz, backend)
+    colidxs = backend.empty(*((nnz, index) for nnz in counts))
+    blocks = list(zip(rowptrs, colidxs, strict=True))
+    arrays = [array for block in blocks for array in block] + [None] * (4 - 2 * nblocks)
+    backend.run([_launch("columns", nrows, team, nblocks, (smoothing, *arrays), backend)])
+    return blocks
+
+
+def values_of_block(
+    smoothing: Struct, nblocks: int, which: int, pattern: CsrPattern, tentative: Any, backend: Backend
+) -> Launch:
+    """Writes the values of block `which`, of `pattern`, to RESULT; B_VALUES are those of a second block of A."""
+    others = Slot.B_VALUES if nblocks > 1 else None
+    slots = (Slot.A_VALUES, others, tentative, Slot.X, Slot.ALPHA, Slot.RESULT)
+    arguments = (smoothing, which, pattern.rowptr, pattern.colidx, *slots)
+    return _launch("values", pattern.nrows, _team(pattern.nnz / pattern.nrows), nblocks, arguments, backend)
 
 
 def _team(entries: float) -> int:
@@ -95,14 +122,15 @@ def _team(entries: float) -> int:
     return next((team for team in TEAMS if entries <= team), TEAMS[-1])
 
 
-def _launch(kernel: str, nrows: int, team: int, arguments: tuple, backend: Backend) -> Launch:
-    function = backend.function("coarsening/smoothed", kernel, (BLOCK_THREADS, team))
+def _launch(what: str, nrows: int, team: int, nblocks: int, arguments: tuple, backend: Backend) -> Launch:
+    function = backend.function("coarsening/smoothed", f"smoothed_{what}", (BLOCK_THREADS, team, nblocks))
     return launch_1d(function, nrows * team, BLOCK_THREADS, arguments)
 
 
 @compiled_ahead("coarsening/smoothed")
 def default_kernels() -> Iterator[list[Instance]]:
-    """All kernels of the file: one module for each number of threads."""
-    for team in TEAMS:
-        yield [(f"smoothed_{what}", (BLOCK_THREADS, team)) for what in ("count", "columns", "values")]
+    """All kernels of the file: one module for each number of threads, on one rank and on several."""
+    for nblocks in (1, 2):
+        for team in TEAMS:
+            yield [(f"smoothed_{what}", (BLOCK_THREADS, team, nblocks)) for what in ("count", "columns", "values")]
     yield [("smoothed_row_pointer", (NUMBERS_A_THREAD,))]

@@ -97,6 +97,7 @@ enum {
   GPUFMT_ASK_COLUMNS,
   GPUFMT_ASK_GRAPH,
   GPUFMT_ASK_OUTSIDE,
+  GPUFMT_ASK_PARALLEL_SMOOTHED,
   GPUFMT_NUM_ASKS
 };
 
@@ -335,25 +336,33 @@ typedef struct {
 /* the rows of a rank of the tentative prolongator of all ranks */
 typedef struct {
   GpufmtPlace            place;
-  GpufmtElsewhereRequest own;       /* its place is not read */
-  int64_t                nreceived; /* nodes of other ranks that belong to aggregates of this one */
-  const void            *received;  /* host: [nreceived] their aggregates among those of this rank */
-  int64_t                nghosts;   /* aggregates of other ranks that nodes of this one belong to */
-  const void            *ghosts;    /* host: [nghosts] ascending */
+  GpufmtElsewhereRequest own;        /* its place is not read */
+  int64_t                nreceived;  /* nodes of other ranks that belong to aggregates of this one */
+  const void            *received;   /* host: [nreceived] their aggregates among those of this rank */
+  int64_t                nghosts;    /* aggregates of other ranks that nodes of this one belong to */
+  const void            *ghosts;     /* host: [nghosts] ascending */
+  int64_t                nlooked_at; /* rows of other ranks that are looked at with those of this one, one by one; -1: rows are not wanted so */
   int32_t                block, nvectors;
   const void            *near_null; /* host: [nvectors][(nnodes + nreceived) * block] as in GpufmtTentativeRequest */
 } GpufmtParallelTentativeRequest;
 
-/* a block of the prolongator */
+/* a block of a prolongator */
 typedef struct {
   int64_t     ncols, nnz;
   const void *rowptr, *colidx; /* on the backend: [nnodes * block + 1]; [nnz], sorted in each row */
+  int64_t     held;            /* number of the pattern */
 } GpufmtBlockAnswer;
 
 typedef struct {
   GpufmtOutcome     outcome;
-  GpufmtBlockAnswer blocks[2];        /* columns of aggregates of this rank, and of `ghosts` */
+  GpufmtBlockAnswer blocks[2]; /* columns of aggregates of this rank, and of `ghosts` */
+  int64_t           nghosts;
+  const void       *ghosts;           /* host: those of the request */
   const void       *values;           /* on the backend: those of the first block, then block * nvectors for each node received */
+  void             *elsewhere;        /* on the backend: room for the values of the second block, which other ranks have */
+  GpufmtPlan        rows;             /* writes those of `numbers` and `tentative` that are of this rank, once `elsewhere` is filled */
+  void             *numbers;          /* on the backend: [nnodes * block + nlooked_at] the aggregate of each row, counted through all ranks */
+  void             *tentative;        /* on the backend: as many times [nvectors] */
   const void       *coarse_near_null; /* as in GpufmtTentativeAnswer, with the columns of this rank */
 } GpufmtParallelTentativeAnswer;
 
@@ -420,6 +429,28 @@ typedef struct {
   int32_t       applies;         /* 0: a row of A is too long for it, there is no plan; the general product takes any */
   char          summary[256];
 } GpufmtSmoothedAnswer;
+
+/* the rows of a rank of the smoothed prolongator of all ranks */
+typedef struct {
+  GpufmtPlace   place;
+  GpufmtOperand own, others;        /* the rows of A on this rank: columns that are rows of it, and others */
+  int64_t       nlow;               /* columns of `others` that are rows of ranks before this one: the first ones */
+  int64_t       first, naggregates; /* as in GpufmtElsewhereRequest */
+  int64_t       nghosts;
+  const void   *ghosts;              /* host: [nghosts] as in GpufmtParallelTentativeRequest */
+  const void   *numbers, *tentative; /* of an answer that is held, for each row of this rank and then for each column of `others` */
+  int32_t       nvectors;
+} GpufmtParallelSmoothedRequest;
+
+typedef struct {
+  GpufmtOutcome     outcome;
+  GpufmtBlockAnswer blocks[2];  /* columns of aggregates of this rank, and of `ghosts` */
+  GpufmtPlan        numeric[2]; /* of each block: RESULT = P0 + ALPHA diag(X) A P0; A_VALUES, B_VALUES: those of `own` and `others` */
+  int64_t           nghosts;
+  const void       *ghosts;  /* host: [nghosts] aggregates of other ranks, ascending */
+  int32_t           applies; /* as in GpufmtSmoothedAnswer */
+  char              summary[256];
+} GpufmtParallelSmoothedAnswer;
 
 /* the vector with which PETSc begins to estimate eigenvalues: the rows of this rank */
 typedef struct {

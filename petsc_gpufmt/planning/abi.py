@@ -34,6 +34,7 @@ class Ask(enum.IntEnum):
     COLUMNS = 13
     GRAPH = 14
     OUTSIDE = 15
+    PARALLEL_SMOOTHED = 16
 
 
 class LaunchStruct(c.Structure):
@@ -342,6 +343,7 @@ class ParallelTentativeRequestStruct(c.Structure):
         ("received", c.c_void_p),
         ("nghosts", c.c_int64),
         ("ghosts", c.c_void_p),
+        ("nlooked_at", c.c_int64),
         ("block", c.c_int32),
         ("nvectors", c.c_int32),
         ("near_null", c.c_void_p),
@@ -354,6 +356,7 @@ class BlockAnswerStruct(c.Structure):
         ("nnz", c.c_int64),
         ("rowptr", c.c_void_p),
         ("colidx", c.c_void_p),
+        ("held", c.c_int64),
     ]
 
 
@@ -361,7 +364,13 @@ class ParallelTentativeAnswerStruct(c.Structure):
     _fields_ = [
         ("outcome", OutcomeStruct),
         ("blocks", BlockAnswerStruct * 2),
+        ("nghosts", c.c_int64),
+        ("ghosts", c.c_void_p),
         ("values", c.c_void_p),
+        ("elsewhere", c.c_void_p),
+        ("rows", PlanStruct),
+        ("numbers", c.c_void_p),
+        ("tentative", c.c_void_p),
         ("coarse_near_null", c.c_void_p),
     ]
 
@@ -439,6 +448,34 @@ class SmoothedRequestStruct(c.Structure):
 class SmoothedAnswerStruct(c.Structure):
     _fields_ = [
         *PLANNED_MATRIX,
+        ("applies", c.c_int32),
+        ("summary", c.c_char * 256),
+    ]
+
+
+class ParallelSmoothedRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("own", OperandStruct),
+        ("others", OperandStruct),
+        ("nlow", c.c_int64),
+        ("first", c.c_int64),
+        ("naggregates", c.c_int64),
+        ("nghosts", c.c_int64),
+        ("ghosts", c.c_void_p),
+        ("numbers", c.c_void_p),
+        ("tentative", c.c_void_p),
+        ("nvectors", c.c_int32),
+    ]
+
+
+class ParallelSmoothedAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("blocks", BlockAnswerStruct * 2),
+        ("numeric", PlanStruct * 2),
+        ("nghosts", c.c_int64),
+        ("ghosts", c.c_void_p),
         ("applies", c.c_int32),
         ("summary", c.c_char * 256),
     ]

@@ -83,6 +83,12 @@ def _what_smoothed(request: Any) -> str:
     return f"prolongator of {request.naggregates} aggregates, smoothed by {matrix}"
 
 
+def _what_parallel_smoothed(request: Any) -> str:
+    own, others = request.own, request.others
+    size = f"{own.nrows} x {own.ncols + others.ncols} rows with {own.nnz + others.nnz} nonzeros"
+    return f"prolongator of several ranks, smoothed by a matrix of which this one has {size},"
+
+
 def _what_start_vector(request: Any) -> str:
     return f"start vector of {request.nrows} rows"
 
@@ -311,23 +317,34 @@ def _fill_elsewhere(request: Any, answer: Any, backend: Backend) -> Leases:
 
 
 def _fill_parallel_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
-    from petsc_gpufmt.coarsening.parallel_prolongator import parallel_tentative
+    from petsc_gpufmt.coarsening.parallel_prolongator import parallel_tentative, tentative_rows
 
     received = host_view(request.received, request.nreceived, backend.index)
-    ghosts = host_view(request.ghosts, request.nghosts, backend.index)
+    ghosts = host_view(request.ghosts, request.nghosts, backend.index).copy()
     near_null, block, nvectors = None, request.block, request.nvectors
     if request.near_null:
         size = nvectors * (request.own.nnodes + request.nreceived) * block
         near_null = backend.adopt(host_view(request.near_null, size, backend.scalar))
     own = _rank_aggregates(request.own, backend)
     made = parallel_tentative(own, received, ghosts, block, near_null, nvectors, backend)
-    kept = [made.values, made.coarse]
-    for pattern, struct in zip((made.own, made.others), answer.blocks, strict=True):
-        kept += [pattern.rowptr, pattern.colidx]
-        struct.ncols, struct.nnz = pattern.ncols, pattern.nnz
-        struct.rowptr, struct.colidx = address(pattern.rowptr), address(pattern.colidx)
-    answer.values, answer.coarse_near_null = address(made.values), address(made.coarse)
+    kept = [ghosts, made.values, made.elsewhere, made.coarse, *_fill_blocks(answer, (made.own, made.others))]
+    answer.nghosts, answer.ghosts = ghosts.size, address(ghosts)
+    answer.values, answer.elsewhere, answer.coarse_near_null = map(address, kept[1:4])
+    if request.nlooked_at >= 0:
+        rows = tentative_rows(own, made, request.nlooked_at, block, nvectors, backend)
+        answer.numbers, answer.tentative = address(rows.numbers), address(rows.values)
+        kept += [rows.numbers, rows.values, *abi.export_plan(rows.fill, answer.rows)]
     return [(answer.outcome, kept)]
+
+
+def _fill_blocks(answer: Any, patterns: tuple[CsrPattern, CsrPattern]) -> list[Any]:
+    """Both blocks of a prolongator; returns what must live as long as the answer is used."""
+    kept = []
+    for pattern, struct in zip(patterns, answer.blocks, strict=True):
+        kept.append(held := HeldPattern(pattern))
+        struct.ncols, struct.nnz, struct.held = pattern.ncols, pattern.nnz, held.number
+        struct.rowptr, struct.colidx = address(pattern.rowptr), address(pattern.colidx)
+    return kept
 
 
 def _rank_aggregates(request: Any, backend: Backend) -> Any:
@@ -349,6 +366,29 @@ def _fill_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
         return [(answer.outcome, [])]
     kept = _fill_matrix(answer, made.pattern, made.numeric)
     answer.summary = f"smoothed without a general product, {answer.nnz} entries".encode()
+    return [(answer.outcome, kept)]
+
+
+def _fill_parallel_smoothed(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph
+    from petsc_gpufmt.coarsening.parallel_smoothed import parallel_smoothed
+
+    own, others = validated_patterns([pattern_of(o, backend) for o in (request.own, request.others)], backend)
+    nvectors, nrows = request.nvectors, own.nrows + others.ncols
+    numbers = on_backend(request.numbers, nrows, backend.index, backend)
+    tentative = on_backend(request.tentative, nrows * nvectors, backend.scalar, backend)
+    ghosts = host_view(request.ghosts, request.nghosts, backend.index)
+    owned = request.first, request.naggregates
+    matrix = RankGraph(own, others, 0)
+    made = parallel_smoothed(matrix, request.nlow, numbers, tentative, owned, ghosts, nvectors, backend)
+    answer.applies = made is not None
+    if made is None:
+        return [(answer.outcome, [])]
+    kept = [made.ghosts, *_fill_blocks(answer, (made.own, made.others))]
+    for launches, plan in zip(made.numeric, answer.numeric, strict=True):
+        kept += abi.export_plan(launches, plan)
+    answer.nghosts, answer.ghosts = made.ghosts.size, address(made.ghosts)
+    answer.summary = f"smoothed without a general product, {made.own.nnz + made.others.nnz} entries".encode()
     return [(answer.outcome, kept)]
 
 
@@ -486,6 +526,12 @@ KINDS = {
     ),
     Ask.TENTATIVE: Kind(abi.TentativeRequestStruct, abi.TentativeAnswerStruct, _what_tentative, _fill_tentative),
     Ask.SMOOTHED: Kind(abi.SmoothedRequestStruct, abi.SmoothedAnswerStruct, _what_smoothed, _fill_smoothed),
+    Ask.PARALLEL_SMOOTHED: Kind(
+        abi.ParallelSmoothedRequestStruct,
+        abi.ParallelSmoothedAnswerStruct,
+        _what_parallel_smoothed,
+        _fill_parallel_smoothed,
+    ),
     Ask.START_VECTOR: Kind(
         abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
     ),

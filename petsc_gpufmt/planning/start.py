@@ -15,7 +15,7 @@ from petsc_gpufmt.planning.given import backend_at
 
 COARSENING = (
     *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
-    *("parallel_aggregates", "parallel_prolongator"),
+    *("parallel_aggregates", "parallel_prolongator", "parallel_smoothed"),
 )
 OTHERS = (
     "petsc_gpufmt.spgemm.chain",

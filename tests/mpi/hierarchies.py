@@ -12,6 +12,7 @@ from failing import LIBRARY, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt.bench.matrices import stencil_pattern
+from petsc_gpufmt.coarsening import parallel_smoothed
 from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
 
@@ -19,7 +20,9 @@ OPTIONS = PETSc.Options()
 TENTATIVE = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_agg_nsmooths": 0}
 PETSC_ERR_USER_INPUT = 83
 EPS = 100 * np.finfo(PETSc.RealType).eps
-TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE, Ask.STORE)
+TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE, Ask.PARALLEL_SMOOTHED, Ask.STORE)
+SMOOTHED = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_eigenvalues": "0.1,2.0"}  # estimates depend on the number of ranks
+BY_PRODUCTS = {"pc_gamg_agg_view_initial_prolongation": "ascii:/dev/null"}
 
 
 def of_ones(ones):
@@ -173,6 +176,67 @@ def check_near_null_spaces():
         assert np.abs(projected[0] - projected[1]).max() < 10 * EPS, (block, nvectors)
 
 
+def assert_same_pattern(found, expected, what):
+    for array in ("indptr", "indices"):
+        assert np.array_equal(getattr(found, array), getattr(expected, array)), f"{what}: {array}"
+
+
+def check_smoothed_prolongators():
+    """Those of a scalar problem have the same bits on any number of ranks, and all are those of products."""
+    for name, matrix in MATRICES.items():
+        with options(**SMOOTHED):
+            expected = prolongator(distribute(matrix, PETSc.COMM_SELF))
+            with options(**BY_PRODUCTS):
+                product = prolongator(distribute(matrix))
+            if expected is None:
+                assert product is None, name
+                continue
+            for layout, local in layouts(matrix.shape[0]).items():
+                found = prolongator(distribute(matrix, local=local))
+                rows, what = expected[slice(*own_rows(found.shape[0]))], f"{name}, {layout}"
+                assert_same_pattern(found, rows, what)
+                assert np.array_equal(found.data, rows.data), what
+                if layout == "balanced":
+                    assert_same_pattern(found, product, what)
+                    assert np.allclose(found.data, product.data, rtol=0, atol=EPS), what
+
+
+def check_smoothed_near_null_spaces():
+    for block, nvectors, nsmooths in ((1, 2, 1), (2, 1, 2), (3, 6, 1)):
+        ones = MATRICES["points anywhere"] if block < 3 else MATRICES["stencil"]
+        matrix = scipy.sparse.kron(ones, np.eye(block) + 0.1).tocsr()
+        vectors = np.random.default_rng(7).uniform(0.5, 1.5, (nvectors, matrix.shape[0])).astype(PETSc.ScalarType)
+        for layout in ("balanced", "none_on_middle")[: COMM.size]:
+            given = {"local": layouts(ones.shape[0])[layout] * block, "block": block, "near_null": vectors}
+            with options(**SMOOTHED, pc_gamg_agg_nsmooths=nsmooths):
+                found = prolongator(distribute(matrix, **given))
+                with options(**BY_PRODUCTS):
+                    product = prolongator(distribute(matrix, **given))
+            what = f"blocks of {block}, {nvectors} vectors, {nsmooths} steps, {layout}"
+            assert_same_pattern(found, product, what)
+            assert np.allclose(found.data, product.data, rtol=0, atol=EPS), what
+
+
+def check_a_row_too_long_for_one_rank_is_so_for_all():
+    longest = parallel_smoothed.LONGEST_ROW
+    with options(**SMOOTHED):
+        ksp = solver(distribute(MATRICES["stencil"]))
+        ksp.setUp()
+        assert "products" not in view(ksp)[0]
+        ksp.destroy()
+        expected = prolongator(distribute(MATRICES["stencil"]))
+        if COMM.rank == COMM.size - 1:
+            parallel_smoothed.LONGEST_ROW = 5
+        ksp = solver(distribute(MATRICES["stencil"]))
+        ksp.setUp()
+        found = prolongator(distribute(MATRICES["stencil"]))
+        parallel_smoothed.LONGEST_ROW = longest
+    assert "; smoothed by products, because a row of the matrix is too long" in view(ksp)[0]
+    assert_same_pattern(found, expected, "too long")
+    assert np.allclose(found.data, expected.data, rtol=0, atol=EPS)
+    ksp.destroy()
+
+
 def check_it_converges_as_with_agg():
     found = {}
     for matrix_type in ("aij", TYPE):
@@ -271,15 +335,19 @@ def failing_on_last_rank(ask):
 
 
 def check_errors_are_shared():
-    ksp = solver(distribute(MATRICES["stencil"]))
+    A = distribute(MATRICES["stencil"])
+    ksp = solver(A)
+    references = A.getRefCount()
     for ask in TOGETHER:
         with failing_on_last_rank(ask):
             codes = set(COMM.tompi4py().allgather(error_of(ksp.setUp)))
             assert len(codes) == 1 and 0 not in codes, (ask, codes)
+            assert A.getRefCount() == references, ask
     solve(ksp)
     ksp.destroy()
     LIBRARY.GpufmtManagedSimulate(1)  # changes nothing where there is a device
-    with options(matmatmult_via="rmerge"):  # the product that smooths is ours then, and so is what scales its rows
+    # the product of the second step is ours then, and so is what scales its rows
+    with options(matmatmult_via="rmerge", pc_gamg_agg_nsmooths=2):
         ksp = solver(distribute(MATRICES["stencil"]))
         with failing_on_last_rank(Ask.SCALE_AND_ADD):
             codes = set(COMM.tompi4py().allgather(error_of(ksp.setUp)))
@@ -292,9 +360,12 @@ def check_errors_are_shared():
 
 check_aggregates_do_not_depend_on_the_number_of_ranks()
 check_near_null_spaces()
+check_smoothed_prolongators()
+check_smoothed_near_null_spaces()
 check_it_converges_as_with_agg()
 check_ranks_without_coarse_rows()
 check_set_ups_that_follow()
 check_what_is_said(COMM.size > 1)
 if COMM.size > 1:
+    check_a_row_too_long_for_one_rank_is_so_for_all()
     check_errors_are_shared()

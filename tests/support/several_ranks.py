@@ -10,7 +10,13 @@ from graphs import Graph
 
 from petsc_gpufmt.backends.plan import AggregationStep, Slot
 from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
-from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates, elsewhere, parallel_tentative
+from petsc_gpufmt.coarsening.parallel_prolongator import (
+    RankAggregates,
+    elsewhere,
+    parallel_tentative,
+    tentative_rows,
+)
+from petsc_gpufmt.coarsening.parallel_smoothed import parallel_smoothed
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 
 
@@ -143,5 +149,25 @@ def a_rank_alone(graph: Graph, distance: int, backend: Any) -> list[Any]:
     nodes, aggregates = elsewhere(rank, backend)
     made = parallel_tentative(rank, aggregates[:0], np.unique(aggregates), 1, None, 1, backend)
     patterns = (array for pattern in (made.own, made.others) for array in (pattern.rowptr, pattern.colidx))
-    arrays = [rank.numbers, made.values, made.coarse, *patterns]
+    arrays = [rank.numbers, made.values, made.coarse, *patterns, *_smoothed_alone(part.graph, rank, made, backend)]
     return [np.array(symmetric, np.uint64), nodes, aggregates, *map(backend.to_host, arrays)]
+
+
+def _smoothed_alone(graph: RankGraph, rank: RankAggregates, made: Any, backend: Any) -> list[Any]:
+    """What it makes of its tentative prolongator, if all ghosts belong to the first aggregate, of another rank."""
+    rows = tentative_rows(rank, made, graph.nghosts, 1, 1, backend)
+    for array in (made.elsewhere, rows.numbers[graph.nrows :], rows.values[graph.nrows :]):
+        backend.clear(array)
+    backend.run(rows.fill)
+    none, owned = np.zeros(0, backend.index), (rank.first, rank.count)
+    end = parallel_smoothed(graph, 0, rows.numbers, rows.values, owned, none, 1, backend)
+    if end is None:
+        return [rows.numbers, rows.values]
+    sizes = {Slot.A_VALUES: graph.own.nnz, Slot.B_VALUES: graph.nnz - graph.own.nnz, Slot.X: graph.nrows}
+    slots = {slot: backend.adopt(np.cos(np.arange(n)).astype(backend.scalar)) for slot, n in sizes.items()}
+    arrays = [rows.numbers, rows.values, end.ghosts]
+    for pattern, numeric in zip((end.own, end.others), end.numeric, strict=True):
+        (values,) = backend.empty((pattern.nnz, backend.scalar))
+        backend.run(numeric, {**slots, Slot.ALPHA: backend.scalar.type(-0.7), Slot.RESULT: values})
+        arrays += [pattern.rowptr, pattern.colidx, values]
+    return arrays

@@ -45,3 +45,24 @@ HOST_KERNEL(parallel_split)
   }
   for (offset_t k = 0; k < nreceived; k++) here[nnodes + k] = received[k];
 }
+
+/* the aggregate of each row, and its values, which lie in one of two blocks */
+HOST_KERNEL(parallel_rows)
+{
+  const offset_t      nrows        = PARAM(offset_t, 0);
+  const index_t       rows_of_node = PARAM(index_t, 1), nvectors = PARAM(index_t, 2);
+  const OwnAggregates own       = PARAM(const OwnAggregates, 3);
+  const index_t      *numbers   = PARAM(const index_t *, 4);
+  const index_t      *rowptr[2] = {PARAM(const index_t *, 5), PARAM(const index_t *, 7)};
+  const scalar_t     *values[2] = {PARAM(const scalar_t *, 6), PARAM(const scalar_t *, 8)};
+  index_t            *of_rows   = PARAM(index_t *, 9);
+  scalar_t           *rows      = PARAM(scalar_t *, 10);
+
+  for (offset_t row = 0; row < nrows; row++) {
+    const index_t number = numbers[row / rows_of_node];
+    const int     which  = !has(&own, number);
+
+    of_rows[row] = number;
+    for (index_t j = 0; j < nvectors; j++) *rows++ = number < 0 ? 0 : values[which][rowptr[which][row] + j];
+  }
+}

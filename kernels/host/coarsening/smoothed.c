@@ -4,23 +4,48 @@
 typedef struct {
   alignas(8) index_t nrows, block, nvectors;
   const index_t *rowptr, *colidx, *aggregates, *begins;
+  offset_t       first, naggregates;
+  const index_t *other_rowptr, *other_colidx;
+  alignas(8) index_t nlow, nghosts;
+  const index_t *ghosts;
 } Smoothing;
 
 typedef struct {
   uint64_t nnz, ticket;
 } Control;
 
-static index_t aggregate_of(const Smoothing *smoothing, index_t row)
+static index_t aggregate_of(const Smoothing *smoothing, offset_t row)
 {
   return smoothing->aggregates[smoothing->block == 1 ? row : row / smoothing->block];
 }
 
-/* where the row of P0 begins, which belongs to an aggregate */
-static index_t tentative_of(const Smoothing *smoothing, index_t row)
+static int is_here(const Smoothing *smoothing, index_t aggregate)
 {
-  const index_t node = row / smoothing->block;
+  return aggregate >= smoothing->first && aggregate < smoothing->first + smoothing->naggregates;
+}
+
+/* the number of an aggregate in its block of P */
+static index_t in_block(const Smoothing *smoothing, index_t aggregate)
+{
+  offset_t place;
+
+  if (is_here(smoothing, aggregate)) return (index_t)(aggregate - smoothing->first);
+  PARTITION_POINT(place, 0, smoothing->nghosts, smoothing->ghosts[place] < aggregate);
+  return (index_t)place;
+}
+
+/* where the row of P0 begins, which belongs to an aggregate */
+static offset_t tentative_of(const Smoothing *smoothing, offset_t row)
+{
+  const offset_t node = row / smoothing->block;
 
   return ((smoothing->begins ? smoothing->begins[node] - node : 0) * smoothing->block + row) * smoothing->nvectors;
+}
+
+/* where the entries of a row in the second block of A begin */
+static offset_t others(const Smoothing *smoothing, index_t row)
+{
+  return smoothing->other_rowptr ? smoothing->other_rowptr[row] : 0;
 }
 
 /* the first aggregate after `last` among those of a row and of its neighbours; -1: there is no other */
@@ -34,20 +59,27 @@ static index_t next_aggregate(const Smoothing *smoothing, index_t row, index_t l
 
     if (candidate > last && (first < 0 || candidate < first)) first = candidate;
   }
+  for (offset_t k = others(smoothing, row); k < others(smoothing, row + 1); k++) {
+    const index_t candidate = aggregate_of(smoothing, (offset_t)smoothing->nrows + smoothing->other_colidx[k]);
+
+    if (candidate > last && (first < 0 || candidate < first)) first = candidate;
+  }
   return first;
 }
 
-/* counts[row + 1] = how many aggregates a row and its neighbours belong to */
+/* counts[row + 1] = how many aggregates a row and its neighbours belong to, of this rank and of others */
 HOST_KERNEL(smoothed_count)
 {
-  const Smoothing smoothing = PARAM(const Smoothing, 0);
-  index_t        *counts    = PARAM(index_t *, 1);
+  const Smoothing smoothing    = PARAM(const Smoothing, 0);
+  index_t        *counts       = PARAM(index_t *, 1);
+  index_t        *other_counts = PARAM(index_t *, 2);
 
   for (index_t row = 0; row < smoothing.nrows; row++) {
-    index_t count = 0;
+    index_t count[2] = {0, 0};
 
-    for (index_t a = next_aggregate(&smoothing, row, -1); a >= 0; a = next_aggregate(&smoothing, row, a)) count++;
-    counts[row + 1] = count;
+    for (index_t a = next_aggregate(&smoothing, row, -1); a >= 0; a = next_aggregate(&smoothing, row, a)) count[!is_here(&smoothing, a)]++;
+    counts[row + 1] = count[0];
+    if (other_counts) other_counts[row + 1] = count[1];
   }
 }
 
@@ -64,44 +96,71 @@ HOST_KERNEL(smoothed_row_pointer)
   PARAM(Control *, 3)->nnz = sum;
 }
 
-/* the columns of each row */
+/* the columns of each row in each block of P */
 HOST_KERNEL(smoothed_columns)
 {
   const Smoothing smoothing = PARAM(const Smoothing, 0);
   const index_t   n         = smoothing.nvectors;
-  index_t        *to        = PARAM(index_t *, 2);
+  index_t        *to[2]     = {PARAM(index_t *, 2), PARAM(index_t *, 4)};
 
   for (index_t row = 0; row < smoothing.nrows; row++)
-    for (index_t a = next_aggregate(&smoothing, row, -1); a >= 0; a = next_aggregate(&smoothing, row, a))
-      for (index_t j = 0; j < n; j++) *to++ = a * n + j;
+    for (index_t a = next_aggregate(&smoothing, row, -1); a >= 0; a = next_aggregate(&smoothing, row, a)) {
+      const index_t first = in_block(&smoothing, a) * n;
+
+      for (index_t j = 0; j < n; j++) *to[!is_here(&smoothing, a)]++ = first + j;
+    }
 }
 
-/* result = P0 + alpha D A P0 */
+/* a row of a block of P */
+typedef struct {
+  int            which;
+  index_t        begin, end;
+  const index_t *colidx;
+  scalar_t      *result;
+} Row;
+
+/* what a neighbour has in the row of A P0 */
+static void add(const Smoothing *smoothing, const Row *row, offset_t neighbour, scalar_t value, const scalar_t *tentative)
+{
+  const index_t   aggregate = aggregate_of(smoothing, neighbour), n = smoothing->nvectors;
+  const scalar_t *from = tentative + tentative_of(smoothing, neighbour);
+  index_t         column;
+  offset_t        entry;
+
+  if (aggregate < 0 || is_here(smoothing, aggregate) == row->which) return;
+  column = in_block(smoothing, aggregate) * n;
+  PARTITION_POINT(entry, row->begin, row->end, row->colidx[entry] < column);
+  for (index_t j = 0; j < n; j++) row->result[entry + j] += value * from[j];
+}
+
+/* result = P0 + alpha D A P0 in a block of P */
 HOST_KERNEL(smoothed_values)
 {
   const Smoothing smoothing = PARAM(const Smoothing, 0);
-  const index_t  *rowptr = PARAM(const index_t *, 1), *colidx = PARAM(const index_t *, 2), n = smoothing.nvectors;
-  const scalar_t *values = PARAM(const scalar_t *, 3), *tentative = PARAM(const scalar_t *, 4), *diagonal = PARAM(const scalar_t *, 5);
-  const scalar_t  alpha  = PARAM(const scalar_t, 6);
-  scalar_t       *result = PARAM(scalar_t *, 7);
+  const int       which     = PARAM(const int, 1);
+  const index_t  *rowptr = PARAM(const index_t *, 2), *colidx = PARAM(const index_t *, 3), n = smoothing.nvectors;
+  const scalar_t *values = PARAM(const scalar_t *, 4), *other_values = PARAM(const scalar_t *, 5), *tentative = PARAM(const scalar_t *, 6);
+  const scalar_t *diagonal = PARAM(const scalar_t *, 7), alpha = PARAM(const scalar_t, 8);
+  scalar_t       *result = PARAM(scalar_t *, 9);
 
-  for (index_t row = 0; row < smoothing.nrows; row++) {
-    const index_t own = aggregate_of(&smoothing, row);
+  for (index_t i = 0; i < smoothing.nrows; i++) {
+    const Row      row = {which, rowptr[i], rowptr[i + 1], colidx, result};
+    const index_t  own = aggregate_of(&smoothing, i);
+    const offset_t end = others(&smoothing, i + 1);
+    offset_t       k   = others(&smoothing, i);
 
-    for (index_t entry = rowptr[row]; entry < rowptr[row + 1]; entry++) result[entry] = 0;
-    for (index_t k = smoothing.rowptr[row]; k < smoothing.rowptr[row + 1]; k++) {
-      const index_t aggregate = aggregate_of(&smoothing, smoothing.colidx[k]);
-      offset_t      entry;
+    if (row.begin == row.end) continue;
+    for (index_t entry = row.begin; entry < row.end; entry++) result[entry] = 0;
+    for (; k < end && smoothing.other_colidx[k] < smoothing.nlow; k++)
+      add(&smoothing, &row, (offset_t)smoothing.nrows + smoothing.other_colidx[k], other_values[k], tentative);
+    for (index_t j = smoothing.rowptr[i]; j < smoothing.rowptr[i + 1]; j++) add(&smoothing, &row, smoothing.colidx[j], values[j], tentative);
+    for (; k < end; k++) add(&smoothing, &row, (offset_t)smoothing.nrows + smoothing.other_colidx[k], other_values[k], tentative);
+    for (index_t entry = row.begin; entry < row.end; entry++) {
+      const index_t  within    = colidx[entry] % n;
+      const index_t  aggregate = which ? smoothing.ghosts[colidx[entry] / n] : (index_t)(smoothing.first + colidx[entry] / n);
+      const scalar_t before    = aggregate == own ? tentative[tentative_of(&smoothing, i) + within] : 0;
 
-      if (aggregate < 0) continue;
-      PARTITION_POINT(entry, rowptr[row], rowptr[row + 1], colidx[entry] < aggregate * n);
-      for (index_t j = 0; j < n; j++) result[entry + j] += values[k] * tentative[tentative_of(&smoothing, smoothing.colidx[k]) + j];
-    }
-    for (index_t entry = rowptr[row]; entry < rowptr[row + 1]; entry++) {
-      const index_t  within = colidx[entry] % n;
-      const scalar_t before = colidx[entry] / n == own ? tentative[tentative_of(&smoothing, row) + within] : 0;
-
-      result[entry] = before + alpha * (diagonal[row] * result[entry]);
+      result[entry] = before + alpha * (diagonal[i] * result[entry]);
     }
   }
 }

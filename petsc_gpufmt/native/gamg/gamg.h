@@ -61,19 +61,20 @@ typedef struct {
   PetscBool constant; /* the near-null space of the finest level is the constant vector: it is stored only where PETSc reads it */
 
   /* of the level in progress */
-  PetscInt               visited; /* its number, once its graph is asked for */
-  Mat                    graph;   /* that PETSc is to destroy */
-  PetscCoarsenData      *lists;   /* likewise */
-  int                    backend;
-  GpufmtLease            graph_lease; /* of the pattern of the matrix, and of the graph */
-  GpufmtGraphAnswer      graph_answer;
-  GpufmtLease            lease; /* of the aggregates */
-  GpufmtAggregatesAnswer aggregates;
-  PetscInt               nnodes;
-  int64_t                first, total;    /* aggregates of the ranks before this one, and of all, if they were found together */
-  GpufmtLease            tentative_lease; /* held: the prolongator has no entries yet, which are those of this answer, smoothed */
-  GpufmtTentativeAnswer  tentative;
-  GpufmtLease            smoothed_lease; /* of the pattern of the smoothed prolongator */
+  PetscInt                      visited; /* its number, once its graph is asked for */
+  Mat                           graph;   /* that PETSc is to destroy */
+  PetscCoarsenData             *lists;   /* likewise */
+  int                           backend;
+  GpufmtLease                   graph_lease; /* of the pattern of the matrix, and of the graph */
+  GpufmtGraphAnswer             graph_answer;
+  GpufmtLease                   lease; /* of the aggregates */
+  GpufmtAggregatesAnswer        aggregates;
+  PetscInt                      nnodes;
+  int64_t                       first, total;    /* aggregates of the ranks before this one, and of all, if they were found together */
+  GpufmtLease                   tentative_lease; /* held: the prolongator has no entries yet, which are those of this answer, smoothed */
+  GpufmtTentativeAnswer         tentative;
+  GpufmtParallelTentativeAnswer parallel_tentative; /* in its place where the matrix is a parallel one */
+  GpufmtLease                   smoothed_lease;     /* of the pattern of the smoothed prolongator */
 
   GpufmtGamgStart starts[PETSC_MG_MAXLEVELS];
   GpufmtGamgBegun begun[PETSC_MG_MAXLEVELS];
@@ -98,6 +99,15 @@ typedef struct {
   PetscReal            *near_null; /* of the nodes of this rank, then of the latter, vector by vector */
   MPI_Datatype          unit;      /* what a node has in the prolongator */
 } GpufmtGamgElsewhere;
+
+/* alpha and the vector D of a smoothing step, where the plan for it reads them */
+typedef struct {
+  Vec                diagonal;
+  const PetscScalar *array;
+  PetscBool          on_device;
+  void              *staged; /* on the device, of a vector that is on the host */
+  size_t             capacity;
+} GpufmtGamgFactors;
 
 /* the nodes of this rank, as requests name them */
 static inline GpufmtElsewhereRequest GpufmtGamgOwnAggregates(const GpufmtGamg *gamg)
@@ -149,6 +159,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgOrderByDegrees(PetscInt n, const PetscInt
 
 /* parallel_aggregates.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAgree(PC, PetscErrorCode own);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgExchangeCreate(MPI_Comm, PetscSF *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAggregateTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat G, PetscBool *found);
 
 /* graph.c */
@@ -165,6 +176,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *, int backend, i
 GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCheckAggregates(const GpufmtGamg *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSetSizes(Mat P, Mat A, PetscInt col_block, int64_t ncols);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *, Mat A, Mat P);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSetPattern(Mat P, Mat A, const GpufmtPlannedPattern *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const GpufmtPlan *, int64_t nnz, void *slots[GPUFMT_NUM_SLOTS]);
@@ -182,6 +194,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSmoothersTake(PC);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgEstimate(PC, GpufmtGamg *, Mat A, PetscReal *emin, PetscReal *emax);
 
 /* smooth.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFactorsGet(const GpufmtGamg *, Vec diagonal, PetscReal alpha, void *slots[GPUFMT_NUM_SLOTS],
+                                                  GpufmtGamgFactors *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFactorsRestore(GpufmtGamgFactors *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgLogFlops(const GpufmtGamg *, int64_t nnz, int64_t written);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
 
 /* elsewhere.c */
@@ -189,7 +205,17 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgElsewhereFind(PC, const GpufmtGamg *, Mat
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgElsewhereFree(GpufmtGamgElsewhere *);
 
 /* parallel_prolongator.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat A, Mat *P);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFillTogether(PC, GpufmtGamg *, Mat A, Mat *P);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgProlongatorTogether(PC, GpufmtGamg *, Mat A, PetscBool is_smoothed, Mat *P);
+
+/* parallel_smooth.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSmoothTogether(PC, GpufmtGamg *, Mat A, Vec diagonal, PetscReal alpha, Mat *P, PetscBool *done);
+
+/* from_blocks.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFromBlocks(PC, const GpufmtGamg *, Mat A, int64_t nghosts, const void *ghosts, const GpufmtBlockAnswer[2],
+                                                  Mat *P);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgBlockWrite(Mat block, int backend, int64_t nnz, void **values);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgBlockWritten(Mat block, int backend, int64_t nnz, void **values);
 
 /* memory.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgTellMemory(PC, PetscInt number, Mat A, Mat P, Mat coarse);

@@ -89,9 +89,9 @@ static PetscErrorCode AgreeOnSymmetry(PC pc, const GpufmtParallelAggregatesAnswe
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* What the ranks send each other are words of few rows. An MPI that takes arrays of the device opens them for each message, which may take ten times
+/* What the ranks send each other are numbers of few rows. An MPI that takes arrays of the device opens them for each message, which may take ten times
    as long as a copy on the host, so that PETSc makes one. Collective. */
-static PetscErrorCode ExchangeCreate(MPI_Comm comm, PetscSF *exchange)
+PetscErrorCode GpufmtGamgExchangeCreate(MPI_Comm comm, PetscSF *exchange)
 {
   PetscFunctionBegin;
   PetscCall(PetscSFCreate(comm, exchange));
@@ -223,7 +223,8 @@ PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLe
   PetscFunctionBegin;
   *found = PETSC_FALSE;
   PetscCall(PetscNew(&answer));
-  PetscCall(ExchangeCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
+  PetscCall(
+    GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
   gamg->aggregates = (GpufmtAggregatesAnswer){0};
   gamg->nnodes     = G->rmap->n;
   ierr             = AgreeOnGraph(pc, gamg, level);

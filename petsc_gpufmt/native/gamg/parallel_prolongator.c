@@ -2,162 +2,106 @@
    of other ranks have in the prolongator. */
 #include "gamg/gamg.h"
 
-/* what this rank has of the prolongator until it is one */
-typedef struct {
-  GpufmtParallelTentativeAnswer answer;
-  GpufmtLease                   lease;
-  Mat                           blocks[2];
-  PetscInt                     *garray;
-} Pieces;
-
-static PetscErrorCode Plan(const GpufmtGamg *gamg, Mat A, PetscInt block, PetscInt nvectors, const GpufmtGamgElsewhere *e, Pieces *p)
+static PetscErrorCode Plan(GpufmtGamg *gamg, Mat A, PetscInt block, PetscInt nvectors, PetscBool is_smoothed, const GpufmtGamgElsewhere *e)
 {
+  GpufmtParallelTentativeAnswer *answer  = &gamg->parallel_tentative;
   GpufmtParallelTentativeRequest request = {0};
+  Mat                            others;
 
   PetscFunctionBegin;
-  request.own       = GpufmtGamgOwnAggregates(gamg);
-  request.nreceived = e->nreceived;
-  request.received  = e->received;
-  request.nghosts   = e->nghosts;
-  request.ghosts    = e->ghosts;
-  request.block     = (int32_t)block;
-  request.nvectors  = (int32_t)nvectors;
-  request.near_null = e->near_null;
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_PARALLEL_TENTATIVE, gamg->backend, -1, A, &request.place, &p->answer.outcome, &p->lease));
+  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &others, NULL));
+  request.own        = GpufmtGamgOwnAggregates(gamg);
+  request.nreceived  = e->nreceived;
+  request.received   = e->received;
+  request.nghosts    = e->nghosts;
+  request.ghosts     = e->ghosts;
+  request.nlooked_at = is_smoothed ? others->cmap->n : -1;
+  request.block      = (int32_t)block;
+  request.nvectors   = (int32_t)nvectors;
+  request.near_null  = e->near_null;
+  *answer            = (GpufmtParallelTentativeAnswer){0};
+  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_PARALLEL_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &gamg->tentative_lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* a block with its pattern */
-static PetscErrorCode BlockCreate(Mat A, int backend, PetscInt col_block, const GpufmtBlockAnswer *answer, Mat *block)
+/* what was computed for nodes of other ranks goes to these; collective */
+static PetscErrorCode SendBack(const GpufmtGamg *gamg, const GpufmtGamgElsewhere *e)
 {
-  const GpufmtPlannedPattern pattern = {backend, A->rmap->n, answer->ncols, answer->nnz, answer->rowptr, answer->colidx};
-  PetscInt                   ncols, row_block;
-  MatType                    type;
-  Mat                        diag;
+  const GpufmtParallelTentativeAnswer *answer   = &gamg->parallel_tentative;
+  const PetscMemType                   place    = gamg->backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
+  const PetscScalar                   *computed = PetscSafePointerPlusOffset((const PetscScalar *)answer->values, answer->blocks[0].nnz);
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  PetscCall(MatGetType(diag, &type));
-  PetscCall(MatGetBlockSize(A, &row_block));
-  PetscCall(PetscIntCast(answer->ncols, &ncols));
-  PetscCall(MatCreate(PETSC_COMM_SELF, block));
-  PetscCall(MatSetSizes(*block, A->rmap->n, ncols, A->rmap->n, ncols));
-  PetscCall(MatSetBlockSizes(*block, row_block, col_block));
-  PetscCall(MatSetType(*block, type));
-  PetscCall(GpufmtGamgSetPattern(*block, A, &pattern));
+  PetscCall(PetscSFReduceWithMemTypeBegin(e->sf, e->unit, place, computed, place, answer->elsewhere, MPI_REPLACE));
+  PetscCall(PetscSFReduceEnd(e->sf, e->unit, computed, answer->elsewhere, MPI_REPLACE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BlocksCreate(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, const GpufmtGamgElsewhere *e, Pieces *p)
+static PetscErrorCode Find(PC pc, GpufmtGamg *gamg, Mat A, PetscBool is_smoothed, GpufmtGamgElsewhere *e)
 {
-  PetscFunctionBegin;
-  for (int k = 0; k < 2; k++) PetscCall(BlockCreate(A, gamg->backend, k ? 1 : nvectors, &p->answer.blocks[k], &p->blocks[k]));
-  PetscCall(PetscMalloc1(e->nghosts * nvectors, &p->garray));
-  for (PetscInt k = 0; k < e->nghosts * nvectors; k++) p->garray[k] = e->ghosts[k / nvectors] * nvectors + k % nvectors;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* P from its blocks, without values; collective */
-static PetscErrorCode FromBlocks(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, Pieces *p, Mat *P)
-{
-  PetscFunctionBegin;
-  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)A), ((PetscObject)A)->type_name, A->rmap->N, (PetscInt)gamg->total * nvectors,
-                                   p->blocks, &p->garray, P));
-#if PetscDefined(HAVE_DEVICE)
-  PetscCall(MatBindToCPU(*P, A->boundtocpu));
-  if (A->boundtocpu) PetscCall(MatSetBindingPropagates(*P, PETSC_TRUE));
-#endif
-  PetscCall(MatAssemblyBegin(*P, MAT_FINAL_ASSEMBLY)); /* before there are values on the device that it could take for older than those on the host */
-  PetscCall(MatAssemblyEnd(*P, MAT_FINAL_ASSEMBLY));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* where the values of a block are written; ValuesEnd() follows */
-static PetscErrorCode ValuesBegin(Mat block, int backend, const GpufmtBlockAnswer *answer, PetscScalar **values)
-{
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceValuesWrite(GpufmtDeviceValuesOf(block, NULL), block, answer->nnz, (void **)values));
-  else PetscCall(MatSeqAIJGetArrayWrite(block, values));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode ValuesEnd(Mat block, int backend, const GpufmtBlockAnswer *answer, PetscScalar **values)
-{
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    GpufmtDeviceValues *computed = GpufmtDeviceValuesOf(block, NULL);
-    void               *stream;
-
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceValuesComputed(computed, block, answer->nnz, stream));
-    computed->computed = PETSC_FALSE; /* no MatProductNumeric() of this matrix goes on to raise its state */
-  } else {
-    PetscCall(MatSeqAIJRestoreArrayWrite(block, values));
-    PetscCall(PetscObjectStateIncrease((PetscObject)block));
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the values of the first block are copied, and those of the other come from where they were computed; collective */
-static PetscErrorCode Values(PC pc, const GpufmtGamg *gamg, const GpufmtGamgElsewhere *e, const Pieces *p, Mat P)
-{
-  const GpufmtParallelTentativeAnswer *answer    = &p->answer;
-  const PetscBool                      on_device = (PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA);
-  const PetscMemType                   place     = on_device ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
-  const size_t                         bytes     = (size_t)answer->blocks[0].nnz * sizeof(PetscScalar);
-  const PetscScalar                   *computed  = PetscSafePointerPlusOffset((const PetscScalar *)answer->values, answer->blocks[0].nnz);
-  PetscScalar                         *values[2] = {NULL, NULL};
-  void                                *stream    = NULL;
-  PetscErrorCode                       ierr      = PETSC_SUCCESS;
-  Mat                                  blocks[2];
-
-  PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(P, &blocks[0], &blocks[1], NULL));
-  for (int k = 0; k < 2 && !ierr; k++) ierr = ValuesBegin(blocks[k], gamg->backend, &answer->blocks[k], &values[k]);
-  if (!ierr && on_device) ierr = GpufmtDeviceGet(NULL, &stream);
-  if (!ierr && bytes) ierr = on_device ? GpufmtDeviceCopy(values[0], answer->values, bytes, stream) : PetscMemcpy(values[0], answer->values, bytes);
-  PetscCall(GpufmtGamgAgree(pc, ierr));
-  PetscCall(PetscSFReduceWithMemTypeBegin(e->sf, e->unit, place, computed, place, values[1], MPI_REPLACE));
-  PetscCall(PetscSFReduceEnd(e->sf, e->unit, computed, values[1], MPI_REPLACE));
-  for (int k = 0; k < 2 && !ierr; k++) ierr = ValuesEnd(blocks[k], gamg->backend, &answer->blocks[k], &values[k]);
-  PetscCall(GpufmtGamgAgree(pc, ierr));
-  PetscCall(PetscObjectStateIncrease((PetscObject)P));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, GpufmtGamgElsewhere *e, Pieces *p, Mat *P)
-{
-  PC_GAMG       *g        = GpufmtGamgOf(pc);
-  const PetscInt nvectors = g->data_cell_cols;
-  PetscErrorCode ierr;
-  PetscInt       block;
+  const GpufmtParallelTentativeAnswer *answer = &gamg->parallel_tentative;
+  PC_GAMG                             *g      = GpufmtGamgOf(pc);
+  PetscInt                             block;
 
   PetscFunctionBegin;
   PetscCall(MatGetBlockSize(A, &block));
   PetscCall(GpufmtGamgElsewhereFind(pc, gamg, A, e));
-  ierr = Plan(gamg, A, block, nvectors, e, p);
-  if (!ierr) ierr = BlocksCreate(gamg, A, nvectors, e, p);
-  PetscCall(GpufmtGamgAgree(pc, ierr));
-  PetscCall(FromBlocks(gamg, A, nvectors, p, P));
-  PetscCall(Values(pc, gamg, e, p, *P));
-  PetscCall(GpufmtGamgAgree(pc, GpufmtGamgReplaceNearNull(g, gamg->backend, p->answer.blocks[0].ncols, p->answer.coarse_near_null)));
+  PetscCall(GpufmtGamgAgree(pc, Plan(gamg, A, block, g->data_cell_cols, is_smoothed, e)));
+  PetscCall(SendBack(gamg, e));
+  PetscCall(GpufmtGamgAgree(pc, GpufmtGamgReplaceNearNull(g, gamg->backend, answer->blocks[0].ncols, answer->coarse_near_null)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The prolongator of a parallel matrix, and the near-null space of the coarse level. Collective, and so are its errors. */
-PetscErrorCode GpufmtGamgProlongatorTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat A, Mat *P)
+static PetscErrorCode CopyValues(const GpufmtGamg *gamg, Mat P)
+{
+  const GpufmtParallelTentativeAnswer *answer  = &gamg->parallel_tentative;
+  const void                          *from[2] = {answer->values, answer->elsewhere};
+  Mat                                  blocks[2];
+  void                                *stream = NULL, *to;
+
+  PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(P, &blocks[0], &blocks[1], NULL));
+  if (gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  for (int k = 0; k < 2; k++) {
+    const size_t bytes = (size_t)answer->blocks[k].nnz * sizeof(PetscScalar);
+
+    PetscCall(GpufmtGamgBlockWrite(blocks[k], gamg->backend, answer->blocks[k].nnz, &to));
+    if (gamg->backend == GPUFMT_BACKEND_CUDA && bytes) PetscCall(GpufmtDeviceCopy(to, from[k], bytes, stream));
+    else PetscCall(PetscMemcpy(to, from[k], bytes));
+    PetscCall(GpufmtGamgBlockWritten(blocks[k], gamg->backend, answer->blocks[k].nnz, &to));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* *P becomes the tentative prolongator that is held. Collective, and so are its errors. */
+PetscErrorCode GpufmtGamgFillTogether(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
+{
+  const GpufmtParallelTentativeAnswer *answer = &gamg->parallel_tentative;
+
+  PetscFunctionBegin;
+  PetscCall(MatDestroy(P));
+  PetscCall(GpufmtGamgFromBlocks(pc, gamg, A, answer->nghosts, answer->ghosts, answer->blocks, P));
+  PetscCall(GpufmtGamgAgree(pc, CopyValues(gamg, *P)));
+  PetscCall(PetscObjectStateIncrease((PetscObject)*P));
+  PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The prolongator of a parallel matrix, and the near-null space of the coarse level; where it `is_smoothed` next, it has sizes and no entries.
+   Collective, and so are its errors. */
+PetscErrorCode GpufmtGamgProlongatorTogether(PC pc, GpufmtGamg *gamg, Mat A, PetscBool is_smoothed, Mat *P)
 {
   GpufmtGamgElsewhere elsewhere = {.unit = MPI_DATATYPE_NULL};
-  Pieces              pieces    = {0};
   PetscErrorCode      ierr;
 
   PetscFunctionBegin;
-  if (GpufmtGamgAggOf(pc)->nsmooths > 0) PetscCall(PetscStrncpy(level->smoothing, "the matrix is a parallel one", sizeof(level->smoothing)));
-  ierr = Create(pc, gamg, A, &elsewhere, &pieces, P);
+  ierr = Find(pc, gamg, A, is_smoothed, &elsewhere);
   PetscCall(GpufmtGamgElsewhereFree(&elsewhere));
-  PetscCall(GpufmtLeaseDrop(&pieces.lease));
-  for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
-  PetscCall(PetscFree(pieces.garray));
+  PetscCall(ierr);
+  if (is_smoothed) {
+    PetscCall(MatCreate(PetscObjectComm((PetscObject)A), P));
+    ierr = GpufmtGamgSetSizes(*P, A, GpufmtGamgOf(pc)->data_cell_cols, gamg->parallel_tentative.blocks[0].ncols);
+  } else ierr = GpufmtGamgFillTogether(pc, gamg, A, P);
   if (ierr) PetscCall(MatDestroy(P));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -78,14 +78,14 @@ PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const GpufmtPlan *pla
 }
 
 /* P, which has been created, gets the sizes and the type that agg gives it; it has no entries yet */
-static PetscErrorCode SetSizes(Mat P, Mat A, PetscInt col_block, int64_t count)
+PetscErrorCode GpufmtGamgSetSizes(Mat P, Mat A, PetscInt col_block, int64_t count)
 {
   PetscInt ncols, block;
 
   PetscFunctionBegin;
   PetscCall(PetscIntCast(count, &ncols));
   PetscCall(MatGetBlockSize(A, &block));
-  PetscCall(MatSetSizes(P, A->rmap->n, ncols, A->rmap->n, ncols));
+  PetscCall(MatSetSizes(P, A->rmap->n, ncols, A->rmap->N, PETSC_DETERMINE));
   PetscCall(MatSetBlockSizes(P, block, col_block));
   PetscCall(MatSetType(P, ((PetscObject)A)->type_name));
 #if PetscDefined(HAVE_DEVICE)
@@ -168,20 +168,17 @@ static PetscErrorCode WhyFilled(PC pc, size_t size, char reason[])
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat A, Mat *P)
+static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, Mat A, PetscBool is_smoothed, Mat *P)
 {
   PC_GAMG               *g       = GpufmtGamgOf(pc);
   GpufmtTentativeRequest request = {0};
   GpufmtTentativeAnswer *answer  = &gamg->tentative;
-  const PetscBool        smooths = (PetscBool)(GpufmtGamgAggOf(pc)->nsmooths > 0);
   PetscInt               block;
   PetscErrorCode         ierr;
 
   PetscFunctionBegin;
-  PetscCheck(g->data_cell_cols >= 1, PetscObjectComm((PetscObject)pc), PETSC_ERR_PLIB, "A near-null space without vectors");
   PetscCall(MatGetBlockSize(A, &block));
   PetscCall(GpufmtGamgCheckAggregates(gamg));
-  if (smooths) PetscCall(WhyFilled(pc, sizeof(level->smoothing), level->smoothing));
   request.nnodes      = gamg->nnodes;
   request.naggregates = gamg->aggregates.naggregates;
   request.aggregates  = gamg->aggregates.aggregates;
@@ -192,11 +189,25 @@ static PetscErrorCode Create(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Ma
   *answer             = (GpufmtTentativeAnswer){0};
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_TENTATIVE, gamg->backend, -1, A, &request.place, &answer->outcome, &gamg->tentative_lease));
   PetscCall(MatCreate(PetscObjectComm((PetscObject)A), P));
-  ierr = SetSizes(*P, A, g->data_cell_cols, answer->ncols);
+  ierr = GpufmtGamgSetSizes(*P, A, g->data_cell_cols, answer->ncols);
   if (!ierr) ierr = GpufmtGamgReplaceNearNull(g, gamg->backend, answer->ncols, answer->coarse_near_null);
-  if (!ierr && (!smooths || level->smoothing[0])) ierr = GpufmtGamgFillTentative(gamg, A, *P);
+  if (!ierr && !is_smoothed) ierr = GpufmtGamgFillTentative(gamg, A, *P);
   if (ierr) PetscCall(MatDestroy(P));
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the prolongator, without entries if the first smoothing step gives it those of the smoothed one */
+static PetscErrorCode CreateFor(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat A, Mat *P)
+{
+  PetscBool is_smoothed = (PetscBool)(GpufmtGamgAggOf(pc)->nsmooths > 0);
+
+  PetscFunctionBegin;
+  PetscCheck(GpufmtGamgOf(pc)->data_cell_cols >= 1, PetscObjectComm((PetscObject)pc), PETSC_ERR_PLIB, "A near-null space without vectors");
+  if (is_smoothed) PetscCall(WhyFilled(pc, sizeof(level->smoothing), level->smoothing));
+  if (level->smoothing[0]) is_smoothed = PETSC_FALSE;
+  if (GpufmtSeqData(A)) PetscCall(Create(pc, gamg, A, is_smoothed, P));
+  else PetscCall(GpufmtGamgProlongatorTogether(pc, gamg, A, is_smoothed, P));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -218,7 +229,7 @@ PetscErrorCode PCGAMGProlongator_Gpufmt(PC pc, Mat A, PetscCoarsenData *lists, M
   } else {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
     PetscCall(PetscInfo(pc, "New grid %" PetscInt_FMT " nodes\n", (PetscInt)gamg->total));
-    if (gamg->total) ierr = GpufmtSeqData(A) ? Create(pc, gamg, level, A, P) : GpufmtGamgProlongatorTogether(pc, gamg, level, A, P);
+    if (gamg->total) ierr = CreateFor(pc, gamg, level, A, P);
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_PROL], 0, 0, 0, 0));
     PetscCall(ierr);
     if (*P && (*P)->assembled) PetscCall(MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_initial_prolongation"));

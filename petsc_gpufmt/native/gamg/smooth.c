@@ -2,43 +2,69 @@
    these; further ones, and the steps of other levels, take products of matrices. */
 #include "gamg/gamg.h"
 
-/* buffers on the device: the values of P0; the diagonal's reciprocals, if they are on the host */
-typedef struct {
-  void  *tentative, *staged;
-  size_t tentative_capacity, staged_capacity;
-} Buffers;
+/* Slots get alpha and the vector, whatever memory it lies in. GpufmtGamgFactorsRestore() follows, also after a failure. */
+PetscErrorCode GpufmtGamgFactorsGet(const GpufmtGamg *gamg, Vec diagonal, PetscReal alpha, void *slots[GPUFMT_NUM_SLOTS], GpufmtGamgFactors *f)
+{
+  const PetscScalar factor  = alpha;
+  PetscMemType      memtype = PETSC_MEMTYPE_HOST;
+  PetscInt          size;
+  void             *stream;
 
-static PetscErrorCode BuffersFree(Buffers *buffers)
+  PetscFunctionBegin;
+  memcpy(&slots[GPUFMT_SLOT_ALPHA], &factor, PetscMin(sizeof(factor), sizeof(slots[0])));
+  f->on_device = (PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA);
+  if (f->on_device) PetscCall(VecGetArrayReadAndMemType(diagonal, &f->array, &memtype));
+  else PetscCall(VecGetArrayRead(diagonal, &f->array));
+  f->diagonal          = diagonal;
+  slots[GPUFMT_SLOT_X] = (void *)f->array;
+  if (!f->on_device || !PetscMemTypeHost(memtype)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(VecGetLocalSize(diagonal, &size));
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtDeviceReserve((size_t)size * sizeof(PetscScalar), &f->staged, &f->capacity));
+  PetscCall(GpufmtDeviceUpload(f->staged, f->array, (size_t)size * sizeof(PetscScalar), stream));
+  slots[GPUFMT_SLOT_X] = f->staged;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtGamgFactorsRestore(GpufmtGamgFactors *f)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtDeviceFree(&buffers->tentative, &buffers->tentative_capacity));
-  PetscCall(GpufmtDeviceFree(&buffers->staged, &buffers->staged_capacity));
+  if (f->diagonal && f->on_device) PetscCall(VecRestoreArrayReadAndMemType(f->diagonal, &f->array));
+  else if (f->diagonal) PetscCall(VecRestoreArrayRead(f->diagonal, &f->array));
+  PetscCall(GpufmtDeviceFree(&f->staged, &f->capacity));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* of a step that has read so many entries of A, and written so many of the prolongator */
+PetscErrorCode GpufmtGamgLogFlops(const GpufmtGamg *gamg, int64_t nnz, int64_t written)
+{
+  const PetscLogDouble flops = 2.0 * (PetscLogDouble)nnz + 3.0 * (PetscLogDouble)written;
+
+  PetscFunctionBegin;
+  if (gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
+  else PetscCall(PetscLogFlops(flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* RESULT = P0 + ALPHA diag(X) A P0 with X, ALPHA given in `slots`; P has the pattern */
-static PetscErrorCode ComputeOnDevice(GpufmtGamg *gamg, Mat A, int64_t nnz, Mat P, const GpufmtSmoothedAnswer *answer, PetscBool staged,
-                                      void *slots[GPUFMT_NUM_SLOTS], Buffers *buffers)
+static PetscErrorCode ComputeOnDevice(GpufmtGamg *gamg, Mat A, int64_t nnz, Mat P, const GpufmtSmoothedAnswer *answer, void *slots[GPUFMT_NUM_SLOTS])
 {
   const GpufmtTentativeAnswer *tentative                      = &gamg->tentative;
   GpufmtDeviceValues          *values                         = GpufmtDeviceValuesOf(A, NULL);
-  const size_t                 bytes                          = (size_t)A->rmap->n * sizeof(PetscScalar);
-  void                        *of_tentative[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  size_t                       capacity                       = 0;
+  void                        *of_tentative[GPUFMT_NUM_SLOTS] = {NULL}, *buffer = NULL, *stream;
+  PetscErrorCode               ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtDeviceGet(NULL, &stream));
-  if (staged) {
-    PetscCall(GpufmtDeviceReserve(bytes, &buffers->staged, &buffers->staged_capacity));
-    PetscCall(GpufmtDeviceUpload(buffers->staged, slots[GPUFMT_SLOT_X], bytes, stream));
-    slots[GPUFMT_SLOT_X] = buffers->staged;
-  }
-  PetscCall(GpufmtDeviceReserve((size_t)tentative->nnz * sizeof(PetscScalar), &buffers->tentative, &buffers->tentative_capacity));
-  of_tentative[GPUFMT_SLOT_RESULT] = buffers->tentative;
-  PetscCall(GpufmtReplay(&tentative->numeric, GPUFMT_BACKEND_CUDA, of_tentative, stream));
-  PetscCall(GpufmtDeviceValuesUpdate(values, A, nnz, stream));
+  PetscCall(GpufmtDeviceReserve((size_t)tentative->nnz * sizeof(PetscScalar), &buffer, &capacity));
+  of_tentative[GPUFMT_SLOT_RESULT] = slots[GPUFMT_SLOT_B_VALUES] = buffer;
+  ierr                                                           = GpufmtReplay(&tentative->numeric, GPUFMT_BACKEND_CUDA, of_tentative, stream);
+  if (!ierr) ierr = GpufmtDeviceValuesUpdate(values, A, nnz, stream);
   slots[GPUFMT_SLOT_A_VALUES] = values->array;
-  slots[GPUFMT_SLOT_B_VALUES] = buffers->tentative;
-  PetscCall(GpufmtGamgComputeValues(P, GPUFMT_BACKEND_CUDA, &answer->numeric, answer->nnz, slots));
+  if (!ierr) ierr = GpufmtGamgComputeValues(P, GPUFMT_BACKEND_CUDA, &answer->numeric, answer->nnz, slots);
+  PetscCall(GpufmtDeviceFree(&buffer, &capacity));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -64,30 +90,19 @@ static PetscErrorCode ComputeOnHost(GpufmtGamg *gamg, Mat A, Mat P, const Gpufmt
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the values of P, which has the pattern; `diagonal`: the reciprocals of that of A, of which a failure gives the array back */
+/* the values of P, which has the pattern; `diagonal`: the reciprocals of that of A */
 static PetscErrorCode Compute(GpufmtGamg *gamg, Mat A, int64_t nnz, Vec diagonal, PetscReal alpha, Mat P, const GpufmtSmoothedAnswer *answer)
 {
-  const PetscBool    on_device               = (PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA);
-  const PetscScalar  factor                  = alpha;
-  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
-  Buffers            buffers                 = {NULL};
-  const PetscScalar *array;
-  PetscMemType       memtype = PETSC_MEMTYPE_HOST;
-  PetscErrorCode     ierr;
+  void             *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  GpufmtGamgFactors factors                 = {NULL};
+  PetscErrorCode    ierr;
 
   PetscFunctionBegin;
-  if (on_device) PetscCall(VecGetArrayReadAndMemType(diagonal, &array, &memtype));
-  else PetscCall(VecGetArrayRead(diagonal, &array));
-  slots[GPUFMT_SLOT_X] = (void *)array;
-  memcpy(&slots[GPUFMT_SLOT_ALPHA], &factor, PetscMin(sizeof(factor), sizeof(slots[0])));
-  if (on_device) ierr = ComputeOnDevice(gamg, A, nnz, P, answer, (PetscBool)PetscMemTypeHost(memtype), slots, &buffers);
-  else ierr = ComputeOnHost(gamg, A, P, answer, slots);
-  if (on_device) PetscCall(VecRestoreArrayReadAndMemType(diagonal, &array));
-  else PetscCall(VecRestoreArrayRead(diagonal, &array));
-  PetscCall(BuffersFree(&buffers));
+  ierr = GpufmtGamgFactorsGet(gamg, diagonal, alpha, slots, &factors);
+  if (!ierr) ierr = factors.on_device ? ComputeOnDevice(gamg, A, nnz, P, answer, slots) : ComputeOnHost(gamg, A, P, answer, slots);
+  PetscCall(GpufmtGamgFactorsRestore(&factors));
   PetscCall(ierr);
-  if (on_device) PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)nnz + 3.0 * (PetscLogDouble)answer->nnz));
-  else PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)nnz + 3.0 * (PetscLogDouble)answer->nnz));
+  PetscCall(GpufmtGamgLogFlops(gamg, nnz, answer->nnz));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -154,10 +169,12 @@ static PetscErrorCode SmoothTentative(PC pc, GpufmtGamg *gamg, Mat A, Vec diagon
 
   PetscFunctionBegin;
   PetscCall(GpufmtGamgCheckAggregates(gamg));
-  PetscCall(SmoothAggregates(pc, gamg, A, diagonal, alpha, *P, &done));
+  if (GpufmtSeqData(A)) PetscCall(SmoothAggregates(pc, gamg, A, diagonal, alpha, *P, &done));
+  else PetscCall(GpufmtGamgSmoothTogether(pc, gamg, A, diagonal, alpha, P, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscStrncpy(level->smoothing, "a row of the matrix is too long", sizeof(level->smoothing)));
-  PetscCall(GpufmtGamgFillTentative(gamg, A, *P));
+  if (GpufmtSeqData(A)) PetscCall(GpufmtGamgFillTentative(gamg, A, *P));
+  else PetscCall(GpufmtGamgFillTogether(pc, gamg, A, P));
   PetscCall(SmoothByProduct(pc, A, diagonal, alpha, P));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
