@@ -118,6 +118,15 @@ def check_copies_and_conversions(to_place):
         set_both(copies, to_place, addv, seed)
         check(copies, f"copy, mode {addv}")
     check(pair, "the original of a copy")
+    empty = [A.duplicate(copy=False) for A in copies]
+    for A in copies:
+        A.destroy()
+    set_both(empty, to_place, True, 2)
+    check(empty, "copy of a copy")
+    empty[0].convert("aij")
+    for A in empty:
+        A.setValuesCOO(values_of(3), True)
+    check(empty, "copy of a copy, as aij")
     pair[0].convert("aij")
     for A in pair:
         A.setValuesCOO(values_of(9), True)
@@ -152,6 +161,47 @@ def check_other_ranks_ignored(to_place):
     for addv in (None, True):
         set_both(pair, to_place, addv, 28)
         check(pair, f"other ranks ignored, mode {addv}")
+
+
+def check_what_is_ignored_stays_so(to_place):
+    """Coordinates give the matrix new blocks: it goes on leaving out entries of other ranks, and takes columns first."""
+
+    def ignore(A):
+        A.setOption(Option.IGNORE_OFF_PROC_ENTRIES, True)
+
+    first, last = PETSc.Vec().createMPI(N, comm=COMM).getOwnershipRange()
+    pair = matrices(coordinates(30), ignore)
+    for A in pair:
+        A.setOption(Option.ROW_ORIENTED, False)
+        A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        A.setPreallocationCOO(*coordinates(31))
+        if COMM.size == 1:
+            A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)  # of type seqaij coordinates leave none
+    set_both(pair, to_place, None, 31)
+    for A in pair:
+        A.setValues([first, last % N], range(3), np.arange(6.0), addv=True)
+        A.assemble()
+    check(pair, "others ignored, columns first")
+
+
+def check_coordinates_that_are_wrong_on_one_rank(to_place):
+    """An error on all ranks, and the matrix takes other coordinates; PETSc's function fails on one rank alone."""
+    if not SORTED[0]:
+        return
+    first, last = PETSc.Vec().createMPI(N, comm=COMM).getOwnershipRange()
+    culprit = COMM.rank == COMM.size - 1
+
+    def tell(A):
+        A.setOption(Option.NO_OFF_PROC_ENTRIES, True)
+
+    for place in ((N, 0), (0, M), (first - 1 if first else last, 0)):
+        pair = matrices([np.full(1, first, PETSc.IntType), np.zeros(1, PETSc.IntType)], tell)
+        rows, columns = ([k] if culprit else [0 * k - 1] for k in place)
+        assert error_of(pair[0].setPreallocationCOO, rows, columns), place
+        for A in pair:
+            A.setPreallocationCOO([first], [first % M])
+            A.setValuesCOO(np.ones(1))
+        check(pair, f"after {place}")
 
 
 def check_changes_afterwards(to_place):
@@ -304,7 +354,7 @@ CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure, check_other_ranks_ignored),
     *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
-    check_memory_fails_on_one_rank,
+    *(check_memory_fails_on_one_rank, check_what_is_ignored_stays_so, check_coordinates_that_are_wrong_on_one_rank),
 )
 
 
