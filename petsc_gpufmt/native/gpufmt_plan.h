@@ -94,7 +94,7 @@ enum {
   GPUFMT_ASK_PARALLEL_AGGREGATES,
   GPUFMT_ASK_ELSEWHERE,
   GPUFMT_ASK_PARALLEL_TENTATIVE,
-  GPUFMT_ASK_COLUMNS,
+  GPUFMT_ASK_GATHER,
   GPUFMT_ASK_GRAPH,
   GPUFMT_ASK_OUTSIDE,
   GPUFMT_ASK_PARALLEL_SMOOTHED,
@@ -463,18 +463,19 @@ typedef struct {
   GpufmtPlan    fill; /* writes RESULT */
 } GpufmtStartVectorAnswer;
 
-/* columns that are on the backend, for the host */
+/* entries of a matrix whose values are gathered, as often as they are new */
 typedef struct {
   GpufmtPlace place;
   int64_t     nnz, nentries;
-  const void *colidx;  /* on the backend: [nnz] */
-  const void *entries; /* host: [nentries] whose columns are wanted */
-} GpufmtColumnsRequest;
+  const void *entries; /* host: [nentries] their numbers */
+  const void *colidx;  /* on the backend: [nnz]; NULL: nobody wants their columns */
+  void       *columns; /* host: [nentries] where these are written; else NULL */
+} GpufmtGatherRequest;
 
 typedef struct {
   GpufmtOutcome outcome;
-  const void   *columns; /* host: [nentries] */
-} GpufmtColumnsAnswer;
+  GpufmtPlan    values; /* A_VALUES into RESULT */
+} GpufmtGatherAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

@@ -31,7 +31,7 @@ class Ask(enum.IntEnum):
     PARALLEL_AGGREGATES = 10
     ELSEWHERE = 11
     PARALLEL_TENTATIVE = 12
-    COLUMNS = 13
+    GATHER = 13
     GRAPH = 14
     OUTSIDE = 15
     PARALLEL_SMOOTHED = 16
@@ -489,18 +489,19 @@ class StartVectorAnswerStruct(c.Structure):
     _fields_ = [("outcome", OutcomeStruct), ("fill", PlanStruct)]
 
 
-class ColumnsRequestStruct(c.Structure):
+class GatherRequestStruct(c.Structure):
     _fields_ = [
         ("place", PlaceStruct),
         ("nnz", c.c_int64),
         ("nentries", c.c_int64),
-        ("colidx", c.c_void_p),
         ("entries", c.c_void_p),
+        ("colidx", c.c_void_p),
+        ("columns", c.c_void_p),
     ]
 
 
-class ColumnsAnswerStruct(c.Structure):
-    _fields_ = [("outcome", OutcomeStruct), ("columns", c.c_void_p)]
+class GatherAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("values", PlanStruct)]
 
 
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)

@@ -93,8 +93,8 @@ def _what_start_vector(request: Any) -> str:
     return f"start vector of {request.nrows} rows"
 
 
-def _what_columns(request: Any) -> str:
-    return f"columns of {request.nentries} entries of {request.nnz}"
+def _what_gather(request: Any) -> str:
+    return f"values of {request.nentries} entries of {request.nnz}"
 
 
 def _what_graph(request: Any) -> str:
@@ -398,11 +398,15 @@ def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
 
 
-def _fill_columns(request: Any, answer: Any, backend: Backend) -> Leases:
-    entries = host_view(request.entries, request.nentries, backend.index).astype(np.int64)
-    columns = gather_indices(backend, on_backend(request.colidx, request.nnz, backend.index, backend), entries)
-    answer.columns = address(columns)
-    return [(answer.outcome, [columns])]
+def _fill_gather(request: Any, answer: Any, backend: Backend) -> Leases:
+    entries = host_view(request.entries, request.nentries, backend.index)
+    if request.colidx:
+        colidx = on_backend(request.colidx, request.nnz, backend.index, backend)
+        columns = gather_indices(backend, colidx, entries.astype(np.int64))
+        host_view(request.columns, request.nentries, backend.index)[:] = columns
+    index = backend.adopt(entries, keep=True)
+    launches = entry_sum.known_entry_sum(None, index, (request.nnz, 0, 0), backend)
+    return [(answer.outcome, abi.export_plan(launches, answer.values))]
 
 
 def _fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> list[Any]:
@@ -535,5 +539,5 @@ KINDS = {
     Ask.START_VECTOR: Kind(
         abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
     ),
-    Ask.COLUMNS: Kind(abi.ColumnsRequestStruct, abi.ColumnsAnswerStruct, _what_columns, _fill_columns),
+    Ask.GATHER: Kind(abi.GatherRequestStruct, abi.GatherAnswerStruct, _what_gather, _fill_gather),
 }

@@ -63,8 +63,8 @@ STRUCTURES = {
     "GpufmtSmoothedAnswer": abi.SmoothedAnswerStruct,
     "GpufmtStartVectorRequest": abi.StartVectorRequestStruct,
     "GpufmtStartVectorAnswer": abi.StartVectorAnswerStruct,
-    "GpufmtColumnsRequest": abi.ColumnsRequestStruct,
-    "GpufmtColumnsAnswer": abi.ColumnsAnswerStruct,
+    "GpufmtGatherRequest": abi.GatherRequestStruct,
+    "GpufmtGatherAnswer": abi.GatherAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 

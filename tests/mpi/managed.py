@@ -280,7 +280,7 @@ def check_plans_of_a_galerkin_product(options):
     P = P.matMult(rows_far_apart(4000, 4000, TYPE, [COMM.rank * 4000 + np.arange(4000)] * 2 + [np.ones(4000)]))
     asked, C = asked_for(lambda: A.ptap(P))
     assert asked.pop("held") >= (6 if COMM.size > 1 else 1)  # P of two products, what they make of two sums
-    parallel = {Ask.PRODUCT: 2, Ask.UNION: 3, Ask.COLUMNS: 1}
+    parallel = {Ask.PRODUCT: 2, Ask.UNION: 3, Ask.GATHER: 1}
     assert asked == (parallel if COMM.size > 1 else {Ask.PRODUCT: 1}), asked
     bound = 100 * np.finfo(PETSc.RealType).eps * expected.norm(PETSc.NormType.INFINITY)
     for factor in (1.0, 3.0):

@@ -272,7 +272,13 @@ def check_failure_on_one_rank():
         denses = values_of(name, (1, 2))
         matrices = [distribute(dense) for dense in denses]
         check(multiply(name, matrices), name, denses, f"{name}: before a failure")
-        for module, function in ((entry_sum, "plan_entry_sum"), (union, "merge"), (chain, "plan_product")):
+        planned = (
+            (entry_sum, "plan_entry_sum"),
+            (union, "merge"),
+            (entry_sum, "known_entry_sum"),
+            (chain, "plan_product"),
+        )
+        for module, function in planned:
             for number in itertools.count():
                 original = getattr(module, function)
                 if COMM.rank == COMM.size - 1:
@@ -286,7 +292,7 @@ def check_failure_on_one_rank():
                 assert error == OUT_OF_MEMORY, what
                 assert not allocations.alive, f"{what}, left are {[*allocations.alive.values()]}"
                 failed.append(function)
-        sums = [] if COMM.size == 1 else ["merge"] if managed else ["plan_entry_sum"]
+        sums = [] if COMM.size == 1 else ["merge" if managed else "plan_entry_sum", "known_entry_sum"]
         assert [*dict.fromkeys(failed)] == [*sums, "plan_product"], f"{name}: only {failed} failed"
         check(multiply(name, matrices), name, denses, f"{name}: after a failure")
 
@@ -296,7 +302,7 @@ def check_memory_fails_on_one_rank():
     denses = values_of("PtAP", (1, 2))
     matrices = [distribute(dense) for dense in denses]
     check(multiply("PtAP", matrices), "PtAP", denses, "before a failure")
-    for files in ("parallel/exchange", "parallel/columns", "parallel/result", "parallel/union"):
+    for files in ("parallel/exchange", "parallel/messages", "parallel/columns", "parallel/result", "parallel/union"):
         failed, number = True, 0
         while failed:
             with Allocations(files, number if COMM.rank == COMM.size - 1 else None) as allocations:

@@ -23,34 +23,25 @@ static PetscErrorCode ReadRange(int backend, const PetscInt colidx[], PetscInt f
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ReadScattered(int backend, PetscInt nnz, const PetscInt colidx[], PetscInt n, const PetscInt entries[], PetscInt columns[])
-{
-  GpufmtColumnsRequest request = {.nnz = nnz, .colidx = colidx, .nentries = n, .entries = entries};
-  GpufmtColumnsAnswer  answer  = {0};
-  GpufmtLease          lease   = {0};
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_COLUMNS, backend, -1, NULL, &request.place, &answer.outcome, &lease));
-  PetscCall(PetscArraycpy(columns, (const PetscInt *)answer.columns, n));
-  PetscCall(GpufmtLeaseDrop(&lease));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The columns of some entries of A. Managed arrays are not read on the host: pages would leave the device, all of them where the rows of
-   a face of a grid are wanted. */
-PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[])
+/* The columns of some entries of A, or of its first n if `entries` is NULL. Managed arrays are not read on the host: pages would leave the device,
+   all of them where the rows of a face of a grid are wanted. Of entries that are too far apart *scattered gets the columns of all, on the device. */
+PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[], const PetscInt **scattered)
 {
   const PetscInt *rowptr, *colidx;
   PetscInt        first = PETSC_INT_MAX, last = 0;
   GpufmtManaged  *managed;
 
   PetscFunctionBegin;
-  if (!n) PetscFunctionReturn(PETSC_SUCCESS);
+  *scattered = NULL;
   PetscCall(GpufmtManagedOf(A, &managed));
   if (!managed) {
     PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
-    for (PetscInt k = 0; k < n; k++) columns[k] = colidx[entries[k]];
+    for (PetscInt k = 0; k < n; k++) columns[k] = colidx[entries ? entries[k] : k];
     PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  if (!entries || !n) {
+    PetscCall(GpufmtResultToHost(backend, columns, managed->colidx, (size_t)n * sizeof(PetscInt)));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   for (PetscInt k = 0; k < n; k++) {
@@ -59,7 +50,7 @@ PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, const PetscInt 
   }
   if (last - first <= READ_AT_ONCE || (last - first) / READ_FOR_ONE <= n)
     PetscCall(ReadRange(backend, managed->colidx, first, last, n, entries, columns));
-  else PetscCall(ReadScattered(backend, (PetscInt)managed->nnz, managed->colidx, n, entries, columns));
+  else *scattered = managed->colidx;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

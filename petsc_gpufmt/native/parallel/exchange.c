@@ -1,232 +1,176 @@
-/* Rows that one rank takes from another or sends to it: once their pattern, then their values as often as they are new, from device to
-   device where they are there. Ranks agree on errors before each collective call, which finds all memory there. */
+/* Rows that one rank takes from another or sends to it: their pattern once, and who sends which values. Ranks agree on errors before each collective
+   call, which finds all memory there. */
 #include "parallel/parallel.h"
-
-typedef struct {
-  PetscInt first, length; /* in the entries of the owner's rows, or in the rows that it sends */
-} Segment;
 
 /* what one rank sends another, which owns these rows: they are neighbours among those that it sends */
 typedef struct {
-  PetscInt first_row, nrows, first_entry, nentries;
+  PetscInt nrows, nentries;
 } Parcel;
 
-enum { SEGMENT_INTS = sizeof(Segment) / sizeof(PetscInt), PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt) };
-
-/* Integers that leaves take from roots on other ranks: an item for each leaf that asks. Roots are many, and those that are asked for far apart:
-   PetscSFBcast() would take an array of all of them. */
-typedef struct {
-  PetscInt           width; /* integers of an item */
-  PetscMPIInt        nto, nfrom;
-  const PetscMPIInt *to, *from;
-  const PetscInt    *to_begins, *from_begins; /* of the items of each rank */
-  PetscInt           nasked, ncome;
-  const PetscInt    *roots, *leaves; /* [nasked], [ncome] */
-  PetscInt          *sent, *came;    /* [nasked * width], [ncome * width] */
-  MPI_Request       *requests;       /* [nto + nfrom] */
-} Asked;
+enum { PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt), ROW_INTS = 2 /* number and length of a row that is sent */ };
 
 /* what is not needed once the rows are there */
 typedef struct {
-  const PetscInt *from_rowptr;  /* of the rows on this rank that others take */
-  PetscSF         row_exchange; /* one leaf for each row that comes */
-  Asked           asked_rows, asked_columns;
-  PetscMPIInt     nto, nfrom, *to, *from;
-  Parcel         *parcels; /* for the ranks `to`, from the ranks `from` */
-  Parcel         *received;
-  Segment        *rows, *entries;         /* that come, from the ranks `from` */
-  PetscInt (*sent_sizes)[2], (*sizes)[2]; /* number and length of rows */
-  PetscInt *row_begins, *entry_begins;    /* of the segments that come */
-  PetscInt *rowptr;                       /* of the rows that are sent here */
-  PetscInt *colidx;                       /* of the rows that come: columns in the parallel matrix, then their places */
+  const PetscInt    *from_rowptr;  /* of the rows on this rank that others take */
+  PetscSF            row_exchange; /* of rows that are asked for, one leaf for each */
+  PetscMPIInt        nto, nfrom;   /* ranks that ask, and that are asked */
+  const PetscMPIInt *to, *from;
+  const PetscInt    *to_rows, *from_rows, *asked; /* where the rows of each rank begin; the rows that others ask for, by their places here */
+  PetscInt          *sent_lengths, *lengths;      /* of rows that go, and that come */
+  PetscInt          *entries;                     /* that others ask for, by their numbers here */
+  PetscMPIInt       *owners, *senders;            /* ranks that rows are sent to, and that send some */
+  Parcel            *parcels, *received, *came;   /* for these, from these, and from these in their order */
+  PetscInt          *to_ints, *from_ints;         /* where the integers of each of them begin */
+  PetscInt          *sent_ints, *ints;            /* of each: numbers and lengths of its rows, then the columns of these */
+  PetscInt          *sent_columns;
+  PetscInt          *rowptr, *colidx; /* of the rows that come: columns in the parallel matrix, then their places */
 } Pieces;
-
-static PetscErrorCode AskedFree(Asked *a)
-{
-  PetscFunctionBegin;
-  PetscCall(PetscFree3(a->sent, a->came, a->requests));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
 
 static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
 {
   PetscFunctionBegin;
   if (p->from_rowptr) PetscCall(GpufmtPatternRestore(from->matrix, &p->from_rowptr, NULL));
   PetscCall(PetscSFDestroy(&p->row_exchange));
-  PetscCall(AskedFree(&p->asked_rows));
-  PetscCall(AskedFree(&p->asked_columns));
-  PetscCall(PetscFree2(p->to, p->parcels));
-  PetscCall(PetscFree(p->from));
+  PetscCall(PetscFree2(p->sent_lengths, p->lengths));
+  PetscCall(PetscFree(p->entries));
+  PetscCall(PetscFree2(p->owners, p->parcels));
+  PetscCall(PetscFree(p->senders));
   PetscCall(PetscFree(p->received));
-  PetscCall(PetscFree2(p->rows, p->entries));
-  PetscCall(PetscFree2(p->sent_sizes, p->sizes));
-  PetscCall(PetscFree(p->row_begins));
-  PetscCall(PetscFree(p->entry_begins));
+  PetscCall(PetscFree(p->came));
+  PetscCall(PetscFree2(p->to_ints, p->from_ints));
+  PetscCall(PetscFree2(p->sent_ints, p->ints));
+  PetscCall(PetscFree(p->sent_columns));
   PetscCall(PetscFree(p->rowptr));
   PetscCall(PetscFree(p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* who asks for which roots; collective */
-static PetscErrorCode AskedFind(PetscSF exchange, Asked *a)
+/* room for messages of the product C, of a number that it has alone on its communicator */
+static PetscErrorCode CreateMessages(Mat C, PetscMPIInt tag, GpufmtRows *to)
 {
   PetscFunctionBegin;
-  PetscCall(PetscSFSetUp(exchange));
-  PetscCall(PetscSFGetLeafRanks(exchange, &a->nto, &a->to, &a->to_begins, &a->roots));
-  PetscCall(PetscSFGetRootRanks(exchange, &a->nfrom, &a->from, &a->from_begins, &a->leaves, NULL));
-  a->nasked = a->nto ? a->to_begins[a->nto] : 0;
-  a->ncome  = a->nfrom ? a->from_begins[a->nfrom] : 0;
+  PetscCall(PetscNew(&to->exchange));
+  to->exchange->messages.comm = PetscObjectComm((PetscObject)C);
+  to->exchange->messages.tag  = tag;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode AskedReserve(PetscInt width, Asked *a)
+/* `n` entries and `more` integers beside them must be counted by a PetscInt */
+static PetscErrorCode CheckCount(PetscInt64 n, PetscInt64 more)
 {
   PetscFunctionBegin;
-  a->width = width;
-  PetscCall(PetscMalloc3(width * a->nasked, &a->sent, width * a->ncome, &a->came, a->nto + a->nfrom, &a->requests));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* what is in a->sent, an item for each of a->roots, comes to the leaves; collective */
-static PetscErrorCode AskedBring(PetscSF exchange, Asked *a, PetscInt leaves[])
-{
-  const MPI_Comm comm = PetscObjectComm((PetscObject)exchange);
-  PetscMPIInt    tag;
-
-  PetscFunctionBegin;
-  PetscCall(PetscObjectGetNewTag((PetscObject)exchange, &tag));
-  for (PetscMPIInt k = 0; k < a->nfrom; k++) {
-    const PetscInt first = a->from_begins[k] * a->width, last = a->from_begins[k + 1] * a->width;
-
-    PetscCallMPI(MPIU_Irecv(a->came + first, last - first, MPIU_INT, a->from[k], tag, comm, &a->requests[k]));
-  }
-  for (PetscMPIInt k = 0; k < a->nto; k++) {
-    const PetscInt first = a->to_begins[k] * a->width, last = a->to_begins[k + 1] * a->width;
-
-    PetscCallMPI(MPIU_Isend(a->sent + first, last - first, MPIU_INT, a->to[k], tag, comm, &a->requests[a->nfrom + k]));
-  }
-  PetscCallMPI(MPI_Waitall(a->nfrom + a->nto, a->requests, MPI_STATUSES_IGNORE));
-  for (PetscInt k = 0; k < a->ncome; k++)
-    for (PetscInt w = 0; w < a->width; w++) leaves[a->leaves[k] * a->width + w] = a->came[k * a->width + w];
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* one leaf for each entry of the segments, one segment after the other; *begins [count + 1]: the first leaf of each */
-static PetscErrorCode SetLeaves(PetscSF exchange, PetscInt count, const Segment segments[], const PetscMPIInt owners[], PetscInt nroots,
-                                PetscInt **begins)
-{
-  PetscSFNode *remote;
-  PetscInt64   n = 0;
-
-  PetscFunctionBegin;
-  for (PetscInt k = 0; k < count; k++) n += segments[k].length;
-  PetscCheck(n <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP,
+  PetscCheck(n + more <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP,
              "A parallel product needs rows of other ranks with %" PetscInt64_FMT " entries, PetscInt counts to %" PetscInt_FMT
              ": use more ranks or configure PETSc with --with-64-bit-indices",
              n, PETSC_INT_MAX);
-  PetscCall(PetscMalloc1(count + 1, begins));
-  PetscCall(PetscMalloc1((PetscInt)n, &remote));
-  (*begins)[0] = 0;
-  for (PetscInt k = 0; k < count; k++) {
-    for (PetscInt j = 0; j < segments[k].length; j++) {
-      remote[(*begins)[k] + j].rank  = owners[k];
-      remote[(*begins)[k] + j].index = segments[k].first + j;
-    }
-    (*begins)[k + 1] = (*begins)[k] + segments[k].length;
-  }
-  PetscCall(PetscSFSetGraph(exchange, nroots, (PetscInt)n, NULL, PETSC_OWN_POINTER, remote, PETSC_OWN_POINTER));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Collective: PETSc numbers the objects of a communicator, so one that failed to come to be on one rank would confuse all later messages. */
-static PetscErrorCode CreateExchanges(Mat C, Pieces *p, GpufmtRows *to)
+/* readies the values of some entries of rows on this rank, NULL: of all; `columns` are those of the parallel matrix */
+static PetscErrorCode Prepare(const GpufmtRows *from, int backend, const PetscInt entries[], PetscInt columns[], GpufmtValueExchange *exchange)
 {
   PetscFunctionBegin;
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)C), &p->row_exchange));
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)C), &to->exchange));
+  PetscCall(GpufmtValuesPrepare(from->matrix, backend, entries, columns, exchange));
+  for (PetscInt k = 0; k < exchange->nsent; k++) columns[k] = from->columns[columns[k]];
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* columns of the rows `from` on this rank that other ranks ask for */
-static PetscErrorCode ReadColumns(const GpufmtRows *from, int backend, Asked *a)
-{
-  PetscFunctionBegin;
-  PetscCall(AskedReserve(1, a));
-  PetscCall(GpufmtColumnsRead(from->matrix, backend, a->nasked, a->roots, a->sent));
-  for (PetscInt k = 0; k < a->nasked; k++) a->sent[k] = from->columns[a->sent[k]];
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the columns of the rows that an exchange brings, from those of the rows `from` on each rank; collective, and so are its errors */
-static PetscErrorCode ReceiveColumns(Mat C, const GpufmtRows *from, int backend, PetscSF exchange, Pieces *p)
-{
-  PetscFunctionBegin;
-  PetscCall(AskedFind(exchange, &p->asked_columns));
-  PetscCall(GpufmtFailTogether(C, ReadColumns(from, backend, &p->asked_columns)));
-  PetscCall(AskedBring(exchange, &p->asked_columns, p->colidx));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode CreateReceived(PetscInt nrows, const PetscInt rowptr[], MatType type, int backend, Pieces *p, GpufmtRows *to)
+static PetscErrorCode CreateReceived(PetscInt nrows, MatType type, int backend, Pieces *p, GpufmtRows *to)
 {
   PetscInt ncols;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtColumnsCompact(rowptr[nrows], p->colidx, &ncols, &to->columns));
-  PetscCall(GpufmtCreateInternal(type, backend, nrows, ncols, rowptr, p->colidx, &to->matrix));
+  PetscCall(GpufmtColumnsCompact(p->rowptr[nrows], p->colidx, &ncols, &to->columns));
+  PetscCall(GpufmtCreateInternal(type, backend, nrows, ncols, p->rowptr, p->colidx, &to->matrix));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* ---- rows that are asked for ---- */
 
-static PetscErrorCode AskBegin(Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, Pieces *p)
+static PetscErrorCode AskBegin(Mat C, Mat parallel, PetscMPIInt tag, PetscInt count, const PetscInt rows[], const GpufmtRows *local, Pieces *p,
+                               GpufmtRows *remote)
 {
   PetscFunctionBegin;
+  PetscCall(CreateMessages(C, tag, remote));
   PetscCall(GpufmtPatternGet(local->matrix, &p->from_rowptr, NULL));
   PetscCall(PetscSFSetGraphLayout(p->row_exchange, parallel->rmap, count, NULL, PETSC_OWN_POINTER, rows));
-  PetscCall(PetscMalloc2(0, &p->rows, count, &p->entries));
-  PetscCall(PetscMalloc1(count, &p->from));
+  PetscCall(PetscMalloc1(count + 1, &p->rowptr));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* where the entries of the rows lie on their owners; collective, and so are its errors */
-static PetscErrorCode AskForEntries(Mat C, PetscInt count, Pieces *p)
+/* who asks for which rows; rows are asked for in ascending order, so those of one owner are neighbours. Collective. */
+static PetscErrorCode FindAsked(Pieces *p)
 {
-  Asked             *a = &p->asked_rows;
-  const PetscSFNode *remote;
+  PetscFunctionBegin;
+  PetscCall(PetscSFSetUp(p->row_exchange));
+  PetscCall(PetscSFGetLeafRanks(p->row_exchange, &p->nto, &p->to, &p->to_rows, &p->asked));
+  PetscCall(PetscSFGetRootRanks(p->row_exchange, &p->nfrom, &p->from, &p->from_rows, NULL, NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode AskReserve(PetscInt count, Pieces *p, GpufmtRows *remote)
+{
+  const PetscInt  nasked   = p->nto ? p->to_rows[p->nto] : 0;
+  GpufmtMessages *messages = &remote->exchange->messages;
 
   PetscFunctionBegin;
-  PetscCall(AskedFind(p->row_exchange, a));
-  PetscCall(GpufmtFailTogether(C, AskedReserve(SEGMENT_INTS, a)));
-  for (PetscInt k = 0; k < a->nasked; k++) {
-    const PetscInt row = a->roots[k];
+  PetscCall(GpufmtMessagesReserve(p->nto, p->nfrom, messages));
+  PetscCall(PetscArraycpy(messages->to, p->to, p->nto));
+  PetscCall(PetscArraycpy(messages->from, p->from, p->nfrom));
+  PetscCall(PetscMalloc2(nasked, &p->sent_lengths, count, &p->lengths));
+  for (PetscInt k = 0; k < nasked; k++) p->sent_lengths[k] = p->from_rowptr[p->asked[k] + 1] - p->from_rowptr[p->asked[k]];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
-    ((Segment *)a->sent)[k] = (Segment){p->from_rowptr[row], p->from_rowptr[row + 1] - p->from_rowptr[row]};
+static void CountAsked(PetscInt count, const Pieces *p, PetscInt64 *nsent, PetscInt64 *ncome)
+{
+  *nsent = *ncome = 0;
+  for (PetscInt k = 0; k < (p->nto ? p->to_rows[p->nto] : 0); k++) *nsent += p->sent_lengths[k];
+  for (PetscInt k = 0; k < count; k++) *ncome += p->lengths[k];
+}
+
+static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, int backend, Pieces *p, GpufmtRows *remote)
+{
+  GpufmtMessages *messages = &remote->exchange->messages;
+  PetscInt64      nsent, ncome;
+  PetscInt        n = 0;
+
+  PetscFunctionBegin;
+  CountAsked(count, p, &nsent, &ncome);
+  PetscCall(CheckCount(PetscMax(nsent, ncome), 0));
+  PetscCall(PetscMalloc1((PetscInt)nsent, &p->entries));
+  PetscCall(PetscMalloc1((PetscInt)nsent, &p->sent_columns));
+  PetscCall(PetscMalloc1((PetscInt)ncome, &p->colidx));
+  p->rowptr[0] = 0;
+  for (PetscInt k = 0; k < count; k++) p->rowptr[k + 1] = p->rowptr[k] + p->lengths[k];
+  for (PetscMPIInt k = 0; k < p->nfrom; k++) messages->from_begins[k + 1] = p->rowptr[p->from_rows[k + 1]];
+  for (PetscMPIInt k = 0; k < p->nto; k++) {
+    for (PetscInt row = p->to_rows[k]; row < p->to_rows[k + 1]; row++)
+      for (PetscInt entry = p->from_rowptr[p->asked[row]]; entry < p->from_rowptr[p->asked[row] + 1]; entry++) p->entries[n++] = entry;
+    messages->to_begins[k + 1] = n;
   }
-  PetscCall(AskedBring(p->row_exchange, a, (PetscInt *)p->entries));
-  PetscCall(PetscSFGetGraph(p->row_exchange, NULL, NULL, NULL, &remote));
-  for (PetscInt k = 0; k < count; k++) p->from[k] = (PetscMPIInt)remote[k].rank;
+  PetscCall(Prepare(local, backend, p->entries, p->sent_columns, remote->exchange));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, Pieces *p, GpufmtRows *remote)
-{
-  PetscFunctionBegin;
-  PetscCall(SetLeaves(remote->exchange, count, p->entries, p->from, p->from_rowptr[local->matrix->rmap->n], &p->entry_begins));
-  PetscCall(PetscMalloc1(p->entry_begins[count], &p->colidx));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
+/* PETSc numbers objects and messages of a communicator: what is counted on one rank is counted on all, before anything can fail. */
 static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend,
                                 Pieces *p, GpufmtRows *remote)
 {
+  const GpufmtMessages *messages;
+  PetscMPIInt           tag;
+
   PetscFunctionBegin;
-  PetscCall(CreateExchanges(C, p, remote));
-  PetscCall(GpufmtFailTogether(C, AskBegin(parallel, count, rows, local, p)));
-  PetscCall(AskForEntries(C, count, p));
-  PetscCall(GpufmtFailTogether(C, AskEnd(count, local, p, remote)));
-  PetscCall(ReceiveColumns(C, local, backend, remote->exchange, p));
-  PetscCall(GpufmtFailTogether(C, CreateReceived(count, p->entry_begins, type, backend, p, remote)));
+  PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
+  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)C), &p->row_exchange));
+  PetscCall(GpufmtFailTogether(C, AskBegin(C, parallel, tag, count, rows, local, p, remote)));
+  messages = &remote->exchange->messages;
+  PetscCall(FindAsked(p));
+  PetscCall(GpufmtFailTogether(C, AskReserve(count, p, remote)));
+  PetscCall(GpufmtMessagesExchange(messages, p->to_rows, p->sent_lengths, p->from_rows, p->lengths));
+  PetscCall(GpufmtFailTogether(C, AskEnd(count, local, backend, p, remote)));
+  PetscCall(GpufmtMessagesExchange(messages, messages->to_begins, p->sent_columns, messages->from_begins, p->colidx));
+  PetscCall(GpufmtFailTogether(C, CreateReceived(count, type, backend, p, remote)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -247,91 +191,137 @@ PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const Pe
 
 /* ---- rows that are sent ---- */
 
-static PetscErrorCode MakeParcels(PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, Pieces *p)
+static PetscErrorCode MakeParcels(Mat C, PetscLayout layout, PetscMPIInt tag, const PetscInt rows[], const GpufmtRows *sent, Pieces *p,
+                                  GpufmtRows *received)
 {
   const PetscInt nrows = sent->matrix->rmap->n;
 
   PetscFunctionBegin;
+  PetscCall(CreateMessages(C, tag, received));
   PetscCall(GpufmtPatternGet(sent->matrix, &p->from_rowptr, NULL));
-  PetscCall(PetscMalloc2(layout->size, &p->to, layout->size, &p->parcels));
+  PetscCall(PetscMalloc2(layout->size, &p->owners, layout->size, &p->parcels));
   for (PetscInt k = 0, end; k < nrows; k = end) {
     PetscMPIInt owner;
 
     PetscCall(PetscLayoutFindOwner(layout, rows[k], &owner));
     for (end = k; end < nrows && rows[end] < layout->range[owner + 1];) end++;
-    p->to[p->nto]        = owner;
-    p->parcels[p->nto++] = (Parcel){k, end - k, p->from_rowptr[k], p->from_rowptr[end] - p->from_rowptr[k]};
+    p->owners[p->nto]    = owner;
+    p->parcels[p->nto++] = (Parcel){end - k, p->from_rowptr[end] - p->from_rowptr[k]};
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the parcels for this rank in the order of those who send them, so that sums do not depend on who comes first */
+/* parcels for this rank in the order of those who send them, so that sums do not depend on who comes first */
 static PetscErrorCode SortParcels(Pieces *p)
 {
   PetscMPIInt *order;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc2(p->nfrom, &p->rows, p->nfrom, &p->entries));
+  PetscCall(PetscMalloc1(p->nfrom, &p->came));
   PetscCall(PetscMalloc1(p->nfrom, &order));
   for (PetscMPIInt k = 0; k < p->nfrom; k++) order[k] = k;
-  PetscCall(PetscSortMPIIntWithArray(p->nfrom, p->from, order));
-  for (PetscMPIInt k = 0; k < p->nfrom; k++) {
-    const Parcel *parcel = &p->received[order[k]];
-
-    p->rows[k]    = (Segment){parcel->first_row, parcel->nrows};
-    p->entries[k] = (Segment){parcel->first_entry, parcel->nentries};
-  }
+  PetscCall(PetscSortMPIIntWithArray(p->nfrom, p->senders, order));
+  for (PetscMPIInt k = 0; k < p->nfrom; k++) p->came[k] = p->received[order[k]];
   PetscCall(PetscFree(order));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent, Pieces *p, GpufmtRows *received)
+/* where the entries of each parcel begin, and the integers: for each row its number and its length, then columns; *nrows: of all parcels */
+static PetscErrorCode ListParcels(PetscMPIInt n, const Parcel parcels[], PetscInt entry_begins[], PetscInt int_begins[], PetscInt *nrows)
 {
-  const PetscInt nsent = sent->matrix->rmap->n;
-  PetscInt       nrows;
+  PetscInt64 nentries = 0, n64 = 0;
 
   PetscFunctionBegin;
-  PetscCall(SortParcels(p));
-  PetscCall(SetLeaves(p->row_exchange, p->nfrom, p->rows, p->from, nsent, &p->row_begins));
-  PetscCall(SetLeaves(received->exchange, p->nfrom, p->entries, p->from, p->from_rowptr[nsent], &p->entry_begins));
-  nrows = p->row_begins[p->nfrom];
-  PetscCall(PetscMalloc2(nsent, &p->sent_sizes, nrows, &p->sizes));
-  for (PetscInt k = 0; k < nsent; k++) {
-    p->sent_sizes[k][0] = rows[k];
-    p->sent_sizes[k][1] = p->from_rowptr[k + 1] - p->from_rowptr[k];
+  for (PetscMPIInt k = 0; k < n; k++) {
+    nentries += parcels[k].nentries;
+    n64 += parcels[k].nrows;
   }
-  PetscCall(PetscMalloc1(nrows, &received->rows));
-  PetscCall(PetscMalloc1(nrows + 1, &p->rowptr));
-  PetscCall(PetscMalloc1(p->entry_begins[p->nfrom], &p->colidx));
+  PetscCall(CheckCount(nentries, ROW_INTS * n64));
+  *nrows        = (PetscInt)n64;
+  int_begins[0] = 0;
+  for (PetscMPIInt k = 0; k < n; k++) {
+    entry_begins[k + 1] = entry_begins[k] + parcels[k].nentries;
+    int_begins[k + 1]   = int_begins[k] + ROW_INTS * parcels[k].nrows + parcels[k].nentries;
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* numbers, lengths and columns of the rows that come; collective */
-static PetscErrorCode ReceiveRows(Mat C, const GpufmtRows *sent, int backend, Pieces *p, GpufmtRows *received)
+static PetscErrorCode FillParcels(const PetscInt rows[], const Pieces *p, const PetscInt entry_begins[])
 {
+  PetscInt row = 0;
+
   PetscFunctionBegin;
-  PetscCall(PetscSFBcastBegin(p->row_exchange, MPIU_2INT, p->sent_sizes, p->sizes, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(p->row_exchange, MPIU_2INT, p->sent_sizes, p->sizes, MPI_REPLACE));
-  p->rowptr[0] = 0;
-  for (PetscInt k = 0; k < p->row_begins[p->nfrom]; k++) {
-    received->rows[k] = p->sizes[k][0];
-    p->rowptr[k + 1]  = p->rowptr[k] + p->sizes[k][1];
+  for (PetscMPIInt k = 0; k < p->nto; k++) {
+    PetscInt *to = p->sent_ints + p->to_ints[k];
+
+    for (const PetscInt end = row + p->parcels[k].nrows; row < end; row++) {
+      *to++ = rows[row];
+      *to++ = p->from_rowptr[row + 1] - p->from_rowptr[row];
+    }
+    PetscCall(PetscArraycpy(to, p->sent_columns + entry_begins[k], p->parcels[k].nentries));
   }
-  PetscCall(ReceiveColumns(C, sent, backend, received->exchange, p));
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent, int backend, Pieces *p, GpufmtRows *received)
+{
+  GpufmtMessages *messages = &received->exchange->messages;
+  const PetscInt  nsent    = p->from_rowptr[sent->matrix->rmap->n];
+  PetscInt        nrows;
+
+  PetscFunctionBegin;
+  PetscCall(SortParcels(p));
+  PetscCall(GpufmtMessagesReserve(p->nto, p->nfrom, messages));
+  PetscCall(PetscArraycpy(messages->to, p->owners, p->nto));
+  PetscCall(PetscArraycpy(messages->from, p->senders, p->nfrom));
+  PetscCall(PetscMalloc2(p->nto + 1, &p->to_ints, p->nfrom + 1, &p->from_ints));
+  PetscCall(ListParcels(p->nto, p->parcels, messages->to_begins, p->to_ints, &nrows));
+  PetscCall(ListParcels(p->nfrom, p->came, messages->from_begins, p->from_ints, &nrows));
+  PetscCall(PetscMalloc2(p->to_ints[p->nto], &p->sent_ints, p->from_ints[p->nfrom], &p->ints));
+  PetscCall(PetscMalloc1(nsent, &p->sent_columns));
+  PetscCall(Prepare(sent, backend, NULL, p->sent_columns, received->exchange));
+  PetscCall(FillParcels(rows, p, messages->to_begins));
+  PetscCall(PetscMalloc1(nrows, &received->rows));
+  PetscCall(PetscMalloc1(nrows + 1, &p->rowptr));
+  PetscCall(PetscMalloc1(messages->from_begins[p->nfrom], &p->colidx));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* numbers, lengths and columns of the rows that have come; returns how many there are */
+static PetscInt TakeParcels(const GpufmtMessages *messages, Pieces *p, PetscInt rows[])
+{
+  PetscInt nrows = 0;
+
+  p->rowptr[0] = 0;
+  for (PetscMPIInt k = 0; k < p->nfrom; k++) {
+    const PetscInt *from = p->ints + p->from_ints[k];
+
+    for (PetscInt j = 0; j < p->came[k].nrows; j++, nrows++) {
+      rows[nrows]          = *from++;
+      p->rowptr[nrows + 1] = p->rowptr[nrows] + *from++;
+    }
+    for (PetscInt j = messages->from_begins[k]; j < messages->from_begins[k + 1]; j++) p->colidx[j] = *from++;
+  }
+  return nrows;
 }
 
 static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, Pieces *p,
                            GpufmtRows *received)
 {
+  const GpufmtMessages *messages;
+  PetscMPIInt           tag;
+  PetscInt              nrows;
+
   PetscFunctionBegin;
-  PetscCall(CreateExchanges(C, p, received));
-  PetscCall(GpufmtFailTogether(C, MakeParcels(layout, rows, sent, p)));
-  PetscCall(
-    PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->to, p->parcels, &p->nfrom, &p->from, &p->received));
-  PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, p, received)));
-  PetscCall(ReceiveRows(C, sent, backend, p, received));
-  PetscCall(GpufmtFailTogether(C, CreateReceived(p->row_begins[p->nfrom], p->rowptr, type, backend, p, received)));
+  PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
+  PetscCall(GpufmtFailTogether(C, MakeParcels(C, layout, tag, rows, sent, p, received)));
+  messages = &received->exchange->messages;
+  PetscCall(PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->owners, p->parcels, &p->nfrom, &p->senders,
+                                   &p->received));
+  PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, backend, p, received)));
+  PetscCall(GpufmtMessagesExchange(messages, p->to_ints, p->sent_ints, p->from_ints, p->ints));
+  nrows = TakeParcels(messages, p, received->rows);
+  PetscCall(GpufmtFailTogether(C, CreateReceived(nrows, type, backend, p, received)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -347,56 +337,5 @@ PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout layout, const PetscInt rows[], 
   ierr = Send(C, layout, rows, sent, type, backend, &pieces, received);
   PetscCall(PiecesFree(sent, &pieces));
   PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* ---- values ---- */
-
-static PetscErrorCode CountEntries(Mat A, PetscInt *nnz)
-{
-  const PetscInt *rowptr;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtPatternGet(A, &rowptr, NULL));
-  *nnz = rowptr[A->rmap->n];
-  PetscCall(GpufmtPatternRestore(A, &rowptr, NULL));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The values of rows that come from other ranks; collective. Both matrices are of our types. */
-PetscErrorCode GpufmtRowsExchangeBegin(int backend, const GpufmtRows *from, GpufmtRows *to)
-{
-  const PetscMemType place = backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
-
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    GpufmtDeviceValues *values = GpufmtDeviceValuesOf(from->matrix, NULL);
-    PetscInt            nfrom, nto;
-    void               *stream;
-
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(CountEntries(from->matrix, &nfrom));
-    PetscCall(CountEntries(to->matrix, &nto));
-    PetscCall(GpufmtDeviceValuesUpdate(values, from->matrix, nfrom, stream));
-    to->root = values->array;
-    PetscCall(GpufmtDeviceValuesWrite(GpufmtDeviceValuesOf(to->matrix, NULL), to->matrix, nto, &to->leaf));
-  } else {
-    PetscCall(MatSeqAIJGetArrayRead(from->matrix, (const PetscScalar **)&to->root));
-    PetscCall(MatSeqAIJGetArrayWrite(to->matrix, (PetscScalar **)&to->leaf));
-  }
-  PetscCall(PetscSFBcastWithMemTypeBegin(to->exchange, MPIU_SCALAR, place, to->root, place, to->leaf, MPI_REPLACE));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-PetscErrorCode GpufmtRowsExchangeEnd(int backend, const GpufmtRows *from, GpufmtRows *to)
-{
-  PetscFunctionBegin;
-  PetscCall(PetscSFBcastEnd(to->exchange, MPIU_SCALAR, to->root, to->leaf, MPI_REPLACE));
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceValuesStay(GpufmtDeviceValuesOf(to->matrix, NULL), to->matrix));
-  else {
-    PetscCall(MatSeqAIJRestoreArrayWrite(to->matrix, (PetscScalar **)&to->leaf));
-    PetscCall(PetscObjectStateIncrease((PetscObject)to->matrix));
-    PetscCall(MatSeqAIJRestoreArrayRead(from->matrix, (const PetscScalar **)&to->root));
-  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -42,17 +42,41 @@ typedef struct {
   GpufmtDeviceValues own[GPUFMT_MAX_SUMMANDS + 1]; /* of summands and result that are not of our types */
 } GpufmtEntrySum;
 
+/* messages from a rank to others, one each, and from others to it; what goes to one rank, or comes from one, lies in one piece */
+typedef struct {
+  MPI_Comm     comm;
+  PetscMPIInt  tag, nto, nfrom;
+  PetscMPIInt *to, *from;               /* ranks */
+  PetscInt    *to_begins, *from_begins; /* of the entries for each, and from each */
+  MPI_Request *requests;
+} GpufmtMessages;
+
+/* values of entries that messages bring */
+typedef struct {
+  GpufmtMessages messages;
+  int            backend;
+  PetscInt       nsent, ncome;
+  PetscInt       first;   /* the entry from which on all are sent, unless they are gathered */
+  PetscBool      gathers; /* by the plan */
+  GpufmtLease    lease;
+  GpufmtPlan     gather;
+  PetscBool      staged;      /* messages go through the host */
+  PetscScalar   *sent, *came; /* on the host */
+  void          *packed;      /* what is sent, on the device */
+  size_t         capacity;
+  const void    *root; /* of an exchange under way: what it is taken from, and where it arrives */
+  void          *leaf;
+} GpufmtValueExchange;
+
 /* Rows of a parallel matrix, those of this rank or those of others, as one sequential matrix with few columns. */
 typedef struct {
-  Mat             matrix;   /* on this rank, its columns numbered in the order of `columns` */
-  PetscInt       *columns;  /* their numbers in the parallel matrix, ascending */
-  PetscInt        nlow;     /* columns before those that this rank owns, of rows of this rank */
-  PetscInt       *rows;     /* numbers in the parallel matrix of rows that were sent here; else NULL */
-  GpufmtLease     pattern;  /* of its pattern with the planner, by the number of which it is held; may be none */
-  GpufmtEntrySum *sum;      /* its values from others of this rank; NULL if they come from other ranks, or are those of a matrix that is there */
-  PetscSF         exchange; /* its values from those of other ranks; else NULL */
-  const void     *root;     /* of an exchange under way: what is sent and where it arrives */
-  void           *leaf;
+  Mat                  matrix;   /* on this rank, its columns numbered in the order of `columns` */
+  PetscInt            *columns;  /* their numbers in the parallel matrix, ascending */
+  PetscInt             nlow;     /* columns before those that this rank owns, of rows of this rank */
+  PetscInt            *rows;     /* numbers in the parallel matrix of rows that were sent here; else NULL */
+  GpufmtLease          pattern;  /* of its pattern with the planner, by the number of which it is held; may be none */
+  GpufmtEntrySum      *sum;      /* its values from others of this rank; NULL if they come from other ranks, or are those of a matrix that is there */
+  GpufmtValueExchange *exchange; /* its values from those of other ranks; else NULL */
 } GpufmtRows;
 
 /* what an operand was in the symbolic phase, on this rank */
@@ -117,7 +141,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromBlocks(MPI_Comm, MatType, PetscInt nrows, PetscInt ncols, Mat blocks[2], PetscInt **ghosts, Mat *);
 
 /* columns.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[],
+                                               const PetscInt **scattered);
 GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns);
 
 /* exchange.c */
@@ -125,8 +150,15 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt c
                                                  int backend, GpufmtRows *remote);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt rows[], const GpufmtRows *sent, MatType, int backend,
                                             GpufmtRows *received);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeBegin(int backend, const GpufmtRows *from, GpufmtRows *to);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsExchangeEnd(int backend, const GpufmtRows *from, GpufmtRows *to);
+
+/* messages.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesReserve(PetscMPIInt nto, PetscMPIInt nfrom, GpufmtMessages *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *, const PetscInt to_begins[], const PetscInt sent[],
+                                                    const PetscInt from_begins[], PetscInt came[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPrepare(Mat from, int backend, const PetscInt entries[], PetscInt columns[], GpufmtValueExchange *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *, Mat from, Mat to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesEnd(GpufmtValueExchange *, Mat from, Mat to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesDestroy(GpufmtValueExchange **);
 
 /* pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtFailTogether(Mat, PetscErrorCode);

@@ -71,9 +71,9 @@ static PetscErrorCode PartNumeric(const GpufmtParallelProduct *product, Mat A, i
 PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *product, Mat A)
 {
   PetscFunctionBegin;
-  if (product->remote.exchange) PetscCall(GpufmtRowsExchangeBegin(product->backend, &product->local, &product->remote));
+  if (product->remote.exchange) PetscCall(GpufmtValuesBegin(product->remote.exchange, product->local.matrix, product->remote.matrix));
   PetscCall(PartNumeric(product, A, 0));
-  if (product->remote.exchange) PetscCall(GpufmtRowsExchangeEnd(product->backend, &product->local, &product->remote));
+  if (product->remote.exchange) PetscCall(GpufmtValuesEnd(product->remote.exchange, product->local.matrix, product->remote.matrix));
   for (int k = 1; k < product->nparts; k++) PetscCall(PartNumeric(product, A, k));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

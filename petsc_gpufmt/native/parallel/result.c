@@ -196,8 +196,8 @@ PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *product)
   PetscFunctionBegin;
   if (product->sent.matrix) {
     PetscCall(EntrySumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix));
-    PetscCall(GpufmtRowsExchangeBegin(product->backend, &product->sent, &product->received));
-    PetscCall(GpufmtRowsExchangeEnd(product->backend, &product->sent, &product->received));
+    PetscCall(GpufmtValuesBegin(product->received.exchange, product->sent.matrix, product->received.matrix));
+    PetscCall(GpufmtValuesEnd(product->received.exchange, product->sent.matrix, product->received.matrix));
   }
   PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));

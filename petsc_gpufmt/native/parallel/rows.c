@@ -149,6 +149,6 @@ PetscErrorCode GpufmtRowsDestroy(GpufmtRows *rows)
   PetscCall(PetscFree(rows->rows));
   PetscCall(GpufmtLeaseDrop(&rows->pattern));
   PetscCall(GpufmtEntrySumDestroy(&rows->sum));
-  PetscCall(PetscSFDestroy(&rows->exchange));
+  PetscCall(GpufmtValuesDestroy(&rows->exchange));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
