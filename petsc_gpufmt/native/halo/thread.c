@@ -1,8 +1,12 @@
 /* The thread that drives exchanges: one for all matrices, from the first that wants it to the last. It runs one function at a time, which calls
-   nothing of PETSc's. */
+   nothing of PETSc's. To be woken takes as long as a short exchange, so who waits looks for a while before it sleeps. */
 #include "halo/halo.h"
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+
+enum { ROUNDS = 200 }; /* some 50 us on a core of its own */
 
 static pthread_t       thread;
 static pthread_mutex_t lock    = PTHREAD_MUTEX_INITIALIZER;
@@ -11,17 +15,23 @@ static int             holders = 0;
 static int             life    = 1; /* of PETSc */
 
 static struct {
-  int (*function)(void *); /* NULL: there is nothing to do */
+  int (*function)(void *);
   void *argument;
   int   result;
   bool  ends;
-} work; /* under the lock */
+} work;                          /* under the lock */
+static atomic_bool busy = false; /* there is a function to run; changes under the lock */
+
+static void LookFor(bool value)
+{
+  for (int k = 0; k < ROUNDS && atomic_load(&busy) != value; k++) (void)sched_yield();
+}
 
 static void *Run(void *unused)
 {
   (void)pthread_mutex_lock(&lock);
   while (!work.ends) {
-    if (work.function) {
+    if (busy) {
       int (*function)(void *) = work.function;
       void *argument          = work.argument;
       int   result;
@@ -29,9 +39,12 @@ static void *Run(void *unused)
       (void)pthread_mutex_unlock(&lock);
       result = (*function)(argument);
       (void)pthread_mutex_lock(&lock);
-      work.result   = result;
-      work.function = NULL;
+      work.result = result;
+      busy        = false;
       (void)pthread_cond_broadcast(&changed);
+      (void)pthread_mutex_unlock(&lock);
+      LookFor(true);
+      (void)pthread_mutex_lock(&lock);
     } else (void)pthread_cond_wait(&changed, &lock);
   }
   (void)pthread_mutex_unlock(&lock);
@@ -88,6 +101,7 @@ void GpufmtHaloThreadDo(int (*function)(void *), void *argument)
   (void)pthread_mutex_lock(&lock);
   work.function = function;
   work.argument = argument;
+  busy          = true;
   (void)pthread_cond_broadcast(&changed);
   (void)pthread_mutex_unlock(&lock);
 }
@@ -97,8 +111,9 @@ int GpufmtHaloThreadWait(void)
 {
   int result;
 
+  LookFor(false);
   (void)pthread_mutex_lock(&lock);
-  while (work.function) (void)pthread_cond_wait(&changed, &lock);
+  while (busy) (void)pthread_cond_wait(&changed, &lock);
   result = work.result;
   (void)pthread_mutex_unlock(&lock);
   return result;
