@@ -7,11 +7,12 @@ what is far slower than the best; among formats that it finds close to each othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from petsc_gpufmt.choice.profile import LEAST_BLOCK_FILL, SLICE_HEIGHT, Profile, interpolates
 from petsc_gpufmt.formats.evchyb.layout import SMALL_ACCEPTABLE_ROW_PADDING, SMALL_SPLIT_LENGTHS, is_small
+from petsc_gpufmt.formats.pjds import is_mostly_empty
 
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.backend import Backend
@@ -142,6 +143,10 @@ def _column_bytes(profile: Profile, backend: Backend) -> float:
 
 def _pjds(p: Profile, backend: Backend, bandwidth: float) -> Candidate:
     scalar, index = backend.scalar.itemsize, backend.index.itemsize
+    filled = p.nrows - p.empty_rows
+    if is_mostly_empty(p.nrows, filled):  # they are added to a vector, over these rows alone
+        p = replace(p, nrows=filled, empty_rows=0, sliced_entries=p.sorted_entries, npatterns=0)
+        return replace(_pjds(p, backend), why=f"{filled} rows with entries")
     sort = p.sliced_entries * (1 - SORTING_LIMIT) > p.nnz
     stored = min(p.sliced_entries, max(p.sorted_entries, p.nnz / (1 - SORTING_LIMIT / 2))) if sort else p.sliced_entries
     columns = stored * _column_bytes(p, backend) if not p.npatterns else p.nrows

@@ -9,13 +9,14 @@ from petsc_gpufmt.backends.driver import DriverError
 from petsc_gpufmt.backends.plan import Operation, Slot
 from petsc_gpufmt.errors import GpufmtError
 from petsc_gpufmt.formats.common.base import Format
+from petsc_gpufmt.formats.pjds import is_mostly_empty
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 SEQUENCES = 2
 
 
 class MultTimer:
-    """Times z = A x of stored matrices on the device of `backend`, a CudaBackend."""
+    """Times mults on the device of `backend`, a CudaBackend: z = A x, or z = z + A x if rows are mostly empty."""
 
     def __init__(self, backend: Any):
         self.backend = backend
@@ -28,7 +29,10 @@ class MultTimer:
         backend = self.backend
         x, z = backend.empty((csr.ncols, backend.scalar), (csr.nrows, backend.scalar))
         backend.clear(x)
-        vectors, launches = {Slot.X: x, Slot.Z: z}, stored.plan(Operation.MULT)
+        backend.clear(z)
+        mostly_empty = is_mostly_empty(csr.nrows, csr.counted(backend)[1].nonempty_rows)
+        vectors = {Slot.X: x, Slot.Y: z, Slot.Z: z}
+        launches = stored.plan(Operation.ADD if mostly_empty else Operation.MULT)
         backend.run(launches, vectors)  # loads the kernels, which a capture does not allow everywhere
         backend.synchronize()  # device synchronisation: the matrix was stored on this stream, and mults use another
 

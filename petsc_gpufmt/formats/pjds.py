@@ -121,7 +121,7 @@ class Pjds(Format):
         check_options(options, height)
         csr, counts = csr.counted(backend)
         window = options["sigma_window"]
-        if window == AUTOMATIC and 0 < MOSTLY_EMPTY * counts.nonempty_rows <= csr.nrows:
+        if window == AUTOMATIC and is_mostly_empty(csr.nrows, counts.nonempty_rows):
             window = ALL_ROWS
         if keeps_order(csr, counts, height, window, backend):  # the device looks for patterns meanwhile
             sought = seek_patterns(csr, None, options, known, backend)
@@ -379,6 +379,11 @@ def refuse_to_do_without(choice: str, reason: NoRowPatternsError) -> None:
             f"-mat_pjds_index {PATTERN} stores row patterns, but the matrix has {reason}: "
             f"choose {', '.join(columns.CHOICES)}"
         ) from reason
+
+
+def is_mostly_empty(nrows: int, nonempty_rows: int) -> bool:
+    """Whether what is added to a vector is launched over rows with entries alone."""
+    return 0 < MOSTLY_EMPTY * nonempty_rows <= nrows
 
 
 def is_acceptable(nstored: int, nnz: int, backend: Backend) -> bool:

@@ -173,7 +173,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize(
-    ("ncols", "empty_rows", "name"), [(4000, 0, "evchyb"), (500, 0, "pjds"), (500, 3000, "evchyb")]
+    ("ncols", "empty_rows", "name"), [(4000, 0, "evchyb"), (500, 0, "pjds"), (500, 2900, "evchyb")]
 )
 def test_an_interpolation_takes_pjds_where_a_square_matrix_would_not(device, ncols, empty_rows, name):
     """A level multiplies its matrix several times, its interpolation once; blocks between ranks have empty rows."""
@@ -183,6 +183,16 @@ def test_an_interpolation_takes_pjds_where_a_square_matrix_would_not(device, nco
 
     assert WORTH_LOADING * ranked["evchyb"] < ranked["pjds"] < ranked["evchyb"] + 5e-6
     assert rank(p, device)[0].name == name
+
+
+def test_a_block_whose_rows_are_mostly_empty_takes_pjds_which_adds_the_others_alone(device):
+    lengths = (3_960_000, 0, 0, 0, 0, 40_000)
+    facts = {"short_slices": 0.0, "short_rows": False, "lengths": lengths}
+    p = Profile(4_000_000, 40_000, 360_000, 9, 3_960_000, 390_000, 361_000, **facts)
+    ranked = rank(p, device)
+
+    assert (ranked[0].name, ranked[0].why) == ("pjds", "40000 rows with entries")
+    assert ranked[0].nbytes < 10**7 < min(c.nbytes for c in ranked[1:])
 
 
 def test_a_product_that_takes_a_launch_is_not_worth_a_measurement(device):
