@@ -14,6 +14,7 @@ from failing import UNSUPPORTED, error_of, plan_failing
 from petsc4py import PETSc
 
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.formats.pjds import Pjds
 
 MODES = ("overlap", "vector", "task")
 OPTION = "mat_halo_mode"
@@ -121,6 +122,20 @@ def check_first_plan_fails_on_one_rank():
             check_products(A, dense, f"{mode}, after a plan failed on rank {rank}")
 
 
+def check_nonlocal_part_is_added():
+    """By the plan for what is added, which looks at rows with entries alone: without it, the local part is left."""
+    count = 12 * COMM.size
+    dense = random_dense(count, count)
+    inside = np.where(np.kron(np.eye(COMM.size), np.ones((12, 12))) > 0, dense, 0)
+    original, Pjds.add = Pjds.add, lambda self: []
+    A = in_mode("overlap", dense, "mpiaijpjds", 12, 12)
+    Pjds.add = original
+    x, y = A.createVecs()
+    x.set(1.0)
+    A.mult(x, y)
+    np.testing.assert_allclose(y.getArray(), inside.sum(axis=1)[slice(*y.getOwnershipRange())], 1e-4, 1e-4)
+
+
 def view(A):
     """What rank 0 shows of a matrix in detail."""
     with tempfile.TemporaryDirectory() as folder:
@@ -174,5 +189,6 @@ check_shapes()
 check_many_products()
 check_new_patterns_and_types()
 check_first_plan_fails_on_one_rank()
+check_nonlocal_part_is_added()
 check_option()
 in_mode("task", random_dense(30, 30)).incRef()  # PETSc ends with the thread still held
