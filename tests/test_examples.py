@@ -258,10 +258,11 @@ def test_unmodified_c_program_does_not_know_the_type_by_itself(c_programs):
 
 @pytest.mark.mpi
 def test_c_program_shows_the_options_in_its_help(c_programs):
-    finished = launch.run([c_programs / "poisson2d", "-mat_type", "pjds", "-help"], ranks=1)
+    finished = launch.run([c_programs / "poisson2d", "-mat_type", "pjds", "-help"], ranks=2)
     assert "-mat_pjds_slice_height: <now 0 : formerly 0>" in finished.output, str(finished)
     assert "-mat_pjds_sigma_window: <now 0 : formerly 0>" in finished.output
     assert re.search("-mat_pjds_index: <now auto : .* \\(choose one of\\) auto full short pattern", finished.output)
+    assert re.search("-mat_halo_mode: <now .* \\(choose one of\\) .*vector, task", finished.output)
 
 
 @pytest.mark.mpi
