@@ -47,11 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", default="gpufmt", metavar="F", help="type of ours (default %(default)s: the format that it takes)"
     )
     parser.add_argument(
-        "--compressed",
-        action="store_true",
-        help="the nonlocal part is launched over its rows alone (default: over all rows)",
-    )
-    parser.add_argument(
         "--gpu", default="h200", metavar="G", help="h200, h100, or the memory's TB/s (default %(default)s)"
     )
     parser.add_argument(
@@ -91,7 +86,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         modes = tuple(mode for mode in modes if mode != "peer")
     device = ModelledDevice(*petsc_types(), machine.gpu.resident_threads)
     problem = make_problem(arguments.matrix, device)
-    model = Model(problem, machine, device, arguments.format, arguments.compressed)
+    model = Model(problem, machine, device, arguments.format)
     found = model.predict(ranks, modes, arguments.weak)
     chosen = model.local_part(problem.profile.nrows, problem.profile.nnz)
     lines = {mode: breakdown(predictions, arguments.weak) for mode, predictions in found.items()}
@@ -170,7 +165,6 @@ def write(
     content = {
         "matrix": arguments.matrix,
         "weak": arguments.weak,
-        "compressed": arguments.compressed,
         "format": format_name,
         "machine": dataclasses.asdict(machine),
         "modes": {

@@ -88,7 +88,7 @@ class Model:
     ----------
     backend : the device by which formats are chosen, with the sizes of scalars and indices
     format_name : of the local part; by default the one that the type gpufmt takes
-    compressed : the nonlocal part is launched over its rows alone, not over all
+    compressed : the nonlocal part is launched over its rows alone, as pjds has it, not over all
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Model:
         machine: Machine,
         backend: Backend,
         format_name: str = CHOSEN,
-        compressed: bool = False,
+        compressed: bool = True,
     ):
         self.problem, self.machine, self.backend = problem, machine, backend
         self.format_name, self.compressed = format_name, compressed
