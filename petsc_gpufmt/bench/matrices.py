@@ -55,18 +55,27 @@ def stencil_steps(stencil: str) -> list[tuple[int, ...]]:
     return [step for step in itertools.product((-1, 0, 1), repeat=3) if np.count_nonzero(step) <= differing]
 
 
-def stencil_pattern(stencil: str, n: int, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Row pointer and column indices, sorted within rows, of a stencil on n^3 grid points, cut off at the boundary."""
+def stencil_pattern(
+    stencil: str, n: int, index: np.dtype, rows: range | None = None, planes: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row pointer and column indices, sorted within rows, of a stencil on n^3 grid points, cut off at the boundary.
+
+    Of the planes `rows` alone, if asked; and on `planes` planes of n^2 points.
+    """
     steps = stencil_steps(stencil)
+    planes = n if planes is None else planes
+    height = np.arange(planes) if rows is None else np.arange(rows.start, rows.stop)
     points = np.arange(n)
     inside = {step: (points + step >= 0) & (points + step < n) for step in (-1, 0, 1)}
-    exists = np.empty((n, n, n, len(steps)), dtype=bool)
-    columns = np.empty((n, n, n, len(steps)), dtype=index)
-    point = np.arange(n**3, dtype=index).reshape(n, n, n)
+    above = {step: (height + step >= 0) & (height + step < planes) for step in (-1, 0, 1)}
+    shape = (height.size, n, n)
+    exists = np.empty((*shape, len(steps)), dtype=bool)
+    columns = np.empty((*shape, len(steps)), dtype=index)
+    point = (height.astype(index)[:, None] * n**2 + np.arange(n**2, dtype=index)).reshape(shape)
     for k, (dz, dy, dx) in enumerate(steps):  # lexicographic order of the steps is the order of the columns
-        exists[..., k] = inside[dz][:, None, None] & inside[dy][:, None] & inside[dx]
+        exists[..., k] = above[dz][:, None, None] & inside[dy][:, None] & inside[dx]
         np.add(point, (dz * n + dy) * n + dx, out=columns[..., k])
-    rowptr = np.zeros(n**3 + 1, dtype=index)
+    rowptr = np.zeros(height.size * n**2 + 1, dtype=index)
     np.cumsum(exists.sum(axis=3).ravel(), out=rowptr[1:])
     return rowptr, columns[exists]
 

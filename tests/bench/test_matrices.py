@@ -52,6 +52,24 @@ def test_stencil_is_the_kronecker_one(stencil, power, n):
     np.testing.assert_array_equal(columns, expected.indices)
 
 
+@pytest.mark.parametrize("stencil", ["7point", "27point"])
+def test_slabs_of_a_stencil_are_its_rows(stencil):
+    rowptr, columns = matrices.stencil_pattern(stencil, 4, INDEX)
+    slabs = [matrices.stencil_pattern(stencil, 4, INDEX, rows) for rows in (range(1), range(1, 3), range(3, 4))]
+
+    np.testing.assert_array_equal(np.concatenate([part for _, part in slabs]), columns)
+    np.testing.assert_array_equal(np.concatenate([np.diff(part) for part, _ in slabs]), np.diff(rowptr))
+
+
+def test_a_stencil_on_more_planes_goes_on_above():
+    rowptr, columns = matrices.stencil_pattern("7point", 3, INDEX, planes=6)
+    lower = matrices.stencil_pattern("7point", 3, INDEX, range(0, 3), 6)
+
+    assert rowptr.size == 6 * 9 + 1 and columns.size == 7 * 54 - 2 * 9 - 4 * 18
+    assert lower[1].size == matrices.stencil_pattern("7point", 3, INDEX)[1].size + 9
+    np.testing.assert_array_equal(lower[1], columns[: lower[1].size])
+
+
 @pytest.mark.parametrize("block_size", [2, 3, 7])
 def test_blocks_take_the_place_of_entries(block_size):
     plain = make("7point:3").csr
