@@ -146,7 +146,7 @@ def _pjds(p: Profile, backend: Backend, bandwidth: float) -> Candidate:
     filled = p.nrows - p.empty_rows
     if is_mostly_empty(p.nrows, filled):  # they are added to a vector, over these rows alone
         p = replace(p, nrows=filled, empty_rows=0, sliced_entries=p.sorted_entries, npatterns=0)
-        return replace(_pjds(p, backend), why=f"{filled} rows with entries")
+        return replace(_pjds(p, backend, bandwidth), why=f"{filled} rows with entries")
     sort = p.sliced_entries * (1 - SORTING_LIMIT) > p.nnz
     stored = min(p.sliced_entries, max(p.sorted_entries, p.nnz / (1 - SORTING_LIMIT / 2))) if sort else p.sliced_entries
     columns = stored * _column_bytes(p, backend) if not p.npatterns else p.nrows

@@ -49,6 +49,8 @@ STRUCTURES = {
     "GpufmtParallelAggregatesAnswer": abi.ParallelAggregatesAnswerStruct,
     "GpufmtElsewhereRequest": abi.ElsewhereRequestStruct,
     "GpufmtElsewhereAnswer": abi.ElsewhereAnswerStruct,
+    "GpufmtParallelSmoothedRequest": abi.ParallelSmoothedRequestStruct,
+    "GpufmtParallelSmoothedAnswer": abi.ParallelSmoothedAnswerStruct,
     "GpufmtParallelTentativeRequest": abi.ParallelTentativeRequestStruct,
     "GpufmtBlockAnswer": abi.BlockAnswerStruct,
     "GpufmtParallelTentativeAnswer": abi.ParallelTentativeAnswerStruct,

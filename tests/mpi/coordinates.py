@@ -164,7 +164,7 @@ def check_other_ranks_ignored(to_place):
 
 
 def check_what_is_ignored_stays_so(to_place):
-    """Coordinates give the matrix new blocks: it goes on leaving out entries of other ranks, and takes columns first."""
+    """Coordinates give a matrix new blocks: it goes on leaving out entries of other ranks, and takes columns first."""
 
     def ignore(A):
         A.setOption(Option.IGNORE_OFF_PROC_ENTRIES, True)

@@ -20,7 +20,8 @@ OPTIONS = PETSc.Options()
 TENTATIVE = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_agg_nsmooths": 0}
 PETSC_ERR_USER_INPUT = 83
 EPS = 100 * np.finfo(PETSc.RealType).eps
-TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE, Ask.PARALLEL_SMOOTHED, Ask.STORE)
+TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE, Ask.STORE, Ask.PARALLEL_SMOOTHED)
+"""What can fail in a set-up, in this order: the store of the matrix stays for the next one."""
 SMOOTHED = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_eigenvalues": "0.1,2.0"}  # estimates depend on the number of ranks
 BY_PRODUCTS = {"pc_gamg_agg_view_initial_prolongation": "ascii:/dev/null"}
 
