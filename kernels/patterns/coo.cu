@@ -130,11 +130,12 @@ __global__ void __launch_bounds__(SCAN_THREADS) coo_row_pointer(offset_t ncounts
     });
 }
 
-// Brings each entry to its row by the slots of coo_count; they are numbered from first_number on.
+// Brings each entry to its row by the slots of coo_count. Their numbers ascend: `numbers` [nentries], or, if that is null, from first_number on.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  coo_scatter(index_t nentries, index_t first_number, index_t first_row, index_t first_col, const index_t *__restrict__ rows,
-              const index_t *__restrict__ cols, const index_t *__restrict__ begins, const index_t *__restrict__ slots, Entry *__restrict__ entries)
+  coo_scatter(index_t nentries, index_t first_number, const index_t *__restrict__ numbers, index_t first_row, index_t first_col,
+              const index_t *__restrict__ rows, const index_t *__restrict__ cols, const index_t *__restrict__ begins,
+              const index_t *__restrict__ slots, Entry *__restrict__ entries)
 {
   const offset_t first = (offset_t)blockIdx.x * (BATCH * BLOCK_THREADS) + threadIdx.x;
   index_t        place[BATCH], column[BATCH];
@@ -149,8 +150,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     column[i] = load_once(cols + k) - first_col;
   }
 #pragma unroll
-  for (int i = 0; i < BATCH; i++)
-    if (place[i] >= 0) entries[place[i]] = Entry{(index_t)(first_number + first + i * BLOCK_THREADS), column[i]};
+  for (int i = 0; i < BATCH; i++) {
+    const offset_t k = first + i * BLOCK_THREADS;
+
+    if (place[i] >= 0) entries[place[i]] = Entry{numbers ? load_once(numbers + k) : (index_t)(first_number + k), column[i]};
+  }
 }
 
 // Puts each row in order, and of a row longer than PIECE its pieces.
@@ -211,22 +215,19 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 }
 
 // The matrix without repeats: colidx [nnz] of its entries, which are the sums of entries index[begins_of_sums[t]] to index[begins_of_sums[t + 1] - 1],
-// those marked as repeats with the one before. index and begins_of_sums may be null. values [nentries]: the value of each entry among those that are
-// given; null: as it is numbered. A warp takes ITEMS times 32 of the terms.
+// those marked as repeats with the one before. index and begins_of_sums may be null. A warp takes ITEMS times 32 of the terms.
 template <int ITEMS>
-__global__ void __launch_bounds__(SCAN_THREADS)
-  coo_fill(offset_t nterms, const Entry *__restrict__ entries, const index_t *__restrict__ values, index_t *__restrict__ colidx,
-           index_t *__restrict__ begins_of_sums, index_t *__restrict__ index, EntryControl *control)
+__global__ void __launch_bounds__(SCAN_THREADS) coo_fill(offset_t nterms, const Entry *__restrict__ entries, index_t *__restrict__ colidx,
+                                                         index_t *__restrict__ begins_of_sums, index_t *__restrict__ index, EntryControl *control)
 {
   __shared__ BlockScan scan;
 
   prefix_sums<ITEMS>(
     scan, &control->ticket, (count_t *)(control + 1), nterms, [&](offset_t p) { return entries[p].number >= 0; },
     [&](offset_t p, count_t before, count_t up_to) {
-      const Entry   entry  = entries[p];
-      const index_t number = entry.number >= 0 ? entry.number : ~entry.number;
+      const Entry entry = entries[p];
 
-      if (index) index[p] = values ? __ldg(values + number) : number;
+      if (index) index[p] = entry.number >= 0 ? entry.number : ~entry.number;
       if (up_to > before) {
         colidx[before] = entry.column;
         if (begins_of_sums) begins_of_sums[before] = (index_t)p;

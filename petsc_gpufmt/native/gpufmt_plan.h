@@ -397,7 +397,7 @@ typedef struct {
   const void    *rows, *cols; /* [nentries] each; an entry with a negative row or column is left out */
   int64_t        nmore;
   const void    *more_rows, *more_cols; /* host: [nmore] likewise, of entries that follow */
-  const void    *values;                /* host: [nentries + nmore] the number of the value of each, ascending; NULL: 0, 1, 2, ... */
+  const void    *numbers;               /* host: [nentries + nmore] those of their values, ascending; NULL: 0, 1, 2, ... */
   int64_t        sizes[2];              /* values in A_VALUES, and those in B_VALUES, which are numbered after them */
 } GpufmtCooRequest;
 

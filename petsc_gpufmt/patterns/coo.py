@@ -113,7 +113,7 @@ def assemble(
     *,
     block: Block | None = None,
     more: tuple[Any, Any] | None = None,
-    values: Any = None,
+    numbers: Any = None,
 ) -> Assembly:
     """The pattern of a matrix that has an entry at each pair of coordinates.
 
@@ -128,8 +128,8 @@ def assemble(
     block : which rows and columns of a larger one the matrix has, as many as `shape` says, or None
         Then entries elsewhere are left out, too.
     more : (rows, columns) of entries that follow these, or None
-    values : integer array, on the host or on the backend, or None
-        The number of the value of each entry; None: the entries are numbered through.
+    numbers : ascending integers, on the host or on the backend, or None
+        Of the values of all these entries among those that are given; None: 0, 1, 2, ...
 
     Raises PatternError for an entry outside of the matrix, IndexOverflowError if the index type does not count the
     entries.
@@ -146,7 +146,7 @@ def assemble(
     backend.clear(rowptr)
     if not nentries:
         return _nothing(shape, rowptr, 0, backend)
-    parts = _Parts(given, block or Block(0, nrows, 0, ncols), backend)
+    parts = _Parts(given, block or Block(0, nrows, 0, ncols), numbers, backend)
     row_tiles = tiles(nrows + 1, NUMBERS_A_THREAD)
     slots, control = backend.empty((nentries, index), (ROW_COUNTS + row_tiles, COUNT))
     backend.clear(control)
@@ -163,15 +163,16 @@ def assemble(
     backend.run(parts.scatter(rowptr, slots, entries))
     del rows, cols, more, given, parts, slots, control, counted, sums  # their memory is taken again
     entries = _in_order(rowptr, entries, nterms, longest, backend)
-    return _without_repeats(shape, rowptr, entries, (nentries, nterms), values, backend)
+    return _without_repeats(shape, rowptr, entries, (nentries, nterms), numbers is not None, backend)
 
 
 class _Parts:
-    """Coordinates in several pairs of arrays, numbered through, brought to the backend; and the block they make."""
+    """Coordinates in several pairs of arrays, and their numbers, brought to the backend; and the block they make."""
 
-    def __init__(self, given: list[tuple[Any, Any]], block: Block, backend: Backend):
+    def __init__(self, given: list[tuple[Any, Any]], block: Block, numbers: Any, backend: Backend):
         self.arrays = [(backend.adopt(r), backend.adopt(c)) for r, c in given]
         self.firsts = np.cumsum([0, *(r.size for r, _ in given)]).tolist()
+        self.numbers = None if numbers is None else backend.adopt(numbers)
         self.block, self.backend = block, backend
 
     def count(self, counts: Any, slots: Any, control: Any, *, strict: bool) -> list[Launch]:
@@ -187,7 +188,8 @@ class _Parts:
         """Launches that bring entries to their rows."""
         integer, launches = self.backend.index.type, []
         for first, n, r, c in self._each():
-            place = map(integer, (n, first, self.block.first_row, self.block.first_col))
+            numbers = None if self.numbers is None else self.numbers[first : first + n]
+            place = (integer(n), integer(first), numbers, *map(integer, (self.block.first_row, self.block.first_col)))
             arguments = (*place, r, c, rowptr, slots[first : first + n], entries)
             launches.append(_over_entries("coo_scatter", n, arguments, self.backend))
         return launches
@@ -227,9 +229,12 @@ def _in_order(rowptr: Any, entries: Any, nterms: int, longest: int, backend: Bac
 
 
 def _without_repeats(
-    shape: tuple[int, int], rowptr: Any, entries: Any, sizes: tuple[int, int], values: Any, backend: Backend
+    shape: tuple[int, int], rowptr: Any, entries: Any, sizes: tuple[int, int], named: bool, backend: Backend
 ) -> Assembly:
-    """The pattern whose entries in order are given, of `sizes` (nentries, nterms), and its row pointer with repeats."""
+    """The pattern whose entries in order are given, of `sizes` (nentries, nterms), and its row pointer with repeats.
+
+    `named`: their numbers are not their places among those that were given.
+    """
     index, integer, (nrows, _), (nentries, nterms) = backend.index, backend.index.type, shape, sizes
     entry_tiles = tiles(nterms, NUMBERS_A_THREAD)
     (control,) = backend.empty((ENTRY_COUNTS + entry_tiles, COUNT))
@@ -238,15 +243,14 @@ def _without_repeats(
     backend.run([_over_entries("coo_mark_repeats", nterms, marked, backend)])
     repeats, disordered = backend.first(control, 2)  # waits for the device
     nnz = nterms - repeats
-    in_order = values is None and not (disordered or repeats or nterms < nentries)
+    in_order = not (named or disordered or repeats or nterms < nentries)
     (colidx,) = backend.empty((nnz, index))  # may go before the others
     begins, order = backend.empty((nnz + 1 if repeats else 0, index), (0 if in_order else nterms, index))
     assembly = Assembly(
         CsrPattern(*shape, rowptr, colidx), begins if repeats else None, None if in_order else order, nentries, nterms
     )
     fill = backend.function("patterns/coo", "coo_fill", (NUMBERS_A_THREAD,))
-    values = None if values is None else backend.adopt(values)
-    outputs = (np.int64(nterms), entries, values, colidx, assembly.begins, assembly.index, control)
+    outputs = (np.int64(nterms), entries, colidx, assembly.begins, assembly.index, control)
     launches = [launch_1d(fill, entry_tiles * SCAN_THREADS, SCAN_THREADS, outputs)]
     if repeats:
         drop = backend.function("patterns/coo", "coo_drop_repeats", (BLOCK_THREADS,))

@@ -414,7 +414,7 @@ class CooRequestStruct(c.Structure):
         ("nmore", c.c_int64),
         ("more_rows", c.c_void_p),
         ("more_cols", c.c_void_p),
-        ("values", c.c_void_p),
+        ("numbers", c.c_void_p),
         ("sizes", c.c_int64 * 2),
     ]
 

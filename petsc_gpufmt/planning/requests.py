@@ -484,7 +484,7 @@ def _fill_coo(request: Any, answer: Any, backend: Backend) -> Leases:
         backend,
         block=block if request.is_part else None,
         more=(host_view(request.more_rows, request.nmore, index), host_view(request.more_cols, request.nmore, index)),
-        values=host_view(request.values, request.nentries + request.nmore, index) if request.values else None,
+        numbers=host_view(request.numbers, request.nentries + request.nmore, index) if request.numbers else None,
     )
     pattern = assembly.pattern
     sums = abi.export_plan(assembly.plan_sum(backend, tuple(request.sizes)), answer.sum)

@@ -230,7 +230,7 @@ def test_entries_have_the_values_that_are_named(backend):
     )
 
     made = coo.assemble(
-        (20, 30), *(a.astype(backend.index) for a in (rows, cols)), backend, values=values.astype(backend.index)
+        (20, 30), *(a.astype(backend.index) for a in (rows, cols)), backend, numbers=values.astype(backend.index)
     )
 
     assert backend.to_host(made.pattern.colidx).tolist() == colidx.tolist()
@@ -248,7 +248,7 @@ def test_entries_have_the_values_that_are_named(backend):
 
 def test_entries_in_order_keep_the_values_that_are_named(backend):
     integers = [np.asarray(a, dtype=backend.index) for a in ([0, 0, 1], [1, 2, 0], [4, 7, 9])]
-    made = coo.assemble((2, 3), *integers[:2], backend, values=integers[2])
+    made = coo.assemble((2, 3), *integers[:2], backend, numbers=integers[2])
     assert backend.to_host(made.index).tolist() == [4, 7, 9]
 
 
@@ -281,7 +281,7 @@ class CountingBackend(EmulatedBackend):
     def run(self, launches, slots=None):
         for launch in launches:
             if launch.function == self.scatter:
-                rows, _, begins, slots_of_entries, _ = launch.arguments[4:]
+                rows, _, begins, slots_of_entries, _ = launch.arguments[5:]
                 (kept,) = np.nonzero(slots_of_entries >= 0)
                 drawn = np.random.default_rng(92).random(kept.size)
                 shuffled = kept[np.lexsort((drawn, rows[kept]))]

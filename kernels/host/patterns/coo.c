@@ -77,16 +77,17 @@ HOST_KERNEL(coo_row_pointer)
   PARAM(RowControl *, 2)->nterms = sum;
 }
 
-/* Brings each entry to its row, which begins at begins[row] */
+/* Brings each entry to its row, which begins at begins[row]; `numbers` may be null */
 HOST_KERNEL(coo_scatter)
 {
-  const index_t  nentries = PARAM(index_t, 0), first_number = PARAM(index_t, 1), first_row = PARAM(index_t, 2), first_col = PARAM(index_t, 3),
-                 *rows = PARAM(const index_t *, 4), *cols = PARAM(const index_t *, 5);
-  const index_t *begins = PARAM(const index_t *, 6), *slots = PARAM(const index_t *, 7);
-  Entry         *entries = PARAM(Entry *, 8);
+  const index_t  nentries = PARAM(index_t, 0), first_number = PARAM(index_t, 1), *numbers = PARAM(const index_t *, 2), first_row = PARAM(index_t, 3),
+                 first_col = PARAM(index_t, 4);
+  const index_t *rows = PARAM(const index_t *, 5), *cols = PARAM(const index_t *, 6), *begins = PARAM(const index_t *, 7),
+                *slots = PARAM(const index_t *, 8);
+  Entry *entries       = PARAM(Entry *, 9);
 
   for (index_t k = 0; k < nentries; k++)
-    if (slots[k] >= 0) entries[begins[rows[k] - first_row] + slots[k]] = (Entry){first_number + k, cols[k] - first_col};
+    if (slots[k] >= 0) entries[begins[rows[k] - first_row] + slots[k]] = (Entry){numbers ? numbers[k] : first_number + k, cols[k] - first_col};
 }
 
 static int compare(const void *left, const void *right)
@@ -134,20 +135,18 @@ HOST_KERNEL(coo_mark_repeats)
     }
 }
 
-/* The matrix without repeats: its columns, and the sums that its entries are; values, index and begins_of_sums may be null */
+/* The matrix without repeats: its columns, and the sums that its entries are; index and begins_of_sums may be null */
 HOST_KERNEL(coo_fill)
 {
   const offset_t nterms  = PARAM(offset_t, 0);
   const Entry   *entries = PARAM(const Entry *, 1);
-  const index_t *values  = PARAM(const index_t *, 2);
-  index_t       *colidx = PARAM(index_t *, 3), *begins_of_sums = PARAM(index_t *, 4), *index = PARAM(index_t *, 5);
+  index_t       *colidx = PARAM(index_t *, 2), *begins_of_sums = PARAM(index_t *, 3), *index = PARAM(index_t *, 4);
   offset_t       nnz = 0;
 
   for (offset_t p = 0; p < nterms; p++) {
-    const Entry   entry  = entries[p];
-    const index_t number = entry.number >= 0 ? entry.number : ~entry.number;
+    const Entry entry = entries[p];
 
-    if (index) index[p] = values ? values[number] : number;
+    if (index) index[p] = entry.number >= 0 ? entry.number : ~entry.number;
     if (entry.number < 0) continue;
     if (begins_of_sums) begins_of_sums[nnz] = (index_t)p;
     colidx[nnz++] = entry.column;

@@ -6,8 +6,8 @@
 /* the entries of the off-diagonal block, in its rows and columns */
 typedef struct {
   PetscInt  n, nghosts;
-  PetscInt *rows, *columns, *values; /* [n], the last the numbers of their values, received ones after all that are given */
-  PetscInt *ghosts;                  /* [nghosts] the columns, ascending */
+  PetscInt *rows, *columns, *numbers; /* [n], the last those of their values: received ones come after all that are given */
+  PetscInt *ghosts;                   /* [nghosts] the columns, ascending */
 } Offdiag;
 
 /* what the matrix is to have */
@@ -20,7 +20,7 @@ typedef struct {
 static PetscErrorCode OffdiagFree(Offdiag *o)
 {
   PetscFunctionBegin;
-  PetscCall(PetscFree3(o->rows, o->columns, o->values));
+  PetscCall(PetscFree3(o->rows, o->columns, o->numbers));
   PetscCall(PetscFree(o->ghosts));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -32,18 +32,18 @@ static PetscErrorCode OffdiagList(Mat A, PetscCount n, const GpufmtCooExchange *
   const PetscInt  most    = (PetscInt)e->outside.count - e->nsent + e->nreceived;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc3(most, &o->rows, most, &o->columns, most, &o->values));
+  PetscCall(PetscMalloc3(most, &o->rows, most, &o->columns, most, &o->numbers));
   for (PetscInt k = 0; k < e->outside.count; k++) {
     if (e->owners[k] != e->rank) continue;
-    o->rows[o->n]     = rows[k] - A->rmap->rstart;
-    o->columns[o->n]  = columns[k];
-    o->values[o->n++] = numbers[k];
+    o->rows[o->n]      = rows[k] - A->rmap->rstart;
+    o->columns[o->n]   = columns[k];
+    o->numbers[o->n++] = numbers[k];
   }
   for (PetscInt k = 0; k < e->nreceived; k++) {
     if (e->columns[k] >= A->cmap->rstart && e->columns[k] < A->cmap->rend) continue;
-    o->rows[o->n]     = e->rows[k] - A->rmap->rstart;
-    o->columns[o->n]  = e->columns[k];
-    o->values[o->n++] = (PetscInt)n + k; /* the sort has found that it is one */
+    o->rows[o->n]      = e->rows[k] - A->rmap->rstart;
+    o->columns[o->n]   = e->columns[k];
+    o->numbers[o->n++] = (PetscInt)n + k; /* the sort has found that it is one */
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -87,7 +87,7 @@ static PetscErrorCode SortOffdiag(Mat A, int backend, PetscCount n, const Gpufmt
     .nentries = o->n,
     .rows     = o->rows,
     .cols     = o->columns,
-    .values   = o->values,
+    .numbers  = o->numbers,
     .sizes    = {n,                   e->nreceived       }
   };
 
