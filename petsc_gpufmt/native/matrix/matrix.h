@@ -44,9 +44,9 @@ typedef struct {
   PetscObjectId id;      /* of the coordinates that it was made for */
   PetscBool     entered; /* for these the matrix has had managed arrays */
   PetscInt      ntargets, nterms;
-  PetscBool     sorted;         /* the planner sorted the coordinates; what follows is known then */
+  const void   *begins, *index; /* on the backend, as in GpufmtCooAnswer, if the planner sorted the coordinates */
+  PetscBool     sorted;         /* it did so for a sequential matrix */
   PetscCount    count;          /* of them */
-  const void   *begins, *index; /* on the backend, as in GpufmtCooAnswer */
 } GpufmtCooSum;
 
 /* what PETSc's MatSetPreallocationCOO() for seqaij leaves with the matrix: no public header has it */
@@ -68,6 +68,21 @@ typedef struct {
   PetscScalar *sent_values, *received_values;
   PetscInt     nsent, nreceived;
 } GpufmtParallelCoordinates;
+
+/* what the data of type mpiaij begin with: no public header has it */
+typedef struct {
+  Mat          diag, offdiag;
+  PetscMPIInt  size, rank;
+  PetscBool    donotstash; /* MAT_IGNORE_OFF_PROC_ENTRIES */
+  MPI_Request *send_waits, *receive_waits;
+  PetscInt     nsends, nreceives;
+  PetscScalar *sent, *received;
+  PetscInt     longest;
+  void        *number_of_column;
+  PetscInt    *columns; /* of the off-diagonal block */
+  Vec          ghost;
+  VecScatter   scatter;
+} GpufmtParallelData;
 
 /* What is added up: target t is the sum of the given values at places[begins[t]], ..., and then, if it is the next of `received_targets`, of
    received values. `begins` NULL: of the one at places[t]. */
@@ -295,7 +310,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCooShare(Mat from, Mat to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooDrop(GpufmtCooSum *);
 
 /* mpi_coo_exchange.c */
-GPUFMT_HIDDEN PetscBool      GpufmtCooIgnoresOthers(Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooExchangeRun(Mat, int backend, PetscCount, const PetscInt rows[], const PetscInt columns[], GpufmtCooExchange *,
                                                   PetscSF *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooExchangeFree(GpufmtCooExchange *);

@@ -4,18 +4,6 @@
 
 enum { PARCEL_INTS = sizeof(GpufmtCooParcel) / sizeof(PetscInt) };
 
-/* what MAT_IGNORE_OFF_PROC_ENTRIES has set: no function tells, so this is how the data of MPIAIJ begin */
-PetscBool GpufmtCooIgnoresOthers(Mat A)
-{
-  const struct {
-    Mat         blocks[2];
-    PetscMPIInt size, rank;
-    PetscBool   ignores;
-  } *data = A->data;
-
-  return data->ignores;
-}
-
 PetscErrorCode GpufmtCooExchangeFree(GpufmtCooExchange *e)
 {
   PetscFunctionBegin;
@@ -36,7 +24,7 @@ static PetscErrorCode FindOwners(Mat A, GpufmtCooExchange *e)
 {
   const PetscInt *rows = (const PetscInt *)e->outside.rows, *columns = (const PetscInt *)e->outside.cols;
   const PetscInt *numbers = (const PetscInt *)e->outside.numbers;
-  const PetscBool ignores = GpufmtCooIgnoresOthers(A);
+  const PetscBool ignores = ((const GpufmtParallelData *)A->data)->donotstash;
 
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(e->outside.count, &e->owners));

@@ -145,7 +145,7 @@ static PetscErrorCode Make(Mat A, int backend, PetscCount n, GpufmtCooExchange *
 static PetscErrorCode TakeBlocks(Mat A, Offdiag *o, Made *made)
 {
   GpufmtOptionsSet *options  = &((Mat_Gpufmt *)A->spptr)->options;
-  const PetscBool   ignores  = GpufmtCooIgnoresOthers(A);
+  const PetscBool   ignores  = ((const GpufmtParallelData *)A->data)->donotstash;
   const Mat         blocks[] = {made->blocks[0], made->blocks[1]};
   PetscInt         *ghosts   = o->ghosts;
   void             *data;

@@ -9,24 +9,9 @@
    to be called again after some products, fail on the rank that fails, and take no collective call. */
 #include "matrix/matrix.h"
 
-/* what the data of type mpiaij begins with: no header that PETSc installs has it */
-typedef struct {
-  Mat          diag, offdiag;
-  PetscMPIInt  size, rank;
-  PetscBool    donotstash;
-  MPI_Request *send_waits, *receive_waits;
-  PetscInt     nsends, nreceives;
-  PetscScalar *sent, *received;
-  PetscInt     longest;
-  void        *number_of_column;
-  PetscInt    *columns; /* of the off-diagonal block */
-  Vec          ghost;
-  VecScatter   scatter;
-} ParallelData;
-
 static PetscErrorCode PartsGet(Mat A, Mat *diag, Mat *offdiag, GpufmtHaloParts *parts)
 {
-  const ParallelData *data = (const ParallelData *)A->data;
+  const GpufmtParallelData *data = (const GpufmtParallelData *)A->data;
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, diag, offdiag, &parts->columns));
