@@ -427,6 +427,38 @@ def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
 
 
 @pytest.mark.parametrize("on_device", [0, 1])
+def test_a_block_is_made_where_coordinates_are_that_were_uploaded_once(emulation_folder, on_device):
+    block, place = BLOCKS["within"], requested_place("cuda")
+    place.stream = STREAM
+    rows, cols, more_rows, more_cols = (
+        a.astype(INDEX) for n, seed in ((NENTRIES, 96), (300, 91)) for a in random((60, 50), n, seed, least=-3)
+    )
+    at = [a.ctypes.data for a in (rows, cols, more_rows, more_cols)]
+    everything = [np.concatenate(pair) for pair in ((rows, more_rows), (cols, more_cols))]
+    inside = in_block(block, *everything)
+    local = [np.where(inside, a - f, -1) for a, f in zip(everything, (block.first_row, block.first_col), strict=True)]
+    rowptr, colidx, *_ = by_numpy((block.nrows, block.ncols), *local)
+    with fake_driver(emulation_folder) as fake:
+        memory = memory_of(0)
+        struct = abi.CooBlockStruct(*block)
+        request = abi.OutsideRequestStruct(place, struct, rows.size, *at[:2], on_device)
+        with Answer(abi.Ask.OUTSIDE, request, abi.OutsideAnswerStruct(), {}) as found:
+            assert found.error == (0, "")
+            assert (found.answer.all_rows == at[0]) == bool(on_device)
+            request = abi.CooRequestStruct(place, struct, is_part=1, on_device=1, nentries=rows.size, nmore=300)
+            request.rows, request.cols = found.answer.all_rows, found.answer.all_cols
+            request.more_rows, request.more_cols, request.sizes = *at[2:], (rows.size, 300)
+            with Answer(abi.Ask.COO, request, abi.CooAnswerStruct(), {}) as made:
+                assert made.error == (0, "") and made.answer.nnz == colidx.size
+                assert AnsweredCoo.array(made.answer.rowptr, rowptr.size).tolist() == rowptr.tolist()
+                assert AnsweredCoo.array(made.answer.colidx, colidx.size).tolist() == colidx.tolist()
+                planner._planner.release(made.answer.token)
+            held = fake.used - memory.bytes_given_back()
+        assert held <= (0 if on_device else rows.nbytes + cols.nbytes) + ZEROS + 4096
+        assert {call[-1] for call in fake.named("launch")} == {STREAM}
+
+
+@pytest.mark.parametrize("on_device", [0, 1])
 @pytest.mark.parametrize("name", ["many repeats", "grid", "a long row", "reversed"])
 def test_memory_of_a_device_is_bounded_and_taken_on_the_stream_of_the_place(emulation_folder, name, on_device):
     """At most 2.5 times the coordinates, besides the row pointer and what prefix sums need."""
