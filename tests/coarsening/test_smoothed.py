@@ -90,7 +90,7 @@ CASES = {
     "vectors": lambda: Case(stencil(5, 4, 5), nvectors=3),
     "blocks": lambda: Case(in_blocks(stencil(5, 4, 3), 3), block=3, nvectors=6),
     "blocks of one vector": lambda: Case(in_blocks(stencil(5, 4, 3), 2), block=2, everywhere=True),
-    "long rows": lambda: Case(uniform(120, 120, 70, seed=134)),
+    "long rows": lambda: Case(uniform(200, 200, 90, seed=134)),  # of more than 32 aggregates
     "rows without entries": lambda: Case(CsrMatrix(9, 9, np.zeros(10, int), np.zeros(0, int), np.zeros(0))),
 }
 
