@@ -2,43 +2,41 @@
    call, which finds all memory there. */
 #include "parallel/parallel.h"
 
-/* what one rank sends another, which owns these rows: they are neighbours among those that it sends */
+/* what one rank asks another for, which owns these rows, or sends it: they are neighbours among all of its rows */
 typedef struct {
-  PetscInt nrows, nentries;
+  PetscInt nrows, nentries; /* entries of rows that are sent */
 } Parcel;
 
 enum { PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt), ROW_INTS = 2 /* number and length of a row that is sent */ };
 
 /* what is not needed once the rows are there */
 typedef struct {
-  const PetscInt    *from_rowptr;  /* of the rows on this rank that others take */
-  PetscSF            row_exchange; /* of rows that are asked for, one leaf for each */
-  PetscMPIInt        nto, nfrom;   /* ranks that ask, and that are asked */
-  const PetscMPIInt *to, *from;
-  const PetscInt    *to_rows, *from_rows, *asked; /* where the rows of each rank begin; the rows that others ask for, by their places here */
-  PetscInt          *sent_lengths, *lengths;      /* of rows that go, and that come */
-  PetscInt          *entries;                     /* that others ask for, by their numbers here */
-  PetscMPIInt       *owners, *senders;            /* ranks that rows are sent to, and that send some */
-  Parcel            *parcels, *received, *came;   /* for these, from these, and from these in their order */
-  PetscInt          *to_ints, *from_ints;         /* where the integers of each of them begin */
-  PetscInt          *sent_ints, *ints;            /* of each: numbers and lengths of its rows, then the columns of these */
-  PetscInt          *sent_columns;
-  PetscInt          *rowptr, *colidx; /* of the rows that come: columns in the parallel matrix, then their places */
+  const PetscInt *from_rowptr; /* of the rows on this rank that others take, or are sent */
+  PetscMPIInt     nowners, nothers;
+  PetscMPIInt    *owners, *others;           /* ranks that own some of the rows; those that have found this rank as an owner, ascending */
+  Parcel         *parcels, *received, *came; /* for owners; from others as they came, and in the order of `others` */
+  PetscInt       *owner_rows, *other_rows;   /* where the rows of each parcel begin */
+  PetscInt       *asked;                     /* rows that others ask for */
+  PetscInt       *sent_lengths, *lengths;    /* of rows that go, and that come */
+  PetscInt       *entries;                   /* that others ask for, by their numbers here */
+  PetscInt       *sent_ints, *ints;          /* of each parcel that is sent: numbers and lengths of its rows, then the columns of these */
+  PetscInt       *to_ints, *from_ints;       /* where those of each parcel begin */
+  PetscInt       *sent_columns;
+  PetscInt       *rowptr, *colidx; /* of the rows that come: columns in the parallel matrix, then their places */
 } Pieces;
 
 static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
 {
   PetscFunctionBegin;
   if (p->from_rowptr) PetscCall(GpufmtPatternRestore(from->matrix, &p->from_rowptr, NULL));
-  PetscCall(PetscSFDestroy(&p->row_exchange));
-  PetscCall(PetscFree2(p->sent_lengths, p->lengths));
-  PetscCall(PetscFree(p->entries));
   PetscCall(PetscFree2(p->owners, p->parcels));
-  PetscCall(PetscFree(p->senders));
+  PetscCall(PetscFree(p->others));
   PetscCall(PetscFree(p->received));
-  PetscCall(PetscFree(p->came));
-  PetscCall(PetscFree2(p->to_ints, p->from_ints));
+  PetscCall(PetscFree3(p->came, p->owner_rows, p->other_rows));
+  PetscCall(PetscFree3(p->asked, p->sent_lengths, p->lengths));
+  PetscCall(PetscFree(p->entries));
   PetscCall(PetscFree2(p->sent_ints, p->ints));
+  PetscCall(PetscFree2(p->to_ints, p->from_ints));
   PetscCall(PetscFree(p->sent_columns));
   PetscCall(PetscFree(p->rowptr));
   PetscCall(PetscFree(p->colidx));
@@ -52,6 +50,51 @@ static PetscErrorCode CreateMessages(Mat C, PetscMPIInt tag, GpufmtRows *to)
   PetscCall(PetscNew(&to->exchange));
   to->exchange->messages.comm = PetscObjectComm((PetscObject)C);
   to->exchange->messages.tag  = tag;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* who owns which of the rows, ascending; `rowptr`: they are sent, with so many entries */
+static PetscErrorCode FindOwners(PetscLayout layout, PetscInt nrows, const PetscInt rows[], const PetscInt rowptr[], Pieces *p)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc2(layout->size, &p->owners, layout->size, &p->parcels));
+  for (PetscInt k = 0, end; k < nrows; k = end) {
+    PetscMPIInt owner;
+
+    PetscCall(PetscLayoutFindOwner(layout, rows[k], &owner));
+    for (end = k; end < nrows && rows[end] < layout->range[owner + 1];) end++;
+    p->owners[p->nowners]    = owner;
+    p->parcels[p->nowners++] = (Parcel){end - k, rowptr ? rowptr[end] - rowptr[k] : 0};
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* owners are told their parcels; collective */
+static PetscErrorCode TellOwners(Mat C, Pieces *p)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nowners, p->owners, p->parcels, &p->nothers, &p->others,
+                                   &p->received));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Parcels from others in the order of these, so that sums do not depend on who comes first; and where the rows of all begin. */
+static PetscErrorCode SortParcels(Pieces *p)
+{
+  PetscMPIInt *order;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc3(p->nothers, &p->came, p->nowners + 1, &p->owner_rows, p->nothers + 1, &p->other_rows));
+  PetscCall(PetscMalloc1(p->nothers, &order));
+  for (PetscMPIInt k = 0; k < p->nothers; k++) order[k] = k;
+  PetscCall(PetscSortMPIIntWithArray(p->nothers, p->others, order));
+  p->owner_rows[0] = p->other_rows[0] = 0;
+  for (PetscMPIInt k = 0; k < p->nowners; k++) p->owner_rows[k + 1] = p->owner_rows[k] + p->parcels[k].nrows;
+  for (PetscMPIInt k = 0; k < p->nothers; k++) {
+    p->came[k]           = p->received[order[k]];
+    p->other_rows[k + 1] = p->other_rows[k] + p->came[k].nrows;
+  }
+  PetscCall(PetscFree(order));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -93,39 +136,49 @@ static PetscErrorCode AskBegin(Mat C, Mat parallel, PetscMPIInt tag, PetscInt co
   PetscFunctionBegin;
   PetscCall(CreateMessages(C, tag, remote));
   PetscCall(GpufmtPatternGet(local->matrix, &p->from_rowptr, NULL));
-  PetscCall(PetscSFSetGraphLayout(p->row_exchange, parallel->rmap, count, NULL, PETSC_OWN_POINTER, rows));
-  PetscCall(PetscMalloc1(count + 1, &p->rowptr));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* who asks for which rows; rows are asked for in ascending order, so those of one owner are neighbours. Collective. */
-static PetscErrorCode FindAsked(Pieces *p)
-{
-  PetscFunctionBegin;
-  PetscCall(PetscSFSetUp(p->row_exchange));
-  PetscCall(PetscSFGetLeafRanks(p->row_exchange, &p->nto, &p->to, &p->to_rows, &p->asked));
-  PetscCall(PetscSFGetRootRanks(p->row_exchange, &p->nfrom, &p->from, &p->from_rows, NULL, NULL));
+  PetscCall(FindOwners(parallel->rmap, count, rows, NULL, p));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode AskReserve(PetscInt count, Pieces *p, GpufmtRows *remote)
 {
-  const PetscInt  nasked   = p->nto ? p->to_rows[p->nto] : 0;
   GpufmtMessages *messages = &remote->exchange->messages;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtMessagesReserve(p->nto, p->nfrom, messages));
-  PetscCall(PetscArraycpy(messages->to, p->to, p->nto));
-  PetscCall(PetscArraycpy(messages->from, p->from, p->nfrom));
-  PetscCall(PetscMalloc2(nasked, &p->sent_lengths, count, &p->lengths));
-  for (PetscInt k = 0; k < nasked; k++) p->sent_lengths[k] = p->from_rowptr[p->asked[k] + 1] - p->from_rowptr[p->asked[k]];
+  PetscCall(SortParcels(p));
+  PetscCall(GpufmtMessagesReserve(p->nothers, p->nowners, messages));
+  PetscCall(PetscArraycpy(messages->to, p->others, p->nothers));
+  PetscCall(PetscArraycpy(messages->from, p->owners, p->nowners));
+  PetscCall(PetscMalloc3(p->other_rows[p->nothers], &p->asked, p->other_rows[p->nothers], &p->sent_lengths, count, &p->lengths));
+  PetscCall(PetscMalloc1(count + 1, &p->rowptr));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* owners learn which rows are asked for, and answer with their lengths; collective */
+static PetscErrorCode AskForLengths(Mat parallel, const PetscInt rows[], const GpufmtMessages *messages, Pieces *p)
+{
+  const GpufmtMessages back = {.comm     = messages->comm,
+                               .tag      = messages->tag,
+                               .nto      = messages->nfrom,
+                               .nfrom    = messages->nto,
+                               .to       = messages->from,
+                               .from     = messages->to,
+                               .requests = messages->requests};
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtMessagesExchange(&back, p->owner_rows, rows, p->other_rows, p->asked));
+  for (PetscInt k = 0; k < p->other_rows[p->nothers]; k++) {
+    p->asked[k] -= parallel->rmap->rstart;
+    p->sent_lengths[k] = p->from_rowptr[p->asked[k] + 1] - p->from_rowptr[p->asked[k]];
+  }
+  PetscCall(GpufmtMessagesExchange(messages, p->other_rows, p->sent_lengths, p->owner_rows, p->lengths));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static void CountAsked(PetscInt count, const Pieces *p, PetscInt64 *nsent, PetscInt64 *ncome)
 {
   *nsent = *ncome = 0;
-  for (PetscInt k = 0; k < (p->nto ? p->to_rows[p->nto] : 0); k++) *nsent += p->sent_lengths[k];
+  for (PetscInt k = 0; k < p->other_rows[p->nothers]; k++) *nsent += p->sent_lengths[k];
   for (PetscInt k = 0; k < count; k++) *ncome += p->lengths[k];
 }
 
@@ -143,9 +196,9 @@ static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, int backen
   PetscCall(PetscMalloc1((PetscInt)ncome, &p->colidx));
   p->rowptr[0] = 0;
   for (PetscInt k = 0; k < count; k++) p->rowptr[k + 1] = p->rowptr[k] + p->lengths[k];
-  for (PetscMPIInt k = 0; k < p->nfrom; k++) messages->from_begins[k + 1] = p->rowptr[p->from_rows[k + 1]];
-  for (PetscMPIInt k = 0; k < p->nto; k++) {
-    for (PetscInt row = p->to_rows[k]; row < p->to_rows[k + 1]; row++)
+  for (PetscMPIInt k = 0; k < p->nowners; k++) messages->from_begins[k + 1] = p->rowptr[p->owner_rows[k + 1]];
+  for (PetscMPIInt k = 0; k < p->nothers; k++) {
+    for (PetscInt row = p->other_rows[k]; row < p->other_rows[k + 1]; row++)
       for (PetscInt entry = p->from_rowptr[p->asked[row]]; entry < p->from_rowptr[p->asked[row] + 1]; entry++) p->entries[n++] = entry;
     messages->to_begins[k + 1] = n;
   }
@@ -153,7 +206,7 @@ static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, int backen
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* PETSc numbers objects and messages of a communicator: what is counted on one rank is counted on all, before anything can fail. */
+/* PETSc numbers the messages of a communicator: what is counted on one rank is counted on all, before anything can fail. */
 static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend,
                                 Pieces *p, GpufmtRows *remote)
 {
@@ -162,12 +215,11 @@ static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const Petsc
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
-  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)C), &p->row_exchange));
   PetscCall(GpufmtFailTogether(C, AskBegin(C, parallel, tag, count, rows, local, p, remote)));
   messages = &remote->exchange->messages;
-  PetscCall(FindAsked(p));
+  PetscCall(TellOwners(C, p));
   PetscCall(GpufmtFailTogether(C, AskReserve(count, p, remote)));
-  PetscCall(GpufmtMessagesExchange(messages, p->to_rows, p->sent_lengths, p->from_rows, p->lengths));
+  PetscCall(AskForLengths(parallel, rows, messages, p));
   PetscCall(GpufmtFailTogether(C, AskEnd(count, local, backend, p, remote)));
   PetscCall(GpufmtMessagesExchange(messages, messages->to_begins, p->sent_columns, messages->from_begins, p->colidx));
   PetscCall(GpufmtFailTogether(C, CreateReceived(count, type, backend, p, remote)));
@@ -191,70 +243,39 @@ PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const Pe
 
 /* ---- rows that are sent ---- */
 
-static PetscErrorCode MakeParcels(Mat C, PetscLayout layout, PetscMPIInt tag, const PetscInt rows[], const GpufmtRows *sent, Pieces *p,
-                                  GpufmtRows *received)
+static PetscErrorCode SendBegin(Mat C, PetscLayout layout, PetscMPIInt tag, const PetscInt rows[], const GpufmtRows *sent, Pieces *p,
+                                GpufmtRows *received)
 {
-  const PetscInt nrows = sent->matrix->rmap->n;
-
   PetscFunctionBegin;
   PetscCall(CreateMessages(C, tag, received));
   PetscCall(GpufmtPatternGet(sent->matrix, &p->from_rowptr, NULL));
-  PetscCall(PetscMalloc2(layout->size, &p->owners, layout->size, &p->parcels));
-  for (PetscInt k = 0, end; k < nrows; k = end) {
-    PetscMPIInt owner;
-
-    PetscCall(PetscLayoutFindOwner(layout, rows[k], &owner));
-    for (end = k; end < nrows && rows[end] < layout->range[owner + 1];) end++;
-    p->owners[p->nto]    = owner;
-    p->parcels[p->nto++] = (Parcel){end - k, p->from_rowptr[end] - p->from_rowptr[k]};
-  }
+  PetscCall(FindOwners(layout, sent->matrix->rmap->n, rows, p->from_rowptr, p));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* parcels for this rank in the order of those who send them, so that sums do not depend on who comes first */
-static PetscErrorCode SortParcels(Pieces *p)
+/* where the entries of each parcel begin, and its integers */
+static PetscErrorCode ListParcels(PetscMPIInt n, const Parcel parcels[], const PetscInt row_begins[], PetscInt entry_begins[], PetscInt int_begins[])
 {
-  PetscMPIInt *order;
+  PetscInt64 nentries = 0;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc1(p->nfrom, &p->came));
-  PetscCall(PetscMalloc1(p->nfrom, &order));
-  for (PetscMPIInt k = 0; k < p->nfrom; k++) order[k] = k;
-  PetscCall(PetscSortMPIIntWithArray(p->nfrom, p->senders, order));
-  for (PetscMPIInt k = 0; k < p->nfrom; k++) p->came[k] = p->received[order[k]];
-  PetscCall(PetscFree(order));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* where the entries of each parcel begin, and the integers: for each row its number and its length, then columns; *nrows: of all parcels */
-static PetscErrorCode ListParcels(PetscMPIInt n, const Parcel parcels[], PetscInt entry_begins[], PetscInt int_begins[], PetscInt *nrows)
-{
-  PetscInt64 nentries = 0, n64 = 0;
-
-  PetscFunctionBegin;
-  for (PetscMPIInt k = 0; k < n; k++) {
-    nentries += parcels[k].nentries;
-    n64 += parcels[k].nrows;
-  }
-  PetscCall(CheckCount(nentries, ROW_INTS * n64));
-  *nrows        = (PetscInt)n64;
+  for (PetscMPIInt k = 0; k < n; k++) nentries += parcels[k].nentries;
+  PetscCall(CheckCount(nentries, (PetscInt64)ROW_INTS * row_begins[n]));
   int_begins[0] = 0;
   for (PetscMPIInt k = 0; k < n; k++) {
     entry_begins[k + 1] = entry_begins[k] + parcels[k].nentries;
-    int_begins[k + 1]   = int_begins[k] + ROW_INTS * parcels[k].nrows + parcels[k].nentries;
+    int_begins[k + 1]   = ROW_INTS * row_begins[k + 1] + entry_begins[k + 1];
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode FillParcels(const PetscInt rows[], const Pieces *p, const PetscInt entry_begins[])
 {
-  PetscInt row = 0;
-
   PetscFunctionBegin;
-  for (PetscMPIInt k = 0; k < p->nto; k++) {
+  for (PetscMPIInt k = 0; k < p->nowners; k++) {
     PetscInt *to = p->sent_ints + p->to_ints[k];
 
-    for (const PetscInt end = row + p->parcels[k].nrows; row < end; row++) {
+    for (PetscInt row = p->owner_rows[k]; row < p->owner_rows[k + 1]; row++) {
       *to++ = rows[row];
       *to++ = p->from_rowptr[row + 1] - p->from_rowptr[row];
     }
@@ -266,43 +287,40 @@ static PetscErrorCode FillParcels(const PetscInt rows[], const Pieces *p, const 
 static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent, int backend, Pieces *p, GpufmtRows *received)
 {
   GpufmtMessages *messages = &received->exchange->messages;
-  const PetscInt  nsent    = p->from_rowptr[sent->matrix->rmap->n];
   PetscInt        nrows;
 
   PetscFunctionBegin;
   PetscCall(SortParcels(p));
-  PetscCall(GpufmtMessagesReserve(p->nto, p->nfrom, messages));
-  PetscCall(PetscArraycpy(messages->to, p->owners, p->nto));
-  PetscCall(PetscArraycpy(messages->from, p->senders, p->nfrom));
-  PetscCall(PetscMalloc2(p->nto + 1, &p->to_ints, p->nfrom + 1, &p->from_ints));
-  PetscCall(ListParcels(p->nto, p->parcels, messages->to_begins, p->to_ints, &nrows));
-  PetscCall(ListParcels(p->nfrom, p->came, messages->from_begins, p->from_ints, &nrows));
-  PetscCall(PetscMalloc2(p->to_ints[p->nto], &p->sent_ints, p->from_ints[p->nfrom], &p->ints));
-  PetscCall(PetscMalloc1(nsent, &p->sent_columns));
+  PetscCall(GpufmtMessagesReserve(p->nowners, p->nothers, messages));
+  PetscCall(PetscArraycpy(messages->to, p->owners, p->nowners));
+  PetscCall(PetscArraycpy(messages->from, p->others, p->nothers));
+  PetscCall(PetscMalloc2(p->nowners + 1, &p->to_ints, p->nothers + 1, &p->from_ints));
+  PetscCall(ListParcels(p->nowners, p->parcels, p->owner_rows, messages->to_begins, p->to_ints));
+  PetscCall(ListParcels(p->nothers, p->came, p->other_rows, messages->from_begins, p->from_ints));
+  nrows = p->other_rows[p->nothers];
+  PetscCall(PetscMalloc2(p->to_ints[p->nowners], &p->sent_ints, p->from_ints[p->nothers], &p->ints));
+  PetscCall(PetscMalloc1(messages->to_begins[p->nowners], &p->sent_columns));
   PetscCall(Prepare(sent, backend, NULL, p->sent_columns, received->exchange));
   PetscCall(FillParcels(rows, p, messages->to_begins));
   PetscCall(PetscMalloc1(nrows, &received->rows));
   PetscCall(PetscMalloc1(nrows + 1, &p->rowptr));
-  PetscCall(PetscMalloc1(messages->from_begins[p->nfrom], &p->colidx));
+  PetscCall(PetscMalloc1(messages->from_begins[p->nothers], &p->colidx));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* numbers, lengths and columns of the rows that have come; returns how many there are */
-static PetscInt TakeParcels(const GpufmtMessages *messages, Pieces *p, PetscInt rows[])
+/* numbers, lengths and columns of the rows that have come */
+static void TakeParcels(const GpufmtMessages *messages, Pieces *p, PetscInt rows[])
 {
-  PetscInt nrows = 0;
-
   p->rowptr[0] = 0;
-  for (PetscMPIInt k = 0; k < p->nfrom; k++) {
+  for (PetscMPIInt k = 0; k < p->nothers; k++) {
     const PetscInt *from = p->ints + p->from_ints[k];
 
-    for (PetscInt j = 0; j < p->came[k].nrows; j++, nrows++) {
-      rows[nrows]          = *from++;
-      p->rowptr[nrows + 1] = p->rowptr[nrows] + *from++;
+    for (PetscInt row = p->other_rows[k]; row < p->other_rows[k + 1]; row++) {
+      rows[row]          = *from++;
+      p->rowptr[row + 1] = p->rowptr[row] + *from++;
     }
     for (PetscInt j = messages->from_begins[k]; j < messages->from_begins[k + 1]; j++) p->colidx[j] = *from++;
   }
-  return nrows;
 }
 
 static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, Pieces *p,
@@ -310,18 +328,16 @@ static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], con
 {
   const GpufmtMessages *messages;
   PetscMPIInt           tag;
-  PetscInt              nrows;
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
-  PetscCall(GpufmtFailTogether(C, MakeParcels(C, layout, tag, rows, sent, p, received)));
+  PetscCall(GpufmtFailTogether(C, SendBegin(C, layout, tag, rows, sent, p, received)));
   messages = &received->exchange->messages;
-  PetscCall(PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nto, p->owners, p->parcels, &p->nfrom, &p->senders,
-                                   &p->received));
+  PetscCall(TellOwners(C, p));
   PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, backend, p, received)));
   PetscCall(GpufmtMessagesExchange(messages, p->to_ints, p->sent_ints, p->from_ints, p->ints));
-  nrows = TakeParcels(messages, p, received->rows);
-  PetscCall(GpufmtFailTogether(C, CreateReceived(nrows, type, backend, p, received)));
+  TakeParcels(messages, p, received->rows);
+  PetscCall(GpufmtFailTogether(C, CreateReceived(p->other_rows[p->nothers], type, backend, p, received)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

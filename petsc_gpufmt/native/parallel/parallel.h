@@ -1,7 +1,6 @@
 /* Sparse products of parallel matrices: sequential products, rows that ranks exchange, and sums of sequential matrices whose rows and columns
    lie in different places of a parallel one, found once, then replayed for new values. */
 #pragma once
-#include <petscsf.h>
 #include "product/product.h"
 
 enum { GPUFMT_MAX_SUMMANDS = 3 };
