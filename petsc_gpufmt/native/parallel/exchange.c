@@ -208,34 +208,35 @@ static PetscErrorCode AskEnd(PetscInt count, const GpufmtRows *local, int backen
 
 /* PETSc numbers the messages of a communicator: what is counted on one rank is counted on all, before anything can fail. */
 static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend,
-                                Pieces *p, GpufmtRows *remote)
+                                Pieces *p, GpufmtRows *remote, PetscErrorCode *own)
 {
   const GpufmtMessages *messages;
   PetscMPIInt           tag;
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
-  PetscCall(GpufmtFailTogether(C, AskBegin(C, parallel, tag, count, rows, local, p, remote)));
+  if (!*own) *own = AskBegin(C, parallel, tag, count, rows, local, p, remote);
+  PetscCall(GpufmtFailTogether(C, *own));
   messages = &remote->exchange->messages;
   PetscCall(TellOwners(C, p));
   PetscCall(GpufmtFailTogether(C, AskReserve(count, p, remote)));
   PetscCall(AskForLengths(parallel, rows, messages, p));
   PetscCall(GpufmtFailTogether(C, AskEnd(count, local, backend, p, remote)));
   PetscCall(GpufmtMessagesExchange(messages, messages->to_begins, p->sent_columns, messages->from_begins, p->colidx));
-  PetscCall(GpufmtFailTogether(C, CreateReceived(count, type, backend, p, remote)));
+  *own = CreateReceived(count, type, backend, p, remote);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The given rows, of any ranks, for the product C. Collective, and so are its errors; `local` are the rows of this rank, from which the
-   others take what they asked for. */
+/* The given rows, of any ranks, for the product C; `local` are the rows of this rank, from which the others take what they asked for. Collective, and
+   so are its errors, also those of this rank before, *own; that of its last step, in the end, is for the caller to agree on. */
 PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const PetscInt rows[], const GpufmtRows *local, MatType type, int backend,
-                                   GpufmtRows *remote)
+                                   GpufmtRows *remote, PetscErrorCode *own)
 {
   Pieces         pieces = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  ierr = GetRemote(C, parallel, count, rows, local, type, backend, &pieces, remote);
+  ierr = GetRemote(C, parallel, count, rows, local, type, backend, &pieces, remote, own);
   PetscCall(PiecesFree(local, &pieces));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -324,33 +325,34 @@ static void TakeParcels(const GpufmtMessages *messages, Pieces *p, PetscInt rows
 }
 
 static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend, Pieces *p,
-                           GpufmtRows *received)
+                           GpufmtRows *received, PetscErrorCode *own)
 {
   const GpufmtMessages *messages;
   PetscMPIInt           tag;
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
-  PetscCall(GpufmtFailTogether(C, SendBegin(C, layout, tag, rows, sent, p, received)));
+  if (!*own) *own = SendBegin(C, layout, tag, rows, sent, p, received);
+  PetscCall(GpufmtFailTogether(C, *own));
   messages = &received->exchange->messages;
   PetscCall(TellOwners(C, p));
   PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, backend, p, received)));
   PetscCall(GpufmtMessagesExchange(messages, p->to_ints, p->sent_ints, p->from_ints, p->ints));
   TakeParcels(messages, p, received->rows);
-  PetscCall(GpufmtFailTogether(C, CreateReceived(p->other_rows[p->nothers], type, backend, p, received)));
+  *own = CreateReceived(p->other_rows[p->nothers], type, backend, p, received);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Sends rows of the product C, with their numbers in ascending order, to the ranks that own them in `layout`. Collective, and so are its
-   errors. */
+/* Sends rows of the product C, with their numbers in ascending order, to the ranks that own them in `layout`. Collective; errors as of
+   GpufmtRowsGetRemote(). */
 PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout layout, const PetscInt rows[], const GpufmtRows *sent, MatType type, int backend,
-                              GpufmtRows *received)
+                              GpufmtRows *received, PetscErrorCode *own)
 {
   Pieces         pieces = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  ierr = Send(C, layout, rows, sent, type, backend, &pieces, received);
+  ierr = Send(C, layout, rows, sent, type, backend, &pieces, received, own);
   PetscCall(PiecesFree(sent, &pieces));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

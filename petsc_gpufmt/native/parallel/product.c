@@ -131,19 +131,19 @@ static PetscErrorCode PartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Rows of B: those of this rank, then those of others. Collective. */
-static PetscErrorCode RowsCreate(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type)
+/* Rows of B: those of this rank, then those of others. Collective; what fails in the end on this rank, *own, is not agreed on. */
+static PetscErrorCode RowsCreate(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type, PetscErrorCode *own)
 {
   const PetscInt *garray;
   PetscMPIInt     size;
   Mat             offdiag;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtFailTogether(C, LocalCreate(C, product, A, B, type)));
+  *own = LocalCreate(C, product, A, B, type);
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)A), &size));
   if (size > 1 && product->type != MATPRODUCT_AtB) {
     PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
-    PetscCall(GpufmtRowsGetRemote(C, B, offdiag->cmap->n, garray, &product->local, type, product->backend, &product->remote));
+    PetscCall(GpufmtRowsGetRemote(C, B, offdiag->cmap->n, garray, &product->local, type, product->backend, &product->remote, own));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -154,6 +154,7 @@ static PetscErrorCode ProductSymbolic(Mat C, MatType type)
   const Mat_Product     *given = C->product;
   GpufmtParallelProduct *product;
   Mat                    A = given->A, B;
+  PetscErrorCode         own;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&product));
@@ -162,9 +163,9 @@ static PetscErrorCode ProductSymbolic(Mat C, MatType type)
   PetscCall(GpufmtProductBackend(C, &product->backend));
   PetscCall(SecondCreate(C, product, type));
   B = product->second ? product->second : given->B;
-  PetscCall(RowsCreate(C, product, A, B, type));
-  PetscCall(GpufmtFailTogether(C, PartsCreate(C, product, A)));
-  PetscCall(GpufmtResultCreate(C, product, A, B, type));
+  PetscCall(RowsCreate(C, product, A, B, type, &own));
+  if (!own) own = PartsCreate(C, product, A);
+  PetscCall(GpufmtResultCreate(C, product, A, B, type, own));
   PetscCall(PetscInfo(C, "rmerge, parallel %s: %d sequential products on this rank\n", MatProductTypes[given->type], product->nparts));
   C->ops->productnumeric = MatProductNumeric_MPIAIJGpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -138,7 +138,7 @@ static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, Ma
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type, Pieces *pieces)
+static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type, PetscErrorCode own, Pieces *pieces)
 {
   const PetscLayout rows = product->type == MATPRODUCT_AB ? A->rmap : product->type == MATPRODUCT_AtB ? A->cmap : B->cmap;
   MatType           block_type, result_type = ((PetscObject)A)->type_name;
@@ -146,28 +146,30 @@ static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, 
   Mat               diag;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtFailTogether(C, RowTargets(product, B->cmap->n, pieces)));
+  if (!own) own = RowTargets(product, B->cmap->n, pieces);
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)C), &size));
   if (size > 1 && product->type != MATPRODUCT_AB) {
-    PetscCall(GpufmtFailTogether(C, SentCreate(product, A, B->cmap->n, type, pieces)));
-    PetscCall(GpufmtRowsSend(C, rows, pieces->sent_rows, &product->sent, type, product->backend, &product->received));
-    for (PetscInt k = 0; k < product->received.matrix->rmap->n; k++) product->received.rows[k] -= rows->rstart;
+    if (!own) own = SentCreate(product, A, B->cmap->n, type, pieces);
+    PetscCall(GpufmtRowsSend(C, rows, pieces->sent_rows, &product->sent, type, product->backend, &product->received, &own));
+    for (PetscInt k = 0; !own && k < product->received.matrix->rmap->n; k++) product->received.rows[k] -= rows->rstart;
   }
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   PetscCall(MatGetType(diag, &block_type));
-  PetscCall(GpufmtFailTogether(C, BlocksCreate(C, product, block_type, rows, B->cmap, pieces)));
+  if (!own) own = BlocksCreate(C, product, block_type, rows, B->cmap, pieces);
+  PetscCall(GpufmtFailTogether(C, own));
   PetscCall(ResultFromBlocks(C, product, result_type, rows, B->cmap, pieces));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The rows that are sent, and the result; `type`: that of the sequential matrices in between. Collective. */
-PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type)
+/* The rows that are sent, and the result; `type`: that of the sequential matrices in between. Collective, and so are errors, also what has failed on
+   this rank before, `own`. */
+PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, Mat B, MatType type, PetscErrorCode own)
 {
   Pieces         pieces = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  ierr = ResultBuild(C, product, A, B, type, &pieces);
+  ierr = ResultBuild(C, product, A, B, type, own, &pieces);
   PetscCall(PetscFree2(pieces.here, pieces.there));
   PetscCall(PetscFree(pieces.sent_rows));
   for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
