@@ -2,6 +2,12 @@
    than a sparse product on the device. So PETSc makes a matrix without rows, and they are added here. What it keeps of them lies in a structure
    of no public header, whose beginning is mirrored; where a small matrix of PETSc's does not look like that, PETSc adds the rows. */
 #include "matrix/matrix.h"
+#include <pthread.h>
+
+enum {
+  MOST_THREADS  = 4,
+  ROWS_A_THREAD = 1 << 17 /* at least: about as long as to start it */
+};
 
 /* the beginning of PETSc's structure, in the order of its members */
 typedef struct {
@@ -59,25 +65,64 @@ static PetscErrorCode LookAtLayout(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode FillLengths(PetscInt nrows, Rows *rows)
-{
-  const PetscInt *rowptr  = rows->i;
-  PetscInt        longest = 0, nonzero = 0, *imax, *ilen;
+/* some rows, whose lengths one thread writes */
+typedef struct {
+  const PetscInt *rowptr;
+  PetscInt       *imax, *ilen;
+  PetscInt        first, last, longest, nonzero;
+} Part;
 
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc1(nrows, &rows->imax));
-  PetscCall(PetscMalloc1(nrows, &rows->ilen));
-  imax = rows->imax;
-  ilen = rows->ilen;
-  for (PetscInt r = 0; r < nrows; r++) {
+static void *FillPart(void *argument)
+{
+  Part *const     part   = (Part *)argument;
+  const PetscInt *rowptr = part->rowptr;
+  PetscInt *const imax = part->imax, *const ilen = part->ilen;
+  PetscInt longest = 0, nonzero = 0;
+
+  for (PetscInt r = part->first; r < part->last; r++) {
     const PetscInt length = rowptr[r + 1] - rowptr[r];
 
     imax[r] = ilen[r] = length;
     longest           = PetscMax(longest, length);
     nonzero += length > 0;
   }
-  rows->rmax          = longest;
-  rows->nonzerorowcnt = nonzero;
+  part->longest = longest;
+  part->nonzero = nonzero;
+  return NULL;
+}
+
+/* Most of the time goes into the first touch of pages, which threads share. What finds no thread is done here. */
+static void FillParts(int nparts, Part parts[])
+{
+  pthread_t threads[MOST_THREADS];
+  int       nthreads = 1;
+
+  while (nthreads < nparts && !pthread_create(&threads[nthreads], NULL, FillPart, &parts[nthreads])) nthreads++;
+  (void)FillPart(&parts[0]);
+  for (int k = nthreads; k < nparts; k++) (void)FillPart(&parts[k]);
+  for (int k = 1; k < nthreads; k++) (void)pthread_join(threads[k], NULL);
+}
+
+static PetscErrorCode FillLengths(PetscInt nrows, Rows *rows)
+{
+  const int nparts = (int)PetscMin(MOST_THREADS, nrows / ROWS_A_THREAD + 1);
+  Part      parts[MOST_THREADS];
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1(nrows, &rows->imax));
+  PetscCall(PetscMalloc1(nrows, &rows->ilen));
+  for (int k = 0; k < nparts; k++)
+    parts[k] = (Part){.rowptr = rows->i,
+                      .imax   = rows->imax,
+                      .ilen   = rows->ilen,
+                      .first  = (PetscInt)((PetscInt64)nrows * k / nparts),
+                      .last   = (PetscInt)((PetscInt64)nrows * (k + 1) / nparts)};
+  FillParts(nparts, parts);
+  rows->rmax = rows->nonzerorowcnt = 0;
+  for (int k = 0; k < nparts; k++) {
+    rows->rmax = PetscMax(rows->rmax, parts[k].longest);
+    rows->nonzerorowcnt += parts[k].nonzero;
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -91,3 +91,13 @@ def test_an_assembly_forgets_the_symmetry_of_another_pattern():
     without_small(square)
     with pytest.raises(PETSc.Error):
         square.isStructurallySymmetric()
+
+
+def test_lengths_of_many_rows_are_written_by_several_threads():
+    lengths = np.arange(300_001) % 3
+    rowptr = np.concatenate([[0], np.cumsum(lengths)])
+    columns = np.arange(rowptr[-1]) - np.repeat(rowptr[:-1], lengths)
+    A = CsrMatrix(lengths.size, 2, rowptr, columns, np.ones(columns.size))
+    C = petsc_matrix(A).matMult(petsc_matrix(CsrMatrix(2, 2, np.arange(3), np.arange(2), np.ones(2))))
+    part = C.createSubMatrix(PETSc.IS().createStride(lengths.size, comm=PETSc.COMM_SELF))  # reads all lengths
+    np.testing.assert_array_equal(part.getValuesCSR()[0], rowptr)
