@@ -37,6 +37,22 @@ static PetscErrorCode ToHost(PetscInt to[], const PetscInt from[], PetscCount co
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The row pointer once more, beside the columns, if it can be had there without an upload: plans of the matrix take it from there. */
+static PetscErrorCode CopyRowptr(GpufmtManaged *m, const PetscInt rowptr[], PetscBool on_device)
+{
+  const PetscCount count = (PetscCount)m->nrows + 1;
+  void            *stream;
+
+  PetscFunctionBegin;
+  if (!on_device && GpufmtDeviceUsable()) PetscFunctionReturn(PETSC_SUCCESS);
+  m->copied_rowptr = m->colidx + m->nnz;
+  if (on_device) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceCopy(m->copied_rowptr, rowptr, (size_t)count * sizeof(PetscInt), stream));
+  } else PetscCall(PetscArraycpy(m->copied_rowptr, rowptr, count));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Room for the columns and values of a pattern of `nnz` entries, and a copy of its row pointer, from the device or the host. That copy comes
    before the pages, for which it would wait. */
 PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, GpufmtManaged **out)
@@ -44,7 +60,7 @@ PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscIn
   GpufmtManaged *m;
   PetscErrorCode ierr;
   const size_t   columns = ((size_t)nnz * sizeof(PetscScalar) / columns_alignment + 1) * columns_alignment; /* where they begin */
-  const size_t   bytes   = columns + (size_t)nnz * sizeof(PetscInt);
+  const size_t   bytes   = columns + ((size_t)nnz + (size_t)nrows + 1) * sizeof(PetscInt);
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&m));
@@ -67,6 +83,9 @@ PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscIn
   if (all) all->previous = m;
   all  = m;
   *out = m;
+  ierr = CopyRowptr(m, rowptr, on_device);
+  if (ierr) PetscCall(GpufmtManagedRelease(out));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -98,8 +117,9 @@ PetscErrorCode GpufmtManagedForget(void)
   PetscFunctionBegin;
   for (GpufmtManaged *m = all; m; m = m->next) {
     PetscCall(GpufmtManagedReturn(&m->memory));
-    m->values = NULL;
-    m->colidx = NULL;
+    m->values        = NULL;
+    m->colidx        = NULL;
+    m->copied_rowptr = NULL;
   }
   PetscCall(GpufmtManagedForgetKept());
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -114,6 +134,21 @@ PetscBool GpufmtManagedContains(const void *address)
     if (first && (const char *)address >= first && (const char *)address < first + m->bytes) return PETSC_TRUE;
   }
   return PETSC_FALSE;
+}
+
+/* the copy of a row pointer of the host; NULL: there is none, or MatEliminateZeros() has changed the one on the host */
+const void *GpufmtManagedRowptr(const void *host, size_t bytes)
+{
+  const GpufmtManaged *m = all;
+
+  while (m && m->rowptr != host) m = m->next;
+  return m && bytes == ((size_t)m->nrows + 1) * sizeof(PetscInt) && m->rowptr[m->nrows] == m->nnz ? m->copied_rowptr : NULL;
+}
+
+/* for tests */
+PETSC_EXTERN const void *GpufmtManagedCopiedRowptr(const void *host, size_t bytes)
+{
+  return GpufmtManagedRowptr(host, bytes);
 }
 
 /* A copy of `colidx`, on the device or the host, becomes the columns. The device may copy on after the call: GpufmtManagedSettle() waits for it. */

@@ -22,11 +22,12 @@ static inline PetscBool GpufmtVersionIsOf(const GpufmtVersion *v, Mat A)
   return (PetscBool)(v->state == ((PetscObject)A)->state && v->matrix == A && v->id == ((PetscObject)A)->id);
 }
 
-/* Managed arrays of a sequential matrix. One allocation holds the values, then the columns, aligned for either, whichever is wider. */
+/* Managed arrays of a sequential matrix. One allocation holds the values, then the columns, aligned for either, whichever is wider, and then a copy
+   of the row pointer, which the host never touches. */
 typedef struct _GpufmtManaged GpufmtManaged;
 struct _GpufmtManaged {
   PetscScalar   *values;
-  PetscInt      *rowptr, *colidx;
+  PetscInt      *rowptr, *colidx, *copied_rowptr; /* the first on the host; the last NULL: there is no copy */
   PetscInt       nrows;
   PetscCount     nnz;
   size_t         bytes;        /* of the allocation that are used */
@@ -93,6 +94,7 @@ GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedContains(const void *);
+GPUFMT_HIDDEN const void    *GpufmtManagedRowptr(const void *host, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSetColumns(GpufmtManaged *, const PetscInt colidx[], PetscBool on_device);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedZeroValues(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedSettle(PetscBool on_device);

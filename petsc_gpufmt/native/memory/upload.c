@@ -27,11 +27,16 @@ int GpufmtUploadPageable(void *dev, const void *host, size_t bytes, void *stream
 /* synchronize! returns when the host array may be changed; what follows on the stream finds it on the device */
 PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream)
 {
-  PetscBool pageable;
+  const void *there = GpufmtManagedRowptr(host, bytes);
+  PetscBool   pageable;
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtUploadsEnd());
+  if (there) { /* nobody changes it */
+    PetscCall(GpufmtDeviceCopy(dev, there, bytes, stream));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   if (GpufmtManagedContains(host)) { /* on the device, most likely: reading it here would bring it to the host */
     PetscCall(GpufmtDeviceCopy(dev, host, bytes, stream));
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the caller may free or change what was copied */

@@ -22,10 +22,12 @@ from petsc_products import (
     stencil_csr,
     symbolic_phases,
 )
+from places import INDEX
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.plan import Product
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.planning.given import host_view
 
 EVERY_PRODUCT = pytest.mark.parametrize("product", METHODS, ids=lambda p: p.formula)
 NEW_NONZERO = 63
@@ -147,6 +149,28 @@ def test_columns_are_aligned_for_any_scalar_and_index():
     handle = ctypes.c_void_p(C.handle)
     assert native_library.load().MatSeqAIJGetCSRAndMemType(handle, None, ctypes.byref(columns), None, None) == 0
     assert columns.value % 16 == 0
+
+
+def copied_rowptr(A, nbytes=None):
+    """The copy of the row pointer beside the columns, None if there is none."""
+    library, rowptr = native_library.load(), ctypes.c_void_p()
+    library.GpufmtManagedCopiedRowptr.restype = ctypes.c_void_p
+    handle, nbytes = ctypes.c_void_p(A.handle), nbytes or (A.size[0] + 1) * INDEX.itemsize
+    assert library.MatSeqAIJGetCSRAndMemType(handle, ctypes.byref(rowptr), None, None, None) == 0
+    copy = library.GpufmtManagedCopiedRowptr(rowptr, ctypes.c_size_t(nbytes))
+    return copy and host_view(copy, A.size[0] + 1, INDEX).copy()
+
+
+def test_row_pointers_are_copied_until_zeros_are_eliminated():
+    matrices, C = diagonally_dominant()
+    assert copied_rowptr(C).tolist() == C.getRowIJ()[0].tolist()
+    assert copied_rowptr(C, 8) is None and copied_rowptr(matrices[0]) is None
+    matrices[0].zeroEntries()
+    multiply(Product.AB, matrices, result=C)
+    eliminate_zeros(C)
+    assert copied_rowptr(C) is None
+    add_everywhere(C)
+    assert copied_rowptr(C) is None
 
 
 READERS = {

@@ -4,7 +4,9 @@ import launch
 import pytest
 
 pytestmark = pytest.mark.slow  # compiles a program, and waits for copies that come late
-TESTS = ("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others", "beside")
+TESTS = (
+    *("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others", "row pointers", "beside"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,13 @@ PetscBool GpufmtManagedContains(const void *address)
   return PETSC_FALSE;
 }
 
+static const void *host_rowptr, *copied_rowptr;
+
+const void *GpufmtManagedRowptr(const void *host, size_t bytes)
+{
+  return host == host_rowptr ? copied_rowptr : NULL;
+}
+
 static bool Within(const void *p, const char *first, size_t bytes)
 {
   return (const char *)p >= first && (const char *)p < first + bytes;
@@ -171,6 +178,12 @@ static CudaResult MemcpyDtoHAsync(void *to, DevicePointer from, size_t bytes, vo
   return 0;
 }
 
+static CudaResult MemcpyDtoDAsync(DevicePointer to, DevicePointer from, size_t bytes, void *stream)
+{
+  (void)Queue((Operation){.to = (void *)to, .from = (const void *)from, .bytes = bytes});
+  return 0;
+}
+
 static CudaResult EventCreate(void **event, unsigned flags)
 {
   nevents++;
@@ -227,6 +240,7 @@ static void StartDriver(void)
                                  .MemFreeHost          = MemFreeHost,
                                  .MemcpyHtoDAsync      = MemcpyHtoDAsync,
                                  .MemcpyDtoHAsync      = MemcpyDtoHAsync,
+                                 .MemcpyDtoDAsync      = MemcpyDtoDAsync,
                                  .StreamSynchronize    = StreamSynchronize,
                                  .EventCreate          = EventCreate,
                                  .EventRecord          = EventRecord,

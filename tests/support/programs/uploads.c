@@ -302,6 +302,24 @@ static void Others(void)
   End();
 }
 
+/* a row pointer of which the device has a copy is not sent */
+static void RowPointers(void)
+{
+  const size_t bytes = 2 << 20;
+
+  BeginAnew();
+  host_rowptr   = host;
+  copied_rowptr = device + bytes;
+  Fill(host, bytes, 7);
+  Fill(device + bytes, bytes, 8);
+  Check(!GpufmtUpload(device, host, bytes, current_stream) && !GpufmtDeviceSynchronize(current_stream));
+  Check(Arrived(device, bytes, 8));
+  host_rowptr = NULL;
+  Check(!GpufmtUpload(device, host, bytes, current_stream) && !GpufmtDeviceSynchronize(current_stream));
+  Check(Arrived(device, bytes, 7));
+  End();
+}
+
 /* several arrays beside this thread: they arrive, and an error of one is known at the end */
 static void Beside(void)
 {
@@ -348,6 +366,7 @@ int main(int argc, char **argv)
     {"errors",       Errors     },
     {"fork",         Fork       },
     {"others",       Others     },
+    {"row pointers", RowPointers},
     {"beside",       Beside     }
   };
 
