@@ -96,8 +96,9 @@ static PetscErrorCode SortOffdiag(Mat A, int backend, PetscCount n, const Gpufmt
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A block of A, assembled. It has the options of A already, and gets those of a new parallel matrix, for which no managed arrays are to go. */
-static PetscErrorCode BlockCreate(Mat A, PetscInt ncols, PetscInt col_block, GpufmtManaged *managed, Mat *block)
+/* A block of A, assembled, in the place of an old one or NULL. It gets options as part of a new parallel matrix, for which no managed arrays are
+   to go. */
+static PetscErrorCode BlockCreate(Mat A, Mat old, PetscInt ncols, PetscInt col_block, GpufmtManaged *managed, Mat *block)
 {
   const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
   Mat                 B;
@@ -112,7 +113,7 @@ static PetscErrorCode BlockCreate(Mat A, PetscInt ncols, PetscInt col_block, Gpu
   PetscCall(PetscLayoutSetUp(B->cmap));
   PetscCall(GpufmtManagedEnter(B, managed));
   B->preallocated = B->assembled = PETSC_TRUE;
-  B->nonzerostate = B->ass_nonzerostate = A->nonzerostate + 1; /* that of A is made of these */
+  B->nonzerostate = B->ass_nonzerostate = (old ? old->nonzerostate : 0) + 1; /* an assembly of A adds up those of its blocks */
   B->ops->setoption                     = gpufmt_seq_parent->setoption;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -121,8 +122,10 @@ static PetscErrorCode BlockCreate(Mat A, PetscInt ncols, PetscInt col_block, Gpu
 static PetscErrorCode Make(Mat A, int backend, PetscCount n, GpufmtCooExchange *e, Offdiag *o, Made *made)
 {
   GpufmtParallelSums *sums = made->sums;
+  Mat                 old[2];
 
   PetscFunctionBegin;
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &old[0], &old[1], NULL));
   PetscCall(SortDiag(A, backend, n, e, made));
   PetscCall(OffdiagList(A, n, e, o));
   PetscCall(OffdiagCompact(o));
@@ -135,7 +138,7 @@ static PetscErrorCode Make(Mat A, int backend, PetscCount n, GpufmtCooExchange *
   e->sent_places    = NULL;
   for (int k = 0; k < 2; k++) {
     sums->nnz[k] = sums->blocks[k].ntargets;
-    PetscCall(BlockCreate(A, k ? o->nghosts : A->cmap->n, k ? 1 : PetscAbs(A->cmap->bs), made->managed[k], &made->blocks[k]));
+    PetscCall(BlockCreate(A, old[k], k ? o->nghosts : A->cmap->n, k ? 1 : PetscAbs(A->cmap->bs), made->managed[k], &made->blocks[k]));
   }
   PetscCall(GpufmtParallelSumsPlan(A, backend, sums));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -173,7 +176,6 @@ static PetscErrorCode TakeBlocks(Mat A, Offdiag *o, Made *made)
     if (options->options[k] == MAT_ROW_ORIENTED) PetscCall((*gpufmt_mpi_parent->setoption)(A, MAT_ROW_ORIENTED, options->flags[k]));
   A->assembled     = PETSC_FALSE;
   A->was_assembled = PETSC_TRUE; /* the exchange of ghost values is there */
-  A->nonzerostate++;
   PetscCall(GpufmtBlocksConvert(A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
