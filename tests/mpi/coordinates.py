@@ -136,6 +136,20 @@ def check_copies_and_conversions(to_place):
     check(pair, "back from aij")
 
 
+def check_values_on_the_host_for_sorted_coordinates(to_place):
+    """The matrix is bound to the CPU, or ordinary memory is not managed any more: PETSc adds up. Then as before."""
+    pair = matrices(coordinates(32))
+    for addv in (None, True):
+        pair[0].bindToCPU(True)
+        LIBRARY.GpufmtManagedSimulate(0)
+        set_both(pair, as_they_are, addv, 33)
+        check(pair, f"on the host, mode {addv}")
+        pair[0].bindToCPU(False)
+        LIBRARY.GpufmtManagedSimulate(int(SORTED[0]))
+        set_both(pair, to_place, addv, 34)
+        check(pair, f"back from the host, mode {addv}")
+
+
 def check_own_rows_alone(to_place):
     """No entry of another rank, which the matrix may be told."""
 
@@ -352,6 +366,7 @@ def check_options_after_a_failure(to_place):
 
 CHECKS = (
     *(check_modes, check_added_at_first, check_copies_and_conversions, check_own_rows_alone),
+    check_values_on_the_host_for_sorted_coordinates,
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure, check_other_ranks_ignored),
     *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
     *(check_memory_fails_on_one_rank, check_what_is_ignored_stays_so, check_coordinates_that_are_wrong_on_one_rank),
