@@ -91,11 +91,8 @@ def run_model(arguments: argparse.Namespace) -> int:
     chosen = model.local_part(problem.profile.nrows, problem.profile.nnz)
     lines = {mode: breakdown(predictions, arguments.weak) for mode, predictions in found.items()}
     print("\n".join(head(problem, machine, chosen.name, device.scalar.itemsize, arguments.weak)))
-    tables: dict[str, list[str]] = {}  # several modes may take the same times
     for mode, predictions in found.items():
-        tables.setdefault(table(predictions), []).append(lines[mode])
-    for text, of_modes in tables.items():
-        print("", text, *of_modes, sep="\n")
+        print(f"\n{table(predictions)}\n{lines[mode]}")
     if arguments.json:
         write(arguments, machine, chosen.name, found, lines)
     return 0

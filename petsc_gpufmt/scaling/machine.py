@@ -35,11 +35,20 @@ class Gpu:
     name : for people
     bandwidth : bytes that products move from memory in a second
     resident_threads : that run at once
+    cache_bytes : of products so small the second-level cache holds all; of twice as large ones, nothing
+    cache_factor : how many times as fast as memory it is
     """
 
     name: str
     bandwidth: float
     resident_threads: int
+    cache_bytes: float
+    cache_factor: float
+
+    def bandwidth_of(self, nbytes: float) -> float:
+        """Bytes a second of products that move so many again and again."""
+        held = min(1.0, max(0.0, 2 - nbytes / self.cache_bytes))
+        return self.bandwidth * (1 + held * (self.cache_factor - 1))
 
 
 @dataclass(frozen=True)
@@ -51,19 +60,13 @@ class Link:
     start : seconds of an exchange before its first message
     latency : seconds of each message
     bandwidth : bytes a second of one rank in one direction
+    beside : seconds that an exchange takes more while the device computes
     """
 
     start: float
     latency: float
     bandwidth: float
-
-    def waits(self, messages: int) -> float:
-        """Seconds of an exchange of so many messages without bytes; none without messages."""
-        return self.start + messages * self.latency if messages else 0.0
-
-    def transfer(self, nbytes: float) -> float:
-        """Seconds of the bytes."""
-        return nbytes / self.bandwidth
+    beside: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Machine:
     ----------
     gpu : all are alike
     mpi : between ranks of a host through MPI
-    peer : the same by stores of kernels into the memory of peers; None where these do not reach
+    peer : the same by stores of kernels into memory of peers; None where these do not reach
     network : through MPI between hosts
     gpus_per_host : of each host
     empty_round : seconds in which as many threads as run at once begin, find no entries, and end
@@ -105,7 +108,7 @@ def find_gpu(name: str) -> Gpu:
     """A GPU that the file knows, or for a number one with so many TB/s and the rest of an H200's."""
     known = constants()["gpus"]
     if name in known:
-        return Gpu(*(known[name][key] for key in ("name", "bandwidth", "resident_threads")))
+        return Gpu(**{key: value for key, value in known[name].items() if key != "source"})
     try:
         terabytes = float(name)
     except ValueError:
@@ -114,7 +117,7 @@ def find_gpu(name: str) -> Gpu:
         raise UnsupportedError(
             f"--gpu {name}: choose {', '.join(known)}, or the bandwidth of its memory in TB/s, such as 2.0"
         )
-    return Gpu(f"a GPU of {terabytes:g} TB/s", terabytes * 1e12, find_gpu("h200").resident_threads)
+    return replace(find_gpu("h200"), name=f"a GPU of {terabytes:g} TB/s", bandwidth=terabytes * 1e12)
 
 
 def find_machine(
@@ -154,4 +157,4 @@ def find_machine(
 
 
 def _link(values: dict[str, Any]) -> Link:
-    return Link(values["start"], values["latency"], values["bandwidth"])
+    return Link(**{key: value for key, value in values.items() if key != "source"})

@@ -5,9 +5,11 @@ of its size. The nonlocal part takes a launch, the bytes of its entries, of its 
 ghost vector, and a round of threads for each `resident_threads` rows that it is launched over.
 
     vector    exchange + local + nonlocal
-    overlap   exchange + local + nonlocal: MPI moves nothing between the begin of the exchange and its end
+    overlap   exchange + what it takes more beside the local part + local + nonlocal
     task      max(local, thread_handover + exchange) + nonlocal
-    peer      max(local, exchange between peers) + nonlocal
+    peer      kernels that send and wait + max(local, latency) + nonlocal; on several hosts as overlap
+
+In overlap MPI moves nothing between the begin of the exchange and its end, and then the device is busy.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ from petsc_gpufmt.scaling.partition import Parts
 from petsc_gpufmt.scaling.problem import Problem, scaled
 
 MODES = ("vector", "overlap", "task", "peer")
-# Modes in which the device waits while the exchange takes place.
-IN_TURN = ("vector", "overlap")
 # Of a smaller share of the ideal, a prediction says why.
 BREAKS_DOWN = 0.5
 CHOSEN = "gpufmt"
@@ -81,6 +81,29 @@ class RankTimes:
     launches: float
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """Seconds of an exchange of one rank: waits, and transfers of bytes, in which the device computes or does not.
+
+    What is hidden takes place beside the local part, and is waited for where it takes longer.
+    """
+
+    shown_waits: float = 0.0
+    shown_transfer: float = 0.0
+    hidden_waits: float = 0.0
+    hidden_transfer: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.shown_waits + self.shown_transfer + self.hidden_waits + self.hidden_transfer
+
+    def waited(self, local: float) -> tuple[float, float]:
+        """(waits, transfers) in which the device does not compute, beside a local part of so many seconds."""
+        hidden = self.hidden_waits + self.hidden_transfer
+        share = max(0.0, 1 - local / hidden) if hidden else 0.0
+        return self.shown_waits + share * self.hidden_waits, self.shown_transfer + share * self.hidden_transfer
+
+
 class Model:
     """A problem on a machine.
 
@@ -127,7 +150,11 @@ class Model:
     def local_part(self, nrows: float, nnz: float) -> Candidate:
         """So many of the rows in the format of the model; UnsupportedError for one that is not modelled."""
         profile = scaled(self.problem.profile, round(nrows), round(nrows), round(nnz))
-        ranked = rank(profile, self.backend, self.machine.gpu.bandwidth)
+        gpu = self.machine.gpu
+        from_memory = self._in_format(rank(profile, self.backend, gpu.bandwidth))
+        return self._in_format(rank(profile, self.backend, gpu.bandwidth_of(from_memory.nbytes)))
+
+    def _in_format(self, ranked: Sequence[Candidate]) -> Candidate:
         if self.format_name == CHOSEN:
             return ranked[0]
         for candidate in ranked:
@@ -156,33 +183,35 @@ class Model:
         rounds = (rows if self.compressed else int(parts.rows[k])) / self.machine.gpu.resident_threads
         return nbytes / self.machine.gpu.bandwidth + rounds * self.machine.empty_round
 
-    def exchange(self, mode: str, parts: Parts, k: int) -> tuple[float, float]:
-        """(seconds of waits, seconds of bytes) of the exchange of the k-th rank."""
+    def exchange(self, mode: str, parts: Parts, k: int, size: int) -> Exchange:
+        """That of the k-th rank that was looked at, of `size`."""
         machine, scalar = self.machine, self.backend.scalar.itemsize
-        far, far_bytes = int(parts.far_neighbours[k]), int(parts.far_halo[k]) * scalar
-        near, near_bytes = int(parts.neighbours[k]) - far, int(parts.halo[k]) * scalar - far_bytes
-        outside = machine.network.waits(far), machine.network.transfer(far_bytes)
-        if mode == "peer" and machine.peer:  # to all peers at once, beside what goes through MPI
-            return max((machine.peer.waits(min(near, 1)), machine.peer.transfer(near_bytes)), outside, key=sum)
-        inside = machine.mpi.waits(near), machine.mpi.transfer(near_bytes)
-        start_shared = min(machine.mpi.start, machine.network.start) if near and far else 0.0
-        return inside[0] + outside[0] - start_shared, inside[1] + outside[1]
+        neighbours, far = int(parts.neighbours[k]), int(parts.far_neighbours[k])
+        nbytes, far_bytes = int(parts.halo[k]) * scalar, int(parts.far_halo[k]) * scalar
+        if not neighbours:
+            return Exchange()
+        if mode == "peer" and machine.peer and size <= machine.gpus_per_host:
+            peer = machine.peer
+            return Exchange(peer.start, nbytes / peer.bandwidth, hidden_waits=peer.latency)
+        inside, outside = machine.mpi, machine.network
+        waits = max(inside.start, outside.start if far else 0.0)
+        waits += (neighbours - far) * inside.latency + far * outside.latency
+        transfer = (nbytes - far_bytes) / inside.bandwidth + far_bytes / outside.bandwidth
+        if mode == "task":
+            return Exchange(hidden_waits=waits + machine.thread_handover, hidden_transfer=transfer)
+        return Exchange(waits + (0.0 if mode == "vector" else inside.beside), transfer)
 
     def _product(self, mode: str, size: int, parts: Parts, k: int, times: RankTimes) -> Prediction:
         """That of the k-th rank, which does not know of the others."""
-        waits, transfer = self.exchange(mode, parts, k)
-        if mode == "task" and waits:
-            waits += self.machine.thread_handover
-        exchange = waits + transfer
-        waited = exchange if mode in IN_TURN else max(0.0, exchange - times.local)
-        seconds = times.local + waited + times.nonlocal_
-        of_waits = waits / exchange if exchange else 0.0
+        exchange = self.exchange(mode, parts, k, size)
+        waits, transfer = exchange.waited(times.local)
+        seconds = times.local + waits + transfer + times.nonlocal_
         launch = shortest_mult(NONLOCAL_FORMAT) if times.nonlocal_ else 0.0
         losses = {
             "launches of kernels": times.launches,
             "the nonlocal part": times.nonlocal_ - launch,
-            "latency of the exchange": waited * of_waits,
-            "bandwidth of the link": waited * (1 - of_waits),
+            "latency of the exchange": waits,
+            "bandwidth of the link": transfer,
             "uneven rows": max(0.0, times.local - times.even),
         }
         return Prediction(
@@ -194,8 +223,8 @@ class Model:
             neighbours=int(parts.neighbours.max()),
             local=times.local,
             nonlocal_=times.nonlocal_,
-            exchange=exchange,
-            waited=waited,
+            exchange=exchange.seconds,
+            waited=waits + transfer,
             seconds=seconds,
             gflops=0.0,
             efficiency=1.0,
