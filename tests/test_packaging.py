@@ -94,7 +94,7 @@ def test_sdist_holds_every_source(sdist):
         "petsc_gpufmt/bench/*.c",
         "kernels/**/*.[ch]*",
     )
-    patterns += ("benchmarks/*.[cps]*", "benchmarks/results/*.json")
+    patterns += ("benchmarks/*.[cps]*", "benchmarks/results/**/*.json")
     sources = {path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)}
     assert Path("petsc_gpufmt/native/register.c") in sources
     assert {path for path in sources if not (sdist / path).is_file()} == set()
@@ -106,10 +106,10 @@ def test_wheel_holds_modules_kernels_and_library(wheel):
     modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("petsc_gpufmt/**/*.py")}
     kernels = {f"petsc_gpufmt/{path.relative_to(ROOT)}" for path in ROOT.glob("kernels/*/*.cu*")}
     assert kernels
-    tuning = {f"petsc_gpufmt/tuning_data/{path.name}" for path in ROOT.glob("petsc_gpufmt/tuning_data/*.json")}
-    assert tuning
+    data = {str(path.relative_to(ROOT)) for path in ROOT.glob("petsc_gpufmt/*/*.json")}
+    assert {str(Path(name).parent) for name in data} == {"petsc_gpufmt/scaling", "petsc_gpufmt/tuning_data"}
     programs = {f"petsc_gpufmt/bench/{name}.c" for name in ("first", "laplacian")}  # which `bench programs` compiles
-    assert modules | kernels | tuning | programs | {LIBRARY, "petsc_gpufmt/py.typed"} <= names
+    assert modules | kernels | data | programs | {LIBRARY, "petsc_gpufmt/py.typed"} <= names
     built = [name for name in names if name.endswith((".c", ".o", ".key")) or name.startswith("benchmarks/")]
     assert set(built) == programs
 
