@@ -14,13 +14,13 @@ NATIVE, PACKAGE = ROOT / "petsc_gpufmt" / "native", ROOT / "petsc_gpufmt"
 # the lowest first; rooms of one floor lie beside each other and do not use each other
 NATIVE_ROOMS = ("runtime", "memory", "halo", "matrix", "product", "parallel", "gamg")
 NATIVE_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), *((r,) for r in NATIVE_ROOMS), ("register",))
-KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening"))
+KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening", "halo"))
 PACKAGE_FLOORS = (
     ("errors", "version", "user_cache"),
     ("option_value", "backends"),
     ("patterns", "assembly", "distribute"),
     ("tuned_options",),
-    ("formats", "spgemm", "coarsening"),
+    ("formats", "spgemm", "coarsening", "halo"),
     ("choice",),
     ("planning",),
     ("bench",),

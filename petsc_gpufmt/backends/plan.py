@@ -107,6 +107,20 @@ class AggregationStep(enum.IntEnum):
     JOIN_BEYOND = 4
 
 
+class PeerStep(enum.IntEnum):
+    """What a rank does in a halo exchange through memory of other ranks.
+
+    Entries of x are sent, those of others are waited for; sums go back to the owners of the entries, are waited for,
+    and are added.
+    """
+
+    SEND = 0
+    WAIT = 1
+    SEND_BACK = 2
+    WAIT_BACK = 3
+    ADD = 4
+
+
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC", "AtBC")
 PRODUCT_LETTERS = ("AB", "AB", "AB", "AP", "AR", "ABC", "ABC")
 

@@ -98,6 +98,7 @@ enum {
   GPUFMT_ASK_GRAPH,
   GPUFMT_ASK_OUTSIDE,
   GPUFMT_ASK_PARALLEL_SMOOTHED,
+  GPUFMT_ASK_PEER,
   GPUFMT_NUM_ASKS
 };
 
@@ -476,6 +477,43 @@ typedef struct {
   GpufmtOutcome outcome;
   GpufmtPlan    values; /* A_VALUES into RESULT */
 } GpufmtGatherAnswer;
+
+/* What a rank sends to another in each halo exchange through memory that both reach: entries [first, first + count) of all that it sends. Addresses are
+   those by which this rank reaches memory of the other. */
+typedef struct {
+  void   *target; /* in exchanges with even numbers; in others so many scalars further on */
+  int64_t stride;
+  void   *flag; /* 64 bits, becomes the number of the exchange after that */
+  int64_t first, count;
+} GpufmtPeerMessage;
+
+/* where other ranks write in the memory of this one */
+typedef struct {
+  void   *address; /* on the backend: [2][stride] scalars */
+  int64_t stride, count;
+} GpufmtPeerArrival;
+
+/* entries of x go to ghosts of other ranks; what is sent to this one is there; sums go back; they are there; they are added */
+enum { GPUFMT_PEER_SEND, GPUFMT_PEER_WAIT, GPUFMT_PEER_SEND_BACK, GPUFMT_PEER_WAIT_BACK, GPUFMT_PEER_ADD, GPUFMT_NUM_PEER_STEPS };
+
+typedef struct {
+  GpufmtPlace              place;
+  int64_t                  nneighbours, nsent;
+  const GpufmtPeerMessage *messages[2]; /* host: [nneighbours] each: entries, and sums that go back */
+  const void              *index;       /* host: [nsent] the entries of x that are sent */
+  GpufmtPeerArrival        arrivals[2]; /* of ghosts; of sums, of which entry e is for the row index[e] */
+  const void              *flags;       /* host: [nneighbours] addresses of the flags that neighbours raise, on the backend */
+  const void              *ranks;       /* host: [nneighbours] of 64 bits */
+  const void              *failures;    /* host: [nranks] addresses of the words that tell ranks of a failure, as this rank reaches them */
+  void                    *report;      /* that which tells the host of this rank: 64 bits */
+  int64_t                  rank, nranks;
+  int64_t                  limit; /* ticks of the device's clock, or nanoseconds on the host, after which a flag is given up; 0: none */
+} GpufmtPeerRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan steps[GPUFMT_NUM_PEER_STEPS]; /* ALPHA: number of the exchange, 64 bits; X: where what is sent comes from; Z: what sums are added to */
+} GpufmtPeerAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

@@ -29,6 +29,7 @@ static PetscErrorCode Finalize(void)
   GpufmtStartEnd();
   GpufmtHaloThreadEnd();
   PetscCall(GpufmtLeasesForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
+  PetscCall(GpufmtArenasFree());
   PetscCall(GpufmtManagedForget());
   PetscCall(GpufmtDeviceTrim());
   GpufmtPlannerFreePool();

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from petsc_gpufmt.backends.plan import WORD_OF, AggregationStep, Launch, Operation, Slot
+from petsc_gpufmt.backends.plan import WORD_OF, AggregationStep, Launch, Operation, PeerStep, Slot
 
 ABI_VERSION = 14
 BACKENDS = ("host", "cuda")
@@ -35,6 +35,7 @@ class Ask(enum.IntEnum):
     GRAPH = 14
     OUTSIDE = 15
     PARALLEL_SMOOTHED = 16
+    PEER = 17
 
 
 class LaunchStruct(c.Structure):
@@ -502,6 +503,42 @@ class GatherRequestStruct(c.Structure):
 
 class GatherAnswerStruct(c.Structure):
     _fields_ = [("outcome", OutcomeStruct), ("values", PlanStruct)]
+
+
+class PeerMessageStruct(c.Structure):
+    _fields_ = [
+        ("target", c.c_void_p),
+        ("stride", c.c_int64),
+        ("flag", c.c_void_p),
+        ("first", c.c_int64),
+        ("count", c.c_int64),
+    ]
+
+
+class PeerArrivalStruct(c.Structure):
+    _fields_ = [("address", c.c_void_p), ("stride", c.c_int64), ("count", c.c_int64)]
+
+
+class PeerRequestStruct(c.Structure):
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("nneighbours", c.c_int64),
+        ("nsent", c.c_int64),
+        ("messages", c.c_void_p * 2),
+        ("index", c.c_void_p),
+        ("arrivals", PeerArrivalStruct * 2),
+        ("flags", c.c_void_p),
+        ("ranks", c.c_void_p),
+        ("failures", c.c_void_p),
+        ("report", c.c_void_p),
+        ("rank", c.c_int64),
+        ("nranks", c.c_int64),
+        ("limit", c.c_int64),
+    ]
+
+
+class PeerAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("steps", PlanStruct * len(PeerStep))]
 
 
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)

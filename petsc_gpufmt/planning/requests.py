@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.backend import WORD, Backend
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
@@ -121,6 +121,10 @@ def _what_parallel_tentative(request: Any) -> str:
     own, columns = request.own, f"{request.nvectors} columns for each of {request.own.naggregates} aggregates"
     nodes = f"{own.nnodes} nodes, and {request.nreceived} of other ranks, with {request.block} rows"
     return f"tentative prolongator of several ranks, of {columns} of {nodes}"
+
+
+def _what_peer(request: Any) -> str:
+    return f"halo exchange of {request.nsent} entries with {request.nneighbours} of {request.nranks} ranks"
 
 
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -398,6 +402,26 @@ def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
 
 
+def _fill_peer(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.halo.peer import MESSAGE_WORDS, Arrival, Neighbours, plan_exchange
+
+    def words(pointer: int | None, size: int) -> np.ndarray:
+        return host_view(pointer, size, WORD).copy()
+
+    count = request.nneighbours
+    messages = [words(pointer, count * MESSAGE_WORDS).reshape(count, MESSAGE_WORDS) for pointer in request.messages]
+    neighbours = Neighbours(
+        *(words(request.flags, count), words(request.ranks, count), request.rank),
+        *(words(request.failures, request.nranks), request.report or 0, request.limit),
+    )
+    arrivals = [Arrival(arrival.address or 0, arrival.stride, arrival.count) for arrival in request.arrivals]
+    index = host_view(request.index, request.nsent, backend.index)
+    kept: list[Any] = []
+    for step, launches in plan_exchange(messages, index, arrivals, neighbours, backend).items():
+        kept += abi.export_plan(launches, answer.steps[step])
+    return [(answer.outcome, kept)]
+
+
 def _fill_gather(request: Any, answer: Any, backend: Backend) -> Leases:
     entries = host_view(request.entries, request.nentries, backend.index)
     if request.colidx:
@@ -540,4 +564,5 @@ KINDS = {
         abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
     ),
     Ask.GATHER: Kind(abi.GatherRequestStruct, abi.GatherAnswerStruct, _what_gather, _fill_gather),
+    Ask.PEER: Kind(abi.PeerRequestStruct, abi.PeerAnswerStruct, _what_peer, _fill_peer),
 }

@@ -21,6 +21,7 @@ OTHERS = (
     "petsc_gpufmt.spgemm.chain",
     "petsc_gpufmt.patterns.symmetry",
     *(f"petsc_gpufmt.coarsening.{name}" for name in COARSENING),
+    "petsc_gpufmt.halo.peer",
 )
 """Imported when a plan first needs them, beside formats."""
 FIRST_STEMS = ("formats/", "patterns/csr")

@@ -12,6 +12,7 @@ from petsc_gpufmt.backends.plan import (
     AggregationStep,
     Launch,
     Operation,
+    PeerStep,
     Product,
     ScaleAndAdd,
     Slot,
@@ -67,6 +68,10 @@ STRUCTURES = {
     "GpufmtStartVectorAnswer": abi.StartVectorAnswerStruct,
     "GpufmtGatherRequest": abi.GatherRequestStruct,
     "GpufmtGatherAnswer": abi.GatherAnswerStruct,
+    "GpufmtPeerMessage": abi.PeerMessageStruct,
+    "GpufmtPeerArrival": abi.PeerArrivalStruct,
+    "GpufmtPeerRequest": abi.PeerRequestStruct,
+    "GpufmtPeerAnswer": abi.PeerAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
 
@@ -110,11 +115,13 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_SCALE_AND_ADD": len(ScaleAndAdd),
         "GPUFMT_NUM_ASKS": len(abi.Ask),
         "GPUFMT_NUM_STEPS": len(AggregationStep),
+        "GPUFMT_NUM_PEER_STEPS": len(PeerStep),
         **{f"GPUFMT_BACKEND_{name.upper()}": number for number, name in enumerate(abi.BACKENDS)},
         **{f"GPUFMT_SLOT_{slot.name}": int(slot) for slot in Slot},
         **{f"GPUFMT_PLAN_{operation.name}": int(operation) for operation in Operation},
         **{f"GPUFMT_PRODUCT_{product.name}": int(product) for product in Product},
         **{f"GPUFMT_STEP_{step.name}": int(step) for step in AggregationStep},
+        **{f"GPUFMT_PEER_{step.name}": int(step) for step in PeerStep},
         **{f"GPUFMT_ASK_{ask.name}": int(ask) for ask in abi.Ask},
         **{f"GPUFMT_{kind.name}": int(kind) for kind in ScaleAndAdd},
     }

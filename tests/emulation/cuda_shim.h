@@ -75,6 +75,16 @@ inline void __threadfence() { }
 
 inline void __threadfence_block() { }
 
+inline void __threadfence_system() { }
+
+// A clock that goes on when it is read: who waits for another thread has its time run out.
+inline long long clock64()
+{
+  static long long ticks = 0;
+
+  return ++ticks;
+}
+
 // Atomics: threads take turns only at barriers and warp operations. Those on floating-point are left out because the kernels must not use them.
 
 template <class T>

@@ -10,7 +10,7 @@ from builders import CsrMatrix, blocked, shape, stencil, uniform
 from graphs import path, star
 from multigrid import in_blocks, one_sided
 from recording_backend import RecordingBackend
-from several_ranks import a_rank_alone
+from several_ranks import a_rank_alone, exchange_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.kernel_modules import declared, instance_name
@@ -86,6 +86,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
+    exchange_alone(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     scale_and_add.plan_scale(csr.nnz, backend)

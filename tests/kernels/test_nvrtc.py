@@ -21,7 +21,7 @@ from graphs import path, star
 from multigrid import in_blocks, one_sided
 from option_sets import ALL_OPTION_SETS
 from recording_backend import RecordingBackend
-from several_ranks import a_rank_alone
+from several_ranks import a_rank_alone, exchange_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.backend import Backend
@@ -167,6 +167,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
+    exchange_alone(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)

@@ -11,14 +11,14 @@ from petsc_gpufmt.choice.registry import FORMATS
 FOLDER = Path(__file__).parent
 SCRIPTS = [
     *("products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"),
-    *("coordinates", "hierarchies", "halo", "distribution"),
+    *("coordinates", "hierarchies", "halo", "halo_peer", "distribution"),
 ]
 ALL_RANKS = (1, 2, 3, 4)
 # All formats share the C code that the scripts are about. What another format could do wrong shows in fewer runs.
 RANKS_OF_OTHER_FORMATS = {
     **{"products": (1, 3), "changes": (3,), "matrix_types": (3,), "solvers": (2,), "newton": (4,)},
     **{"matrix_products": (3,), "galerkin": (2,), "managed": (), "coordinates": (), "hierarchies": ()},
-    **{"halo": (), "distribution": ()},  # the first has all formats
+    **{"halo": (), "halo_peer": (), "distribution": ()},  # the first has all formats
 }
 RUNS = [
     (name, script, ranks)
@@ -31,7 +31,7 @@ DEVICE_RUNS = [
     for name in FORMATS
     for script in SCRIPTS
     for ranks, gpu_aware in ([(1, 1), (2, 1), (2, 0), (3, 1)] if name == "pjds" else [(2, 1)])
-    if name == "pjds" or script != "halo"
+    if name == "pjds" or not script.startswith("halo")
 ]
 
 pytestmark = pytest.mark.mpi

@@ -4,7 +4,7 @@
 static const char option[] = "-mat_halo_mode";
 
 /* the first is the default */
-static const GpufmtHaloMode *const modes[] = {&gpufmt_halo_overlap, &gpufmt_halo_vector, &gpufmt_halo_task};
+static const GpufmtHaloMode *const modes[] = {&gpufmt_halo_overlap, &gpufmt_halo_vector, &gpufmt_halo_task, &gpufmt_halo_peer};
 
 enum { WORD_LENGTH = 64, WORDS_LENGTH = 128 };
 
@@ -19,28 +19,30 @@ static void Words(char words[WORDS_LENGTH])
 /* Shows the option under -help. It is read at the first product: matrices that GAMG makes never see MatSetFromOptions(). */
 PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems PetscOptionsObject)
 {
-  char help[2 * WORDS_LENGTH], words[WORDS_LENGTH], word[WORD_LENGTH];
+  char      help[2 * WORDS_LENGTH], words[WORDS_LENGTH], word[WORD_LENGTH];
+  PetscReal seconds;
 
   PetscFunctionBegin;
   Words(words);
   PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s", words));
   PetscOptionsHeadBegin(PetscOptionsObject, "Parallel product options");
   PetscCall(PetscOptionsString(option, help, "None", modes[0]->name, word, sizeof(word), NULL));
+  PetscCall(PetscOptionsReal(GPUFMT_HALO_TIMEOUT, "seconds after which a rank that sends nothing is an error in mode peer, 0 for none", "None",
+                             GPUFMT_HALO_SECONDS, &seconds, NULL));
   PetscOptionsHeadEnd();
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* the mode that a matrix is to have */
-PetscErrorCode GpufmtHaloModeFind(Mat A, const GpufmtHaloMode **mode)
+static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode, PetscBool *by_name)
 {
   const char *prefix = ((PetscObject)A)->prefix;
   char        word[WORD_LENGTH], words[WORDS_LENGTH];
-  PetscBool   set;
 
   PetscFunctionBegin;
   *mode = modes[0];
-  PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), &set));
-  if (!set) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), by_name));
+  if (!*by_name) PetscFunctionReturn(PETSC_SUCCESS);
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(modes); k++) {
     *mode = modes[k];
     if (!strcmp(word, modes[k]->name)) PetscFunctionReturn(PETSC_SUCCESS);
@@ -49,25 +51,39 @@ PetscErrorCode GpufmtHaloModeFind(Mat A, const GpufmtHaloMode **mode)
   SETERRQ(PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-%s%s %s: choose one of %s", prefix ? prefix : "", option + 1, word, words);
 }
 
+/* A mode that cannot be gives way to one that always can. Collective. */
+static PetscErrorCode ModeTry(GpufmtHalo halo, Mat A, PetscBool by_name)
+{
+  const char *why_not = NULL;
+
+  PetscFunctionBegin;
+  if (halo->mode->try) PetscCall((*halo->mode->try)(halo, A, by_name, &why_not));
+  if (!why_not) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscInfo(A, "halo exchange in mode %s, not %s: %s\n", gpufmt_halo_overlap.name, halo->mode->name, why_not));
+  halo->mode = &gpufmt_halo_overlap;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Collective. What fails may fail on one rank alone; what there is then is to be destroyed. */
 PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
 {
-  const GpufmtHaloMode *mode;
-  GpufmtHalo            halo;
+  GpufmtHalo halo;
+  PetscBool  by_name;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtHaloModeFind(A, &mode));
   PetscCall(PetscNew(out));
-  halo          = *out;
-  halo->mode    = mode;
+  halo       = *out;
+  halo->mode = &gpufmt_halo_overlap; /* which needs nothing to be destroyed */
+  PetscCall(ModeFind(A, &halo->mode, &by_name));
   halo->ghost   = parts->ghost;
   halo->scatter = parts->scatter;
   halo->nx      = A->cmap->n;
   PetscCall(PetscObjectReference((PetscObject)halo->ghost));
   PetscCall(PetscObjectReference((PetscObject)halo->scatter));
   PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
-  if (mode->links) PetscCall(GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links));
-  if (mode->create) PetscCall((*mode->create)(halo, A));
+  PetscCall(ModeTry(halo, A, by_name));
+  if (halo->mode->links) PetscCall(GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links));
+  if (halo->mode->create) PetscCall((*halo->mode->create)(halo, A));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -5,10 +5,14 @@
 
 typedef struct _GpufmtHalo *GpufmtHalo;
 
+#define GPUFMT_HALO_TIMEOUT "-mat_halo_timeout"
+enum { GPUFMT_HALO_SECONDS = 300 }; /* its default */
+
 /* how entries are exchanged; what a mode leaves out is NULL */
 typedef struct {
   const char *name;
-  PetscBool   links;                          /* it sends by itself, and needs them */
+  PetscBool   links;                                                               /* it sends by itself, and needs them */
+  PetscErrorCode (*try)(GpufmtHalo, Mat, PetscBool by_name, const char **why_not); /* whether it can be, on all ranks: NULL if so; collective */
   PetscErrorCode (*create)(GpufmtHalo, Mat);  /* makes `data`; collective, and may fail on one rank alone without others waiting for it */
   PetscErrorCode (*destroy)(GpufmtHalo);      /* of `data`, which may be NULL; not collective */
   PetscErrorCode (*begin)(GpufmtHalo, Vec x); /* x does not change until the end */
@@ -41,11 +45,34 @@ typedef struct {
   const PetscInt *columns; /* of the ghost vector's entries, ascending */
 } GpufmtHaloParts;
 
+/* memory of each rank that all ranks of a communicator reach */
+typedef struct _GpufmtArena *GpufmtArena;
+
+enum { GPUFMT_ARENA_ALIGNMENT = 256 /* bytes */ };
+
+/* a part of it, of this rank */
+typedef struct {
+  GpufmtArena arena; /* NULL: none */
+  int64_t     generation;
+  int64_t     chunk, offset;
+} GpufmtPiece;
+
 /* halo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
-GPUFMT_HIDDEN PetscErrorCode GpufmtHaloModeFind(Mat, const GpufmtHaloMode **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, GpufmtHalo *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
+
+/* arena.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaGet(MPI_Comm, int backend, GpufmtArena *);
+GPUFMT_HIDDEN const char    *GpufmtArenaWhyNot(GpufmtArena);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaReserve(GpufmtArena, PetscErrorCode own, size_t bytes, GpufmtPiece *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaRelease(GpufmtPiece *);
+GPUFMT_HIDDEN void          *GpufmtArenaAddress(GpufmtArena, PetscMPIInt rank, int64_t chunk, int64_t offset);
+GPUFMT_HIDDEN void          *GpufmtPieceAddress(const GpufmtPiece *);
+GPUFMT_HIDDEN GpufmtBeside  *GpufmtArenaBeside(GpufmtArena);
+GPUFMT_HIDDEN void           GpufmtArenaWords(GpufmtArena, void *const **failures, void **report);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaCheck(GpufmtArena, double limit);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenasFree(void);
 
 /* links.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFind(Mat, PetscInt nghosts, const PetscInt columns[], GpufmtHaloLinks *);
@@ -62,3 +89,6 @@ GPUFMT_HIDDEN int            GpufmtHaloThreadWait(void);
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_vector;
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_overlap;
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_task;
+
+/* peer.c */
+GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_peer;

@@ -3,11 +3,15 @@
 
 #if PetscDefined(HAVE_CUDA)
 
+/* What is queued there comes before what is queued on PETSc's stream, where the device has room for one of them. */
 PetscErrorCode GpufmtBesideCreate(GpufmtBeside *b)
 {
+  int least, greatest;
+
   PetscFunctionBegin;
+  CallDriver("cuCtxGetStreamPriorityRange", gpufmt_driver.CtxGetStreamPriorityRange(&least, &greatest));
   CallDriver("cuCtxGetCurrent", gpufmt_driver.CtxGetCurrent(&b->context));
-  CallDriver("cuStreamCreate", gpufmt_driver.StreamCreate(&b->stream, CUDA_STREAM_NON_BLOCKING));
+  CallDriver("cuStreamCreate", gpufmt_driver.StreamCreateWithPriority(&b->stream, CUDA_STREAM_NON_BLOCKING, greatest));
   CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->before, CUDA_EVENT_DISABLE_TIMING));
   CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->after, CUDA_EVENT_DISABLE_TIMING));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -36,6 +40,24 @@ PetscErrorCode GpufmtBesideEnd(GpufmtBeside *b, void *stream)
 {
   PetscFunctionBegin;
   CallDriver("cuStreamWaitEvent", gpufmt_driver.StreamWaitEvent(stream, b->after, 0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what is queued on the stream beside PETSc's from now on comes after what is queued on PETSc's so far */
+PetscErrorCode GpufmtBesideFollow(GpufmtBeside *b, void *stream)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtBesideBegin(b, stream));
+  CallDriver("cuStreamWaitEvent", gpufmt_driver.StreamWaitEvent(b->stream, b->before, 0));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* and what is queued on PETSc's after what is queued beside it */
+PetscErrorCode GpufmtBesideJoin(GpufmtBeside *b, void *stream)
+{
+  PetscFunctionBegin;
+  CallDriver("cuEventRecord", gpufmt_driver.EventRecord(b->after, b->stream));
+  PetscCall(GpufmtBesideEnd(b, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -99,6 +121,16 @@ PetscErrorCode GpufmtBesideBegin(GpufmtBeside *b, void *stream)
 }
 
 PetscErrorCode GpufmtBesideEnd(GpufmtBeside *b, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtBesideFollow(GpufmtBeside *b, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtBesideJoin(GpufmtBeside *b, void *stream)
 {
   return GpufmtNoDevice();
 }

@@ -43,7 +43,8 @@ static PetscBool DriverLoad(void)
   LOAD(MemsetD8Async, "cuMemsetD8Async");
   LOAD(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   LOAD(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
-  LOAD(StreamCreate, "cuStreamCreate");
+  LOAD(CtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
+  LOAD(StreamCreateWithPriority, "cuStreamCreateWithPriority");
   LOAD(StreamDestroy, "cuStreamDestroy_v2");
   LOAD(StreamSynchronize, "cuStreamSynchronize");
   LOAD(StreamWaitEvent, "cuStreamWaitEvent");
@@ -57,6 +58,10 @@ static PetscBool DriverLoad(void)
   LOAD(MemPrefetchAsync, "cuMemPrefetchAsync");
   LOAD(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
   LOAD(PointerGetAttributes, "cuPointerGetAttributes");
+  LOAD(DeviceGetUuid, "cuDeviceGetUuid_v2");
+  LOAD(IpcGetMemHandle, "cuIpcGetMemHandle");
+  LOAD(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2");
+  LOAD(IpcCloseMemHandle, "cuIpcCloseMemHandle");
   #undef LOAD
   *(void **)&gpufmt_driver.MemDiscardAndPrefetchBatchAsync = dlsym(handle, "cuMemDiscardAndPrefetchBatchAsync");
   gpufmt_driver.loaded                                     = PETSC_TRUE;

@@ -15,8 +15,15 @@ enum {
   CUDA_LOCATION_DEVICE           = 1,
   CUDA_CONCURRENT_MANAGED_ACCESS = 89,
   CUDA_POINTER_MEMORY_TYPE       = 2,
-  CUDA_MEMORY_DEVICE             = 2
+  CUDA_MEMORY_DEVICE             = 2,
+  CUDA_CLOCK_RATE                = 13,
+  CUDA_IPC_LAZY_PEER_ACCESS      = 1
 };
+
+/* CUipcMemHandle, which goes by value */
+typedef struct {
+  char bytes[GPUFMT_HANDLE_BYTES];
+} CudaIpcHandle;
 
 /* CUmemLocation */
 typedef struct {
@@ -43,7 +50,8 @@ typedef struct {
   CudaResult (*MemsetD8Async)(DevicePointer, unsigned char, size_t, void *);
   CudaResult (*MemcpyHtoDAsync)(DevicePointer, const void *, size_t, void *);
   CudaResult (*MemcpyDtoHAsync)(void *, DevicePointer, size_t, void *);
-  CudaResult (*StreamCreate)(void **, unsigned);
+  CudaResult (*CtxGetStreamPriorityRange)(int *least, int *greatest);
+  CudaResult (*StreamCreateWithPriority)(void **, unsigned flags, int priority);
   CudaResult (*StreamDestroy)(void *);
   CudaResult (*StreamSynchronize)(void *);
   CudaResult (*StreamWaitEvent)(void *, void *, unsigned);
@@ -59,6 +67,10 @@ typedef struct {
                                                 unsigned long long flags, void *); /* NULL before CUDA 13 */
   CudaResult (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, size_t, void *);
   CudaResult (*PointerGetAttributes)(unsigned, int attributes[], void *answers[], DevicePointer);
+  CudaResult (*DeviceGetUuid)(char uuid[GPUFMT_IDENTITY_BYTES], int device);
+  CudaResult (*IpcGetMemHandle)(CudaIpcHandle *, DevicePointer);
+  CudaResult (*IpcOpenMemHandle)(DevicePointer *, CudaIpcHandle, unsigned flags);
+  CudaResult (*IpcCloseMemHandle)(DevicePointer);
 } GpufmtDriver;
 
 GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;

@@ -101,11 +101,23 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBesideCreate(GpufmtBeside *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideDestroy(GpufmtBeside *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideBegin(GpufmtBeside *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideEnd(GpufmtBeside *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBesideFollow(GpufmtBeside *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBesideJoin(GpufmtBeside *, void *stream);
 GPUFMT_HIDDEN int            GpufmtBesideEnter(const GpufmtBeside *);
 GPUFMT_HIDDEN int            GpufmtBesideDownload(const GpufmtBeside *, void *host, const void *dev, size_t bytes);
 GPUFMT_HIDDEN int            GpufmtBesideUpload(const GpufmtBeside *, void *dev, const void *host, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedReturn(void **host);
+
+/* shared_memory.c */
+enum { GPUFMT_HANDLE_BYTES = 64, GPUFMT_IDENTITY_BYTES = 16 };
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceIdentity(char identity[GPUFMT_IDENTITY_BYTES]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceTicks(double seconds, int64_t *ticks);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceClear(void *address, size_t bytes, void *stream);
+GPUFMT_HIDDEN const char    *GpufmtSharedMake(size_t bytes, void **address, char handle[GPUFMT_HANDLE_BYTES]);
+GPUFMT_HIDDEN const char    *GpufmtSharedOpen(const char handle[GPUFMT_HANDLE_BYTES], void **address);
+GPUFMT_HIDDEN void           GpufmtSharedClose(void *address);
+GPUFMT_HIDDEN void           GpufmtSharedFree(void *address);
 
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);

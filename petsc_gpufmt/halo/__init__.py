@@ -1,0 +1,1 @@
+"""The halo exchange of parallel products with vectors, where kernels do it."""

@@ -1,0 +1,158 @@
+"""The halo exchange through memory of other ranks: many exchanges, of several matrices and groups, and who stops."""
+
+import time
+
+import dense as support
+import numpy as np
+from dense import COMM, check_products, distribute, layouts, random_dense
+from petsc4py import PETSc
+
+MODE, TIMEOUT = "mat_halo_mode", "mat_halo_timeout"
+OPTIONS = PETSc.Options()
+OPTIONS[MODE] = "peer"
+TYPE = "mpiaij" + support.FORMAT
+LIBRARY_ERROR, USER_INPUT = 76, 95
+SEVERAL = COMM.size > 1
+
+
+def chain(count):
+    """Entries beside the diagonal, and one more: rank 0 sends to the last rank, and gets nothing from it."""
+    dense = np.diag(np.full(count, 0.5)) + np.diag(np.full(count - 1, 0.25), 1) + np.diag(np.full(count - 1, -0.25), -1)
+    dense[-1, 0] += 0.125
+    return dense.astype(PETSc.ScalarType)
+
+
+def one_way(count):
+    """Rows need entries of earlier ranks alone, and none of their neighbours'."""
+    dense = np.eye(count)
+    dense[-1, : count // 2] = 1
+    return dense.astype(PETSc.ScalarType)
+
+
+def in_turn(matrices, count):
+    """Each product changes what the next one sends: an exchange that comes too late, or too early, shows in the end."""
+    vectors = [A.createVecs() for A in matrices]
+    for x, _ in vectors:
+        support.random_vector(x, 3)
+    for k in range(count):
+        for A, (x, y) in zip(matrices, vectors, strict=True):
+            if k % 3 == 2:
+                A.multTranspose(x, y)
+                A.multAdd(y, x, x)
+            else:
+                A.mult(x, y)
+                A.multTransposeAdd(y, x, x)
+            x.scale(0.5)
+    return b"".join(x.getArray().tobytes() for x, _ in vectors)
+
+
+def check_many_exchanges():
+    """Those of several matrices in turn, against messages."""
+    found = {}
+    for mode in ("peer", "overlap"):
+        OPTIONS[MODE] = mode
+        matrices = [distribute(matrix(9 * COMM.size + 1), TYPE) for matrix in (chain, one_way)]
+        found[mode] = in_turn(matrices, 500)
+    assert found["peer"] == found["overlap"]
+    OPTIONS[MODE] = "peer"
+
+
+def check_matrices_go_in_any_order():
+    """Their memory is for the next ones, which other ranks may have made or not."""
+    dense = random_dense(50, 50, seed=2)
+    for k in range(6):
+        matrices = [distribute(dense, TYPE) for _ in range(4)]
+        for A in matrices:
+            x, y = A.createVecs()
+            A.mult(x, y)
+        for n in (np.arange(4) + COMM.rank + k) % 4:
+            matrices[n].destroy()
+        check_products(distribute(dense, TYPE), dense, "memory of others")
+
+
+def check_memory_grows():
+    """More than the first piece of memory that ranks share has room for."""
+    own = 300_000
+    count = own * COMM.size
+    rows = np.arange(own * COMM.rank, own * (COMM.rank + 1), dtype=PETSc.IntType)
+    A = PETSc.Mat().create(COMM)
+    A.setSizes(((own, count), (own, count)))
+    A.setType(TYPE)
+    A.setPreallocationCSR((np.arange(own + 1, dtype=PETSc.IntType), count - 1 - rows, np.full(own, 2.0)))
+    A.assemble()
+    x, y = A.createVecs()
+    x.setArray(rows.astype(PETSc.ScalarType))
+    for _ in range(3):
+        for mult in (A.mult, A.multTranspose):
+            mult(x, y)
+            assert np.array_equal(y.getArray(), 2.0 * (count - 1 - rows))
+
+
+def check_other_communicators():
+    """Pairs of ranks, and all of them in another order."""
+    world = COMM.tompi4py()
+    for comm in (world.Split(COMM.rank // 2), world.Split(0, -COMM.rank)):
+        n = 5 * comm.size
+        A = PETSc.Mat().createAIJ(((5, n), (5, n)), nnz=(n, n), comm=comm)
+        A.setType(TYPE)
+        first, last = A.getOwnershipRange()
+        A.setValues(range(first, last), range(n), np.arange(first * n, last * n, dtype=float))
+        A.assemble()
+        x, y = A.createVecs()
+        x.set(1.0)
+        A.mult(x, y)
+        assert np.array_equal(y.getArray(), np.arange(n * n).reshape(n, n).sum(axis=1)[first:last])
+        A.destroy()
+
+
+def check_bad_limit():
+    OPTIONS[TIMEOUT] = "-1"
+    A = distribute(random_dense(20, 20), TYPE)
+    x, y = A.createVecs()
+    try:
+        A.mult(x, y)
+        raise AssertionError("-mat_halo_timeout -1 is no error")
+    except PETSc.Error as error:
+        assert error.ierr == USER_INPUT and "-mat_halo_timeout -1.: choose seconds" in str(error), error
+    OPTIONS.delValue(TIMEOUT)
+    check_products(A, random_dense(20, 20), "after an error")
+
+
+def first_error(matrices):
+    """The first error in a few products. On a device it comes with a product that begins after the one that failed."""
+    for _ in range(COMM.size + 1):
+        for A in matrices:
+            x, y = A.createVecs()
+            try:
+                A.mult(x, y)
+            except PETSc.Error as error:
+                return error
+            y.getArray()  # waits for the device
+    return None
+
+
+def check_a_rank_that_stops():
+    """All others end with an error, each of them soon, and so does that rank when it comes back."""
+    OPTIONS[TIMEOUT] = "0.5"
+    stopped = COMM.size - 1
+    matrices = [distribute(chain(6 * COMM.size), TYPE) for _ in range(2)]
+    for A in matrices:
+        A.mult(*A.createVecs())
+    for rank in (None, stopped):
+        if rank in (None, COMM.rank) and (COMM.rank == stopped) == (rank is not None):
+            begin, error = time.monotonic(), first_error(matrices)
+            assert error is not None and error.ierr == LIBRARY_ERROR, error
+            assert "waited more than 0.5 seconds for entries of x, or sums, that rank" in str(error), error
+            assert time.monotonic() - begin < 30
+        COMM.barrier()
+
+
+if SEVERAL:
+    check_many_exchanges()
+    check_matrices_go_in_any_order()
+    check_memory_grows()
+    check_other_communicators()
+    check_bad_limit()
+    for name, local in layouts(40).items():
+        check_products(distribute(random_dense(40, 40), TYPE, local, local), random_dense(40, 40), name)
+    check_a_rank_that_stops()  # last: the exchanges of these ranks have failed for good
