@@ -4,6 +4,8 @@ Every rank holds the whole dense matrix, so that each product has an oracle that
 """
 
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import petsc4py
@@ -117,3 +119,22 @@ def check_products(A, dense, what):
 def block_types(A):
     """Type names of the sequential blocks: the matrix itself on one rank, else the diagonal block."""
     return A.getType() if A.getType().startswith("seq") else A.getDiagonalBlock().getType()
+
+
+def halo_mode(A):
+    """The mode of the halo exchange that the detailed view of a matrix shows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(COMM.tompi4py().bcast(folder)) / "view"
+        viewer = PETSc.Viewer().createASCII(str(path), comm=COMM)
+        viewer.pushFormat(PETSc.Viewer.Format.ASCII_INFO_DETAIL)
+        A.view(viewer)
+        viewer.destroy()
+        text = COMM.tompi4py().bcast(path.read_text() if COMM.rank == 0 else None)
+        COMM.barrier()
+    return text.partition("storage: halo exchange in mode ")[2].split()[0]
+
+
+def mode_instead_of(mode):
+    """Where it cannot be: one rank has no peers, and on a device ranks may share a GPU."""
+    on_host = distribute(np.eye(COMM.size, dtype=PETSc.ScalarType)).createVecs()[0].getType() in ("seq", "mpi")
+    return mode if mode != "peer" or (on_host and COMM.size > 1) else "overlap"

@@ -4,7 +4,7 @@ import time
 
 import dense as support
 import numpy as np
-from dense import COMM, check_products, distribute, layouts, random_dense
+from dense import COMM, check_products, distribute, halo_mode, layouts, mode_instead_of, random_dense
 from petsc4py import PETSc
 
 MODE, TIMEOUT = "mat_halo_mode", "mat_halo_timeout"
@@ -12,7 +12,6 @@ OPTIONS = PETSc.Options()
 OPTIONS[MODE] = "peer"
 TYPE = "mpiaij" + support.FORMAT
 LIBRARY_ERROR, USER_INPUT = 76, 95
-SEVERAL = COMM.size > 1
 
 
 def chain(count):
@@ -118,11 +117,10 @@ def check_bad_limit():
     check_products(A, random_dense(20, 20), "after an error")
 
 
-def first_error(matrices):
+def first_error(matrices, vectors):
     """The first error in a few products. On a device it comes with a product that begins after the one that failed."""
     for _ in range(COMM.size + 1):
-        for A in matrices:
-            x, y = A.createVecs()
+        for A, (x, y) in zip(matrices, vectors, strict=True):
             try:
                 A.mult(x, y)
             except PETSc.Error as error:
@@ -136,23 +134,28 @@ def check_a_rank_that_stops():
     OPTIONS[TIMEOUT] = "0.5"
     stopped = COMM.size - 1
     matrices = [distribute(chain(6 * COMM.size), TYPE) for _ in range(2)]
-    for A in matrices:
-        A.mult(*A.createVecs())
+    vectors = [A.createVecs() for A in matrices]  # which all ranks make together
+    for A, (x, y) in zip(matrices, vectors, strict=True):
+        A.mult(x, y)
     for rank in (None, stopped):
         if rank in (None, COMM.rank) and (COMM.rank == stopped) == (rank is not None):
-            begin, error = time.monotonic(), first_error(matrices)
+            begin, error = time.monotonic(), first_error(matrices, vectors)
             assert error is not None and error.ierr == LIBRARY_ERROR, error
             assert "waited more than 0.5 seconds for entries of x, or sums, that rank" in str(error), error
             assert time.monotonic() - begin < 30
         COMM.barrier()
 
 
-if SEVERAL:
+if COMM.size > 1:
     check_many_exchanges()
     check_matrices_go_in_any_order()
     check_memory_grows()
     check_other_communicators()
     check_bad_limit()
     for name, local in layouts(40).items():
-        check_products(distribute(random_dense(40, 40), TYPE, local, local), random_dense(40, 40), name)
-    check_a_rank_that_stops()  # last: the exchanges of these ranks have failed for good
+        A = distribute(random_dense(40, 40), TYPE, local, local)
+        check_products(A, random_dense(40, 40), name)
+    if halo_mode(A) == "peer":
+        check_a_rank_that_stops()  # last: the exchanges of these ranks have failed for good
+    else:
+        assert mode_instead_of("peer") == "overlap"
