@@ -57,57 +57,16 @@ class Neighbours(NamedTuple):
     limit: int
 
 
-def send(messages: np.ndarray, index: Any, backend: Backend) -> list[Launch]:
-    """Launches that write entries of X into the memory of other ranks, and raise the flags to the number ALPHA.
-
-    Parameters
-    ----------
-    messages : (nneighbours, 5) int64
-        Address in the memory of the other rank, entries from there to what is written in exchanges with odd numbers,
-        address of the flag, first entry among those that are sent, their count.
-    index : array of the backend's index type, or None
-        Which entry of X each is that is sent; None: the one of its number.
-    """
-    if not len(messages):
-        return []
-    blocks = np.concatenate([[0], np.cumsum(np.maximum(ceil_div(messages[:, -1], ITEMS * BLOCK_THREADS), 1))])
-    (tickets,) = backend.empty((len(messages), np.dtype(np.uint32)), zeros=1)
-    function = backend.function("halo/peer", "peer_send", (BLOCK_THREADS,))
-    tables = [backend.adopt(table.astype(WORD).ravel()) for table in (messages, blocks)]
-    sender = Struct(*tables, len(messages), index, tickets)
-    return [Launch(function, (int(blocks[-1]), 1, 1), (BLOCK_THREADS, 1, 1), (sender, Slot.X, Slot.ALPHA))]
+def together(arrays: Sequence[np.ndarray], dtype: np.dtype, backend: Backend) -> list[Any]:
+    """Arrays of the host on the backend, in one piece of memory: to send them one by one takes longer."""
+    all_of_them = backend.adopt(np.concatenate(arrays).astype(dtype, copy=False))
+    ends = np.cumsum([array.size for array in arrays]).tolist()
+    return [all_of_them[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def wait(neighbours: Neighbours, arrival: Arrival, backend: Backend) -> list[Launch]:
-    """Launches after which what the neighbours send in exchange ALPHA is there, or NaN in its place.
-
-    A rank without neighbours is told of failures of others by this.
-    """
-    nflags = len(neighbours.flags)
-    tables = [backend.adopt(table) for table in (neighbours.flags, neighbours.ranks, neighbours.failures)]
-    function = backend.function("halo/peer", "peer_wait", (BLOCK_THREADS,))
-    receiver = Struct(
-        *(tables[0], nflags, tables[1], neighbours.rank, neighbours.limit),
-        *(arrival.address, arrival.stride, arrival.size),
-        *(tables[2], len(neighbours.failures), neighbours.report),
-    )
-    return [Launch(function, (1, 1, 1), (BLOCK_THREADS, 1, 1), (receiver, Slot.ALPHA))]
-
-
-def add(index: np.ndarray, arrival: Arrival, backend: Backend) -> list[Launch]:
-    """Launches that add what has arrived in exchange ALPHA to Z, entry e to Z[index[e]], in the order of the entries.
-
-    `index` is on the host.
-    """
-    if not index.size:
-        return []
-    places = np.argsort(index, kind="stable")
-    rows, begins = np.unique(index[places], return_index=True)
-    tables = (rows, np.append(begins, index.size), places)
-    arrays = [backend.adopt(table.astype(backend.index)) for table in tables]
-    function = backend.function("halo/peer", "peer_add", (BLOCK_THREADS,))
-    arguments = (rows.size, *arrays, arrival.address, arrival.stride, Slot.Z, Slot.ALPHA)
-    return [launch_1d(function, rows.size, BLOCK_THREADS, arguments)]
+def first_blocks(messages: np.ndarray) -> np.ndarray:
+    """The first block of each message, which has one for its flag if it has no entries; and how many there are."""
+    return np.concatenate([[0], np.cumsum(np.maximum(ceil_div(messages[:, -1], ITEMS * BLOCK_THREADS), 1))])
 
 
 def plan_exchange(
@@ -119,21 +78,59 @@ def plan_exchange(
 ) -> dict[PeerStep, list[Launch]]:
     """The launches of each step.
 
+    SEND writes entries of X into the memory of other ranks, and raises flags there to the number ALPHA; after WAIT,
+    what neighbours send in exchange ALPHA is there, or NaN is. SEND_BACK sends X, sums for all ghosts, and after WAIT_BACK
+    those of others are there. ADD adds them to Z, in the order of ranks. A rank without neighbours waits too, which
+    tells it of failures of others.
+
     Parameters
     ----------
     messages : two (nneighbours, 5) int64
-        Entries that go to ghosts of other ranks, and sums that go back to theirs, as for `send`.
+        Entries for ghosts of other ranks, and sums that go back: address in the memory of the other rank, scalars from
+        there to what is written in exchanges with odd numbers, address of the flag, first entry among those that are
+        sent, their count.
     index : (nsent,) indices, on the host
-        The entries that are sent.
+        The entries of X that are sent; entry e of the sums that arrive is for index[e].
     arrivals : of ghosts, and of sums
     """
-    ghosts, sums = arrivals
+    blocks = [first_blocks(m) for m in messages]
+    order = np.argsort(index, kind="stable")
+    rows, begins = np.unique(index[order], return_index=True)
+    numbers = (index, rows, np.append(begins, index.size), order)
+    entries, *terms = together(numbers, backend.index, backend)
+    words = (*(m.ravel() for m in messages), *blocks, neighbours.flags, neighbours.ranks, neighbours.failures)
+    sent, sent_back, first, first_back, flags, ranks, failures = together(words, WORD, backend)
+    (tickets,) = backend.empty((len(neighbours.flags), np.dtype(np.uint32)), zeros=1)
+
+    def send(sent: Any, first: Any, nblocks: int, entries: Any) -> list[Launch]:
+        if not nblocks:
+            return []
+        function = backend.function("halo/peer", "peer_send", (BLOCK_THREADS,))
+        sender = Struct(sent, first, len(neighbours.flags), entries, tickets)
+        return [Launch(function, (nblocks, 1, 1), (BLOCK_THREADS, 1, 1), (sender, Slot.X, Slot.ALPHA))]
+
+    def wait(arrival: Arrival) -> list[Launch]:
+        function = backend.function("halo/peer", "peer_wait", (BLOCK_THREADS,))
+        receiver = Struct(
+            *(flags, flags.size, ranks, neighbours.rank, neighbours.limit),
+            *(arrival.address, arrival.stride, arrival.size),
+            *(failures, failures.size, neighbours.report),
+        )
+        return [Launch(function, (1, 1, 1), (BLOCK_THREADS, 1, 1), (receiver, Slot.ALPHA))]
+
+    def add(arrival: Arrival) -> list[Launch]:
+        if not rows.size:
+            return []
+        function = backend.function("halo/peer", "peer_add", (BLOCK_THREADS,))
+        arguments = (rows.size, *terms, arrival.address, arrival.stride, Slot.Z, Slot.ALPHA)
+        return [launch_1d(function, rows.size, BLOCK_THREADS, arguments)]
+
     return {
-        PeerStep.SEND: send(messages[0], backend.adopt(index, keep=True), backend),
-        PeerStep.WAIT: wait(neighbours, ghosts, backend),
-        PeerStep.SEND_BACK: send(messages[1], None, backend),
-        PeerStep.WAIT_BACK: wait(neighbours, sums, backend),
-        PeerStep.ADD: add(index, sums, backend),
+        PeerStep.SEND: send(sent, first, int(blocks[0][-1]), entries),
+        PeerStep.WAIT: wait(arrivals[0]),
+        PeerStep.SEND_BACK: send(sent_back, first_back, int(blocks[1][-1]), None),
+        PeerStep.WAIT_BACK: wait(arrivals[1]),
+        PeerStep.ADD: add(arrivals[1]),
     }
 
 
