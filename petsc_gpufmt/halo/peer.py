@@ -79,8 +79,8 @@ def plan_exchange(
     """The launches of each step.
 
     SEND writes entries of X into the memory of other ranks, and raises flags there to the number ALPHA; after WAIT,
-    what neighbours send in exchange ALPHA is there, or NaN is. SEND_BACK sends X, sums for all ghosts, and after WAIT_BACK
-    those of others are there. ADD adds them to Z, in the order of ranks. A rank without neighbours waits too, which
+    what neighbours send in exchange ALPHA is there, or NaN is. SEND_BACK sends X, sums for all ghosts, and after
+    WAIT_BACK those of others are there. ADD adds them to Z, in the order of ranks. A rank without neighbours waits too, which
     tells it of failures of others.
 
     Parameters
