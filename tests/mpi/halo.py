@@ -1,6 +1,8 @@
 """Modes of the halo exchange: the same bits in all of them, for every format; what ends with a matrix or with PETSc."""
 
-import os
+import contextlib
+import tempfile
+from pathlib import Path
 
 from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
 
@@ -31,9 +33,14 @@ def in_mode(mode, dense, matrix_type=TYPE, *local):
 
 
 def products(A, seed=1):
-    """This rank's part of the four products, of random vectors, as one array."""
+    """This rank's part of the four products, of random vectors, as one array.
+
+    Transposed ones on a device only where PETSc's atomic sums have one order: at most one other rank has a part in them.
+    """
     results = []
     for transposed in (False, True):
+        if transposed and COMM.size > 2 and "cuda" in A.getVecType():
+            continue
         x, y = A.createVecs()[:: -1 if transposed else 1]
         support.random_vector(x, seed)
         support.random_vector(y, seed + 1)
@@ -156,14 +163,22 @@ def check_option():
     check_products(A, dense, "after an error")
 
 
+def threads():
+    """How many threads of this process drive exchanges."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            names.append((task / "comm").read_text())
+    return names.count("gpufmt halo\n")
+
+
 def check_thread_ends_with_the_last_matrix():
-    threads = len(os.listdir("/proc/self/task"))
     dense = random_dense(30, 30)
     matrices = [in_mode("task", dense) for _ in range(3)]
     for A in matrices:
-        assert len(os.listdir("/proc/self/task")) == threads + 1
+        assert threads() == 1
         A.destroy()
-    assert len(os.listdir("/proc/self/task")) == threads
+    assert threads() == 0
     check_products(in_mode("task", dense), dense, "once more")
 
 

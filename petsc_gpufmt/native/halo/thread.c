@@ -1,5 +1,6 @@
 /* The thread that drives exchanges: one for all matrices, from the first that wants it to the last. It runs one function at a time, which calls
    nothing of PETSc's. To be woken takes as long as a short exchange, so who waits looks for a while before it sleeps. */
+#define _GNU_SOURCE /* pthread_setname_np() */
 #include "halo/halo.h"
 #include <pthread.h>
 #include <sched.h>
@@ -29,6 +30,7 @@ static void LookFor(bool value)
 
 static void *Run(void *unused)
 {
+  (void)pthread_setname_np(pthread_self(), "gpufmt halo"); /* for debuggers and tests */
   (void)pthread_mutex_lock(&lock);
   while (!work.ends) {
     if (busy) {
