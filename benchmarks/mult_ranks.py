@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import mpi4py.MPI  # noqa: F401 - before PETSc, which would ask for a lower level of threads than -mat_halo_mode task needs
 import numpy as np
 from petsc4py import PETSc
 

@@ -35,7 +35,7 @@ def in_mode(mode, dense, matrix_type=TYPE, *local):
 def products(A, seed=1):
     """This rank's part of the four products, of random vectors, as one array.
 
-    Transposed ones on a device only where PETSc's atomic sums have one order: at most one other rank has a part in them.
+    Transposed ones on a device only where PETSc's atomic sums have one order: they have one term of another rank.
     """
     results = []
     for transposed in (False, True):

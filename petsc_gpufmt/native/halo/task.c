@@ -143,7 +143,7 @@ static PetscErrorCode CheckLevel(void)
     if (levels[k].level == provided) name = levels[k].name;
   SETERRQ(PETSC_COMM_SELF, PETSC_ERR_SUP,
           "-mat_halo_mode task needs MPI_THREAD_SERIALIZED, and MPI grants %s: set PETSC_MPI_THREAD_REQUIRED before PetscInitialize(), in Python say "
-          "`from mpi4py import MPI` before petsc4py.init(), or set Open MPI's variable OMPI_MPI_THREAD_LEVEL to 2; or take -mat_halo_mode overlap",
+          "`from mpi4py import MPI` before petsc4py.init(); or take -mat_halo_mode overlap",
           name);
 }
 
