@@ -72,7 +72,7 @@ def parallel_smoothed(
         return None
     of_ghosts = backend.to_host(numbers[nrows:])  # waits for the device
     elsewhere = of_ghosts[(of_ghosts >= 0) & ((of_ghosts < first) | (of_ghosts >= first + naggregates))]
-    ghosts = np.unique(np.concatenate([ghosts, elsewhere])).astype(index)
+    ghosts = _ascending(np.concatenate([ghosts, elsewhere]))
     ncols = naggregates * nvectors, int(ghosts.size) * nvectors
     if not nrows:
         own, beside = (CsrPattern(0, n, *backend.empty((1, index), (0, index), zeros=1)) for n in ncols)
@@ -88,3 +88,9 @@ def parallel_smoothed(
     own, beside = (CsrPattern(nrows, n, *arrays) for n, arrays in zip(ncols, blocks, strict=True))
     here, there = (values_of_block(smoothing, 2, k, part, tentative, backend) for k, part in enumerate((own, beside)))
     return ParallelSmoothed(own, beside, ghosts, ([here], [there]))
+
+
+def _ascending(numbers: np.ndarray) -> np.ndarray:
+    """Each of the numbers once; np.unique imports other modules when it is first called, which takes longer."""
+    numbers = np.sort(numbers)
+    return numbers[np.append(True, numbers[1:] != numbers[:-1])[: numbers.size]]
