@@ -81,20 +81,16 @@ static void SortByColumn(PetscInt n, PetscInt smallest, PetscInt largest, Number
   *sorted = from;
 }
 
-/* Columns of the parallel matrix become their places among those that occur, `columns` [ncols]. */
-PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns)
+/* by sorting, whatever columns there may be */
+static PetscErrorCode CompactSorted(PetscInt nnz, PetscInt colidx[], PetscInt smallest, PetscInt largest, PetscInt *ncols, PetscInt **columns)
 {
-  PetscInt       smallest = PETSC_INT_MAX, largest = 0, n = 0;
+  PetscInt       n = 0;
   Numbered      *numbered, *more, *sorted;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
   PetscCall(PetscMalloc2(nnz, &numbered, nnz, &more));
-  for (PetscInt k = 0; k < nnz; k++) {
-    numbered[k] = (Numbered){colidx[k], k};
-    smallest    = PetscMin(smallest, colidx[k]);
-    largest     = PetscMax(largest, colidx[k]);
-  }
+  for (PetscInt k = 0; k < nnz; k++) numbered[k] = (Numbered){colidx[k], k};
   SortByColumn(nnz, smallest, largest, numbered, more, &sorted);
   for (PetscInt k = 0; k < nnz; k++) n += !k || sorted[k].column != sorted[k - 1].column;
   ierr   = PetscMalloc1(n, columns);
@@ -106,5 +102,45 @@ PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *n
   }
   PetscCall(PetscFree2(numbered, more));
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* by a table of `ntable` columns, from the smallest on */
+static PetscErrorCode CompactInTable(PetscInt nnz, PetscInt colidx[], PetscInt smallest, PetscInt ntable, PetscInt *ncols, PetscInt **columns)
+{
+  PetscInt       n = 0, *number;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(PetscCalloc1(ntable, &number));
+  for (PetscInt k = 0; k < nnz; k++) number[colidx[k] - smallest] = 1;
+  for (PetscInt c = 0; c < ntable; c++) n += number[c];
+  ierr   = PetscMalloc1(n, columns);
+  *ncols = n;
+  n      = 0;
+  for (PetscInt c = 0; c < ntable && !ierr; c++)
+    if (number[c]) {
+      (*columns)[n] = smallest + c;
+      number[c]     = n++;
+    }
+  for (PetscInt k = 0; k < nnz && !ierr; k++) colidx[k] = number[colidx[k] - smallest];
+  PetscCall(PetscFree(number));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Columns of the parallel matrix become their places among those that occur, `columns` [ncols]. */
+PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns)
+{
+  PetscInt smallest = PETSC_INT_MAX, largest = 0;
+
+  PetscFunctionBegin;
+  for (PetscInt k = 0; k < nnz; k++) {
+    smallest = PetscMin(smallest, colidx[k]);
+    largest  = PetscMax(largest, colidx[k]);
+  }
+  if (nnz && largest - smallest < nnz) /* a larger table is no quicker */
+    PetscCall(CompactInTable(nnz, colidx, smallest, largest - smallest + 1, ncols, columns));
+  else PetscCall(CompactSorted(nnz, colidx, smallest, largest, ncols, columns));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
