@@ -5,7 +5,7 @@
 
 enum {
   READ_AT_ONCE = 1 << 16, /* entries, whatever is wanted of them */
-  READ_FOR_ONE = 8        /* of longer ranges, where at least one of so many is wanted */
+  READ_FOR_ONE = 2        /* of longer ranges, where at least one of so many is wanted: others are gathered, as their values will be */
 };
 
 static PetscErrorCode ReadRange(int backend, const PetscInt colidx[], PetscInt first, PetscInt last, PetscInt n, const PetscInt entries[],
