@@ -146,7 +146,7 @@ static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, 
   Mat               diag;
 
   PetscFunctionBegin;
-  if (!own) own = RowTargets(product, B->cmap->n, pieces);
+  if (!own && product->type == MATPRODUCT_PtAP) own = RowTargets(product, B->cmap->n, pieces);
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)C), &size));
   if (size > 1 && product->type != MATPRODUCT_AB) {
     if (!own) own = SentCreate(product, A, B->cmap->n, type, pieces);
