@@ -3,25 +3,23 @@
 
 /* what is not needed once the result is there */
 typedef struct {
-  PetscInt *here, *there;     /* see RowTargets() */
+  PetscInt *targets;          /* of rows of the parts, see FindTargets(); NULL: of their numbers */
   PetscInt *sent_rows, nsent; /* numbers of the rows that are sent */
   Mat       blocks[2];
   PetscInt *garray;
 } Pieces;
 
-/* Which rows of the parts of B^T A B belong to this rank, by their places here, and which are sent, by their places there; -1: not these. */
-static PetscErrorCode RowTargets(const GpufmtParallelProduct *product, PetscInt nown, Pieces *pieces)
+/* Which rows of the parts of B^T A B are sent, by their places there, or belong to this rank, by their places here; -1: not these. */
+static PetscErrorCode FindTargets(const GpufmtParallelProduct *product, PetscInt nown, PetscBool to_be_sent, Pieces *pieces)
 {
   const PetscInt nlow = product->local.nlow, n = product->local.matrix->cmap->n;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc2(n, &pieces->here, n, &pieces->there));
-  for (PetscInt k = 0; k < n; k++) {
-    const PetscBool own = (PetscBool)(k >= nlow && k < nlow + nown);
-
-    pieces->here[k]  = own ? k - nlow : -1;
-    pieces->there[k] = own ? -1 : (k < nlow ? k : k - nown);
-  }
+  if (product->type != MATPRODUCT_PtAP) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!pieces->targets) PetscCall(PetscMalloc1(n, &pieces->targets));
+  for (PetscInt k = 0; k < nlow; k++) pieces->targets[k] = to_be_sent ? k : -1;
+  for (PetscInt k = nlow; k < nlow + nown; k++) pieces->targets[k] = to_be_sent ? -1 : k - nlow;
+  for (PetscInt k = nlow + nown; k < n; k++) pieces->targets[k] = to_be_sent ? k - nown : -1;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -39,7 +37,8 @@ static PetscErrorCode SentCreate(GpufmtParallelProduct *product, Mat A, PetscInt
   pieces->nsent = from_offdiag ? offdiag->cmap->n : product->local.matrix->cmap->n - nown;
   PetscCall(PetscMalloc1(pieces->nsent, &pieces->sent_rows));
   for (PetscInt k = 0; k < pieces->nsent; k++) pieces->sent_rows[k] = from_offdiag ? garray[k] : product->local.columns[k < nlow ? k : k + nown];
-  n = GpufmtPartsSummands(product, PETSC_TRUE, product->type == MATPRODUCT_PtAP ? pieces->there : NULL, summands);
+  PetscCall(FindTargets(product, nown, PETSC_TRUE, pieces));
+  n = GpufmtPartsSummands(product, PETSC_TRUE, pieces->targets, summands);
   PetscCall(GpufmtRowsAddUp(type, product->backend, pieces->nsent, n, summands, &product->sent));
   PetscCall(GpufmtLeaseDrop(&product->sent.pattern)); /* nothing is planned with it */
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -95,7 +94,7 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
 static PetscErrorCode BlocksCreate(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
 {
   GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
-  const PetscInt n = GpufmtPartsSummands(product, PETSC_FALSE, product->type == MATPRODUCT_PtAP ? pieces->here : NULL, summands);
+  PetscInt       n;
   PetscBool      planned;
   PetscErrorCode ierr;
   GpufmtUnion    u;
@@ -103,6 +102,8 @@ static PetscErrorCode BlocksCreate(Mat C, GpufmtParallelProduct *product, MatTyp
   PetscFunctionBegin;
   PetscCall(GpufmtManagedWanted(C, product->backend, &planned));
   if (!GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) planned = PETSC_FALSE; /* whatever the blocks are under -mat_seqaij_type */
+  PetscCall(FindTargets(product, columns->n, PETSC_FALSE, pieces));
+  n = GpufmtPartsSummands(product, PETSC_FALSE, pieces->targets, summands);
   PetscCall(GpufmtUnionCreate(product->backend, planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
   ierr = BlocksFromUnion(product, type, rows, columns, &u, pieces); /* as in GpufmtRowsAddUp() */
   PetscCall(GpufmtUnionDestroy(&u));
@@ -146,7 +147,6 @@ static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, 
   Mat               diag;
 
   PetscFunctionBegin;
-  if (!own && product->type == MATPRODUCT_PtAP) own = RowTargets(product, B->cmap->n, pieces);
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)C), &size));
   if (size > 1 && product->type != MATPRODUCT_AB) {
     if (!own) own = SentCreate(product, A, B->cmap->n, type, pieces);
@@ -170,7 +170,7 @@ PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, 
 
   PetscFunctionBegin;
   ierr = ResultBuild(C, product, A, B, type, own, &pieces);
-  PetscCall(PetscFree2(pieces.here, pieces.there));
+  PetscCall(PetscFree(pieces.targets));
   PetscCall(PetscFree(pieces.sent_rows));
   for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
   PetscCall(PetscFree(pieces.garray));
