@@ -80,8 +80,18 @@ def plan_exchange(
 
     SEND writes entries of X into the memory of other ranks, and raises flags there to the number ALPHA; after WAIT,
     what neighbours send in exchange ALPHA is there, or NaN is. SEND_BACK sends X, sums for all ghosts, and after
-    WAIT_BACK those of others are there. ADD adds them to Z, in the order of ranks. A rank without neighbours waits
-    too, which tells it of failures of others.
+    WAIT_BACK those of others are there. ADD adds them to Z, in the order of ranks. A rank without neighbours waits too,
+    which tells it of failures of others.
+
+    Parameters
+    ----------
+    messages : two (nneighbours, 5) int64
+        Entries for ghosts of other ranks, and sums that go back: address in the memory of the other rank, scalars from
+        there to what is written in exchanges with odd numbers, address of the flag, first entry among those that are
+        sent, their count.
+    index : (nsent,) indices, on the host
+        The entries of X that are sent; entry e of the sums that arrive is for index[e].
+    arrivals : of ghosts, and of sums
     """
     blocks = [first_blocks(m) for m in messages]
     order = np.argsort(index, kind="stable")

@@ -1,7 +1,6 @@
 """Modes of the halo exchange: the same bits in all of them, for every format; what ends with a matrix or with PETSc."""
 
 import contextlib
-import tempfile
 from pathlib import Path
 
 from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads

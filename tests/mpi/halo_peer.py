@@ -5,6 +5,7 @@ import time
 import dense as support
 import numpy as np
 from dense import COMM, check_products, distribute, halo_mode, layouts, mode_instead_of, random_dense
+from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
 MODE, TIMEOUT = "mat_halo_mode", "mat_halo_timeout"
@@ -117,6 +118,19 @@ def check_bad_limit():
     check_products(A, random_dense(20, 20), "after an error")
 
 
+def check_a_rank_without_memory():
+    """All ranks fail, and the next product is right."""
+    dense = random_dense(30, 30)
+    for rank in range(COMM.size):
+        for failing in range(4):
+            A = distribute(dense, TYPE)
+            x, y = A.createVecs()
+            with Allocations("halo/peer.c", failing if rank == COMM.rank else None) as allocations:
+                assert error_of(A.mult, x, y) == OUT_OF_MEMORY, f"{rank=} {failing=}"
+            assert allocations.failed == (rank == COMM.rank)
+            check_products(A, dense, f"after allocation {failing} failed on rank {rank}")
+
+
 def first_error(matrices, vectors):
     """The first error in a few products. On a device it comes with a product that begins after the one that failed."""
     for _ in range(COMM.size + 1):
@@ -152,6 +166,7 @@ if COMM.size > 1:
     check_memory_grows()
     check_other_communicators()
     check_bad_limit()
+    check_a_rank_without_memory()
     for name, local in layouts(40).items():
         A = distribute(random_dense(40, 40), TYPE, local, local)
         check_products(A, random_dense(40, 40), name)

@@ -202,41 +202,59 @@ static PetscErrorCode SetUp(GpufmtHalo halo, Mat A, Peer *peer, const Tables *ta
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Where all ranks reach memory of each other; on the host, if it is asked for. */
-static PetscErrorCode Try(GpufmtHalo halo, Mat A, PetscBool by_name, const char **why_not)
+/* Where ranks work, GPUFMT_NUM_BACKENDS if that differs. What failed on one, `own`, fails on all. Collective. */
+static PetscErrorCode BackendAgree(Mat A, PetscErrorCode own, int *backend)
 {
-  MPI_Comm    comm    = PetscObjectComm((PetscObject)A);
-  int         backend = GPUFMT_BACKEND_HOST, range[2];
-  PetscMPIInt nranks;
-  double      limit = 0;
-  GpufmtArena arena;
-  Peer       *peer;
+  int most[3] = {(int)own, *backend, -*backend};
 
   PetscFunctionBegin;
-  PetscCall(LimitGet(A, &limit));
-  *why_not = "there is one rank";
-  PetscCallMPI(MPI_Comm_size(comm, &nranks));
-  if (nranks == 1) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 3, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
+  PetscCall(own);
+  PetscCheck(!most[0], PETSC_COMM_SELF, (PetscErrorCode)most[0], "The set-up of a halo exchange failed on another rank, which says why");
+  if (most[1] != -most[2]) *backend = GPUFMT_NUM_BACKENDS;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Where all ranks reach memory of each other; on the host, if it is asked for. */
+static PetscErrorCode ArenaFind(Mat A, PetscErrorCode own, PetscBool by_name, Peer *peer, const char **why_not)
+{
+  MPI_Comm comm = PetscObjectComm((PetscObject)A);
+
+  PetscFunctionBegin;
+  peer->backend = GPUFMT_BACKEND_HOST;
 #if PetscDefined(HAVE_CUDA)
-  if (GpufmtDeviceUsable() && !A->boundtocpu) backend = GPUFMT_BACKEND_CUDA;
+  if (GpufmtDeviceUsable() && !A->boundtocpu) peer->backend = GPUFMT_BACKEND_CUDA;
 #endif
-  *why_not = "ranks work in different places";
-  range[0] = backend;
-  range[1] = -backend;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, comm));
-  if (range[0] != -range[1]) PetscFunctionReturn(PETSC_SUCCESS);
-  *why_not = "on the host it is to be asked for";
-  if (backend == GPUFMT_BACKEND_HOST && !by_name) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtArenaGet(comm, backend, &arena));
-  *why_not = GpufmtArenaWhyNot(arena);
-  if (*why_not) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscNew(&peer));
-  halo->data    = peer;
-  peer->arena   = arena;
-  peer->backend = backend;
-  peer->nranks  = nranks;
-  peer->limit   = limit;
-  PetscCallMPI(MPI_Comm_rank(comm, &peer->rank));
+  PetscCall(BackendAgree(A, own, &peer->backend));
+  if (peer->backend == GPUFMT_NUM_BACKENDS) *why_not = "ranks work in different places";
+  else if (peer->backend == GPUFMT_BACKEND_HOST && !by_name) *why_not = "on the host it is to be asked for";
+  else {
+    PetscCall(GpufmtArenaGet(comm, peer->backend, &peer->arena));
+    *why_not = GpufmtArenaWhyNot(peer->arena);
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Try(GpufmtHalo halo, Mat A, PetscBool by_name, const char **why_not)
+{
+  MPI_Comm       comm  = PetscObjectComm((PetscObject)A);
+  Peer           first = {0}, *peer = NULL;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(LimitGet(A, &first.limit));
+  PetscCallMPI(MPI_Comm_rank(comm, &first.rank));
+  PetscCallMPI(MPI_Comm_size(comm, &first.nranks));
+  if (first.nranks == 1) {
+    *why_not = "there is one rank";
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  ierr = PetscNew(&peer);
+  ierr = ArenaFind(A, ierr, by_name, &first, why_not); /* which tells other ranks where there is no memory */
+  if (ierr || *why_not) PetscCall(PetscFree(peer));
+  PetscCall(ierr);
+  if (peer) *peer = first;
+  halo->data = peer;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -269,6 +287,8 @@ static PetscErrorCode Destroy(GpufmtHalo halo)
 
   PetscFunctionBegin;
   if (!peer) PetscFunctionReturn(PETSC_SUCCESS);
+  if (peer->open && peer->backend == GPUFMT_BACKEND_CUDA)
+    PetscCall(GpufmtDeviceSynchronize(GpufmtArenaBeside(peer->arena)->stream)); /* synchronize! a failure in between: the plan may still run */
   for (int k = 0; k < 2; k++) PetscCall(VecDestroy(&peer->ghosts[k]));
   PetscCall(GpufmtLeaseDrop(&peer->lease));
   PetscCall(GpufmtDeviceFree(&peer->staged, &peer->capacity));

@@ -27,12 +27,12 @@ PetscErrorCode GpufmtDeviceTicks(double seconds, int64_t *ticks)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* synchronize! zeros are there when this returns, for other processes, too */
+/* zeros are there when this returns, for other processes, too */
 PetscErrorCode GpufmtDeviceClear(void *address, size_t bytes, void *stream)
 {
   PetscFunctionBegin;
   CallDriver("cuMemsetD8", gpufmt_driver.MemsetD8Async((DevicePointer)address, 0, bytes, stream));
-  PetscCall(GpufmtDeviceSynchronize(stream));
+  PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
