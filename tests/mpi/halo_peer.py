@@ -105,6 +105,21 @@ def check_other_communicators():
         A.destroy()
 
 
+def check_a_matrix_that_is_bound_to_the_host():
+    """With a device, its ghosts still arrive there, and blocks on the host see the new ones."""
+    dense = random_dense(40, 40)
+    A = distribute(dense, TYPE)
+    check_products(A, dense, "before")
+    x, y = A.createVecs()
+    for bound in (True, False):
+        A.bindToCPU(bound)
+        for seed in (1, 2, 3):
+            values = support.random_vector(x, seed)
+            A.mult(x, y)
+            support.assert_close(y, dense @ values, np.full(40, 1e-4), f"{bound=} {seed=}")
+        check_products(A, dense, f"{bound=}")
+
+
 def check_bad_limit():
     OPTIONS[TIMEOUT] = "-1"
     A = distribute(random_dense(20, 20), TYPE)
@@ -165,6 +180,7 @@ if COMM.size > 1:
     check_matrices_go_in_any_order()
     check_memory_grows()
     check_other_communicators()
+    check_a_matrix_that_is_bound_to_the_host()
     check_bad_limit()
     check_a_rank_without_memory()
     for name, local in layouts(40).items():

@@ -405,12 +405,15 @@ static PetscErrorCode Begin(GpufmtHalo halo, Vec x)
 
 static PetscErrorCode End(GpufmtHalo halo, Vec x, Vec *ghost)
 {
-  Peer *const peer = (Peer *)halo->data;
+  Peer *const  peer = (Peer *)halo->data;
+  PetscScalar *array;
+  PetscMemType memtype;
 
   PetscFunctionBegin;
   PetscCall(EndEither(peer, GPUFMT_PEER_WAIT));
   *ghost = peer->ghosts[peer->exchange & 1];
-  PetscCall(PetscObjectStateIncrease((PetscObject)*ghost));
+  PetscCall(VecGetArrayWriteAndMemType(*ghost, &array, &memtype)); /* a copy that the vector may have on the host is an old one now */
+  PetscCall(VecRestoreArrayWriteAndMemType(*ghost, &array));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
