@@ -343,6 +343,25 @@ def check_nothing_inside(to_place):
             check(pair, f"nothing inside, mode {addv}")
 
 
+def check_new_coordinates_after_a_shift(to_place):
+    """A shift preallocates a diagonal block that is empty, on one rank: blocks that follow have the options of all."""
+    first, last = PETSc.Vec().createMPI(N, comm=COMM).getOwnershipRange()
+    empty = COMM.rank == COMM.size // 2
+    pair = []
+    for mat_type in (TYPE, "aij"):
+        A = PETSc.Mat().create(COMM)
+        A.setSizes((N, N))
+        A.setType(mat_type)
+        A.setPreallocationCOO(*([[], []] if empty else [[first], [first]]))
+        A.setValuesCOO([] if empty else [1.0])
+        A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        A.shift(2.0)
+        A.setPreallocationCOO([first, first], [first, last % N])
+        A.setValuesCOO([3.0, 4.0])
+        pair.append(A)
+    check(pair, "new coordinates after a shift")
+
+
 def check_options_after_a_failure(to_place):
     """Wrong coordinates on all ranks; then right ones, and a new nonzero."""
     pair = matrices(coordinates(19))
@@ -370,6 +389,7 @@ CHECKS = (
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure, check_other_ranks_ignored),
     *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
     *(check_memory_fails_on_one_rank, check_what_is_ignored_stays_so, check_coordinates_that_are_wrong_on_one_rank),
+    check_new_coordinates_after_a_shift,
 )
 
 

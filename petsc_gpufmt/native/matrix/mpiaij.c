@@ -94,15 +94,22 @@ static PetscErrorCode MatFDColoringSetUp_MPIAIJGpufmt(Mat A, ISColoring coloring
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The parent's preallocates an empty diagonal block, on this rank alone, and undoes what that says of new nonzeros behind the back of its options. */
 static PetscErrorCode MatShift_MPIAIJGpufmt(Mat A, PetscScalar shift)
 {
-  PetscBool done;
+  GpufmtOptionsSet options = {0};
+  Mat              diag;
+  PetscBool        done;
 
   PetscFunctionBegin;
   PetscCall(GpufmtParallelShift(A, shift, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(BlocksLeaveManaged(A));
+  PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
+  if (A->preallocated && GpufmtSeqData(diag)) options = GpufmtSeqData(diag)->options;
+  else diag = NULL;
   PetscCall((*gpufmt_mpi_parent->shift)(A, shift));
+  if (diag) GpufmtSeqData(diag)->options = options;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
