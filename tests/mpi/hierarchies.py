@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import scipy.sparse
 from dense import COMM, FORMAT, TYPE, layouts, own_rows
-from failing import LIBRARY, error_of
+from failing import LIBRARY, OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt.bench.matrices import stencil_pattern
@@ -359,6 +359,22 @@ def check_errors_are_shared():
     LIBRARY.GpufmtManagedSimulate(0)
 
 
+def check_memory_fails_on_one_rank():
+    """Each allocation of what ranks do together in turn: an error on all ranks, none waits; then it is made."""
+    number, failed = 0, True
+    with options(**SMOOTHED):
+        ksp = solver(distribute(MATRICES["stencil"]))
+        while failed:
+            with Allocations("native/gamg/", number if COMM.rank == COMM.size - 1 else None) as allocations:
+                error = error_of(ksp.setUp)
+            failed = COMM.tompi4py().allreduce(allocations.failed)
+            assert error == (OUT_OF_MEMORY if failed else 0), f"allocation {number}"
+            number += 1
+        assert number > 8
+        solve(ksp)
+    ksp.destroy()
+
+
 check_aggregates_do_not_depend_on_the_number_of_ranks()
 check_near_null_spaces()
 check_smoothed_prolongators()
@@ -370,3 +386,4 @@ check_what_is_said(COMM.size > 1)
 if COMM.size > 1:
     check_a_row_too_long_for_one_rank_is_so_for_all()
     check_errors_are_shared()
+    check_memory_fails_on_one_rank()

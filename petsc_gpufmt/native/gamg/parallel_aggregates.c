@@ -47,11 +47,14 @@ static GpufmtOperand OperandOf(const Rows *rows, int k, int backend)
                          .held   = GpufmtPatternHeld(block, backend)};
 }
 
-static PetscErrorCode Ask(GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, Rows *rows, GpufmtParallelAggregatesAnswer *answer)
+static PetscErrorCode Ask(GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, Rows *rows, GpufmtParallelAggregatesAnswer **out)
 {
   GpufmtParallelAggregatesRequest request = {0};
+  GpufmtParallelAggregatesAnswer *answer;
 
   PetscFunctionBegin;
+  PetscCall(PetscNew(out));
+  answer = *out;
   PetscCall(RowsFind(G, rows));
   request.own       = OperandOf(rows, 0, gamg->backend);
   request.others    = OperandOf(rows, 1, gamg->backend);
@@ -216,19 +219,18 @@ static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *lev
    Collective, and so are its errors. */
 PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat G, PetscBool *found)
 {
-  GpufmtParallelAggregatesAnswer *answer;
-  Rows                            rows = {.exchange = NULL};
+  GpufmtParallelAggregatesAnswer *answer = NULL;
+  Rows                            rows   = {.exchange = NULL};
   PetscErrorCode                  ierr;
 
   PetscFunctionBegin;
   *found = PETSC_FALSE;
-  PetscCall(PetscNew(&answer));
   PetscCall(
     GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
   gamg->aggregates = (GpufmtAggregatesAnswer){0};
   gamg->nnodes     = G->rmap->n;
   ierr             = AgreeOnGraph(pc, gamg, level);
-  if (!ierr) ierr = GpufmtGamgAgree(pc, Ask(gamg, level, G, &rows, answer));
+  if (!ierr) ierr = GpufmtGamgAgree(pc, Ask(gamg, level, G, &rows, &answer));
   for (int k = 0; k < 2; k++)
     if (rows.rowptr[k]) PetscCall(GpufmtPatternRestore(rows.blocks[k], &rows.rowptr[k], &rows.colidx[k]));
   if (!ierr) ierr = AgreeOnSymmetry(pc, answer, found);

@@ -50,7 +50,7 @@ static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscInt nrows, PetscInt 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Ask(GpufmtGamg *gamg, Mat A, PetscInt nvectors, Rows *rows, GpufmtParallelSmoothedAnswer *answer)
+static PetscErrorCode Ask(GpufmtGamg *gamg, Mat A, PetscInt nvectors, Rows *rows, GpufmtParallelSmoothedAnswer **answer)
 {
   const GpufmtParallelTentativeAnswer *tentative   = &gamg->parallel_tentative;
   GpufmtParallelSmoothedRequest        request     = {0};
@@ -58,6 +58,7 @@ static PetscErrorCode Ask(GpufmtGamg *gamg, Mat A, PetscInt nvectors, Rows *rows
   PetscErrorCode                       ierr        = PETSC_SUCCESS;
 
   PetscFunctionBegin;
+  PetscCall(PetscNew(answer));
   for (int k = 0; k < 2 && !ierr; k++) {
     ierr         = GpufmtOperandGet(rows->blocks[k], gamg->backend, operands[k]);
     rows->nnz[k] = operands[k]->nnz;
@@ -70,7 +71,7 @@ static PetscErrorCode Ask(GpufmtGamg *gamg, Mat A, PetscInt nvectors, Rows *rows
   request.numbers     = tentative->numbers;
   request.tentative   = tentative->tentative;
   request.nvectors    = (int32_t)nvectors;
-  if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PARALLEL_SMOOTHED, gamg->backend, -1, A, &request.place, &answer->outcome, &gamg->smoothed_lease);
+  if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PARALLEL_SMOOTHED, gamg->backend, -1, A, &request.place, &(*answer)->outcome, &gamg->smoothed_lease);
   for (int k = 0; k < 2; k++)
     if (operands[k]->rowptr) PetscCall(GpufmtOperandRestore(rows->blocks[k], operands[k]));
   PetscCall(ierr);
@@ -146,7 +147,7 @@ static PetscErrorCode Compute(const GpufmtGamg *gamg, const Rows *rows, Vec diag
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Smooth(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Rows *rows, GpufmtParallelSmoothedAnswer *answer, Mat *P,
+static PetscErrorCode Smooth(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Rows *rows, GpufmtParallelSmoothedAnswer **answer, Mat *P,
                              PetscBool *done)
 {
   const PetscInt nvectors = GpufmtGamgOf(pc)->data_cell_cols;
@@ -157,15 +158,15 @@ static PetscErrorCode Smooth(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Petsc
   PetscCall(GpufmtGamgAgree(pc, RowsFind(gamg, A, nvectors, rows)));
   PetscCall(Exchange(gamg, A->rmap->n, nvectors, rows));
   ierr     = Ask(gamg, A, nvectors, rows, answer);
-  too_long = !answer->applies;
+  too_long = ierr || !(*answer)->applies;
   PetscCall(GpufmtAgree((PetscObject)pc, "The set-up of PCGAMG", ierr, 1, &too_long));
   *done = (PetscBool)!too_long;
   if (too_long) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatDestroy(P));
-  PetscCall(GpufmtGamgFromBlocks(pc, gamg, A, answer->nghosts, answer->ghosts, answer->blocks, P));
-  PetscCall(GpufmtGamgAgree(pc, Compute(gamg, rows, diagonal, alpha, *P, answer)));
+  PetscCall(GpufmtGamgFromBlocks(pc, gamg, A, (*answer)->nghosts, (*answer)->ghosts, (*answer)->blocks, P));
+  PetscCall(GpufmtGamgAgree(pc, Compute(gamg, rows, diagonal, alpha, *P, *answer)));
   PetscCall(PetscObjectStateIncrease((PetscObject)*P));
-  PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": %s\n", GpufmtGamgOf(pc)->current_level, answer->summary));
+  PetscCall(PetscInfo(pc, "level %" PetscInt_FMT ": %s\n", GpufmtGamgOf(pc)->current_level, (*answer)->summary));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -173,15 +174,14 @@ static PetscErrorCode Smooth(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Petsc
    errors. */
 PetscErrorCode GpufmtGamgSmoothTogether(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Mat *P, PetscBool *done)
 {
-  GpufmtParallelSmoothedAnswer *answer;
-  Rows                          rows = {.exchange = NULL, .unit = MPI_DATATYPE_NULL};
+  GpufmtParallelSmoothedAnswer *answer = NULL;
+  Rows                          rows   = {.exchange = NULL, .unit = MPI_DATATYPE_NULL};
   PetscErrorCode                ierr;
 
   PetscFunctionBegin;
-  PetscCall(PetscNew(&answer));
   PetscCall(
     GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)A), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
-  ierr = Smooth(pc, gamg, A, diagonal, alpha, &rows, answer, P, done);
+  ierr = Smooth(pc, gamg, A, diagonal, alpha, &rows, &answer, P, done);
   PetscCall(RowsFree(&rows));
   PetscCall(PetscFree(answer));
   PetscCall(ierr);
