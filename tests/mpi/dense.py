@@ -134,7 +134,11 @@ def halo_mode(A):
     return text.partition("storage: halo exchange in mode ")[2].split()[0]
 
 
+def on_host():
+    """Whether vectors of matrices are there."""
+    return distribute(np.eye(COMM.size, dtype=PETSc.ScalarType)).createVecs()[0].getType() in ("seq", "mpi")
+
+
 def mode_instead_of(mode):
     """Where it cannot be: one rank has no peers, and on a device ranks may share a GPU."""
-    on_host = distribute(np.eye(COMM.size, dtype=PETSc.ScalarType)).createVecs()[0].getType() in ("seq", "mpi")
-    return mode if mode != "peer" or (on_host and COMM.size > 1) else "overlap"
+    return mode if mode != "peer" or (COMM.size > 1 and on_host()) else "overlap"

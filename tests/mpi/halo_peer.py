@@ -4,7 +4,7 @@ import time
 
 import dense as support
 import numpy as np
-from dense import COMM, check_products, distribute, halo_mode, layouts, mode_instead_of, random_dense
+from dense import COMM, check_products, distribute, halo_mode, layouts, mode_instead_of, on_host, random_dense
 from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
@@ -53,6 +53,26 @@ def check_many_exchanges():
         OPTIONS[MODE] = mode
         matrices = [distribute(matrix(9 * COMM.size + 1), TYPE) for matrix in (chain, one_way)]
         found[mode] = in_turn(matrices, 500)
+    assert found["peer"] == found["overlap"]
+    OPTIONS[MODE] = "peer"
+
+
+def check_long_local_parts():
+    """On a device their exchange is beside PETSc's stream."""
+    own = 500 if on_host() else 450_000
+    first, count = own * COMM.rank, own * COMM.size
+    columns = np.arange(first, first + own)[:, None] + np.arange(-3, 4)
+    inside = (columns >= 0) & (columns < count)
+    pointers = np.concatenate([[0], np.cumsum(inside.sum(axis=1))]).astype(PETSc.IntType)
+    found = {}
+    for mode in ("peer", "overlap"):
+        OPTIONS[MODE] = mode
+        A = PETSc.Mat().create(COMM)
+        A.setSizes(((own, count), (own, count)))
+        A.setType(TYPE)
+        A.setPreallocationCSR((pointers, columns[inside].astype(PETSc.IntType), np.cos(columns[inside]) / 7))
+        A.assemble()
+        found[mode] = in_turn([A], 50)
     assert found["peer"] == found["overlap"]
     OPTIONS[MODE] = "peer"
 
@@ -177,6 +197,7 @@ def check_a_rank_that_stops():
 
 if COMM.size > 1:
     check_many_exchanges()
+    check_long_local_parts()
     check_matrices_go_in_any_order()
     check_memory_grows()
     check_other_communicators()

@@ -393,7 +393,6 @@ PetscErrorCode GpufmtArenasFree(void)
     GpufmtArena arena = arenas;
 
     arenas = arena->next;
-    if (arena->beside.stream) PetscCall(GpufmtDeviceSynchronize(arena->beside.stream)); /* synchronize! what is written to others' memory */
     while (arena->chunks) {
       Chunk *chunk = arena->chunks;
 

@@ -68,9 +68,12 @@ const char *GpufmtSharedOpen(const char handle[GPUFMT_HANDLE_BYTES], void **addr
   return code ? GpufmtDriverMessage(code) : NULL;
 }
 
+/* what this process writes there is written when this returns */
 void GpufmtSharedClose(void *address)
 {
-  if (address) (void)gpufmt_driver.IpcCloseMemHandle((DevicePointer)address);
+  if (!address) return;
+  (void)gpufmt_driver.CtxSynchronize(); /* synchronize! */
+  (void)gpufmt_driver.IpcCloseMemHandle((DevicePointer)address);
 }
 
 /* after all others have closed it */
