@@ -67,13 +67,17 @@ static PetscErrorCode PartNumeric(const GpufmtParallelProduct *product, Mat A, i
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* rows of other ranks arrive while the first part, which does not need them, is computed */
+/* Rows of other ranks arrive while the first part, which does not need them, is computed. If that fails, they arrive nevertheless: MPI would write
+   into memory that goes with the product. */
 PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *product, Mat A)
 {
+  PetscErrorCode ierr;
+
   PetscFunctionBegin;
   if (product->remote.exchange) PetscCall(GpufmtValuesBegin(product->remote.exchange, product->local.matrix, product->remote.matrix));
-  PetscCall(PartNumeric(product, A, 0));
+  ierr = PartNumeric(product, A, 0);
   if (product->remote.exchange) PetscCall(GpufmtValuesEnd(product->remote.exchange, product->local.matrix, product->remote.matrix));
+  PetscCall(ierr);
   for (int k = 1; k < product->nparts; k++) PetscCall(PartNumeric(product, A, k));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,5 +1,5 @@
-/* Memory of a device that other processes of the same host map, That something cannot be shared is no error:
-   the functions that try return why not, or NULL. */
+/* Memory of a device that other processes of the same host map. That something cannot be shared is no error: the functions that try return why
+   not, or NULL. */
 #include "runtime/driver.h"
 
 #if PetscDefined(HAVE_CUDA)
