@@ -157,13 +157,13 @@ def check_a_rank_without_memory():
     """All ranks fail, and the next product is right."""
     dense = random_dense(30, 30)
     for rank in range(COMM.size):
-        for failing in range(4):
+        for file, failing in [("links.c", 0), ("links.c", 1), *(("peer.c", n) for n in range(4))]:
             A = distribute(dense, TYPE)
             x, y = A.createVecs()
-            with Allocations("halo/peer.c", failing if rank == COMM.rank else None) as allocations:
-                assert error_of(A.mult, x, y) == OUT_OF_MEMORY, f"{rank=} {failing=}"
+            with Allocations(f"halo/{file}", failing if rank == COMM.rank else None) as allocations:
+                assert error_of(A.mult, x, y) == OUT_OF_MEMORY, f"{rank=} {file} {failing=}"
             assert allocations.failed == (rank == COMM.rank)
-            check_products(A, dense, f"after allocation {failing} failed on rank {rank}")
+            check_products(A, dense, f"after allocation {failing} of {file} failed on rank {rank}")
 
 
 def first_error(matrices, vectors):

@@ -67,8 +67,9 @@ static PetscErrorCode ModeTry(GpufmtHalo halo, Mat A, PetscBool by_name)
 /* Collective. What fails may fail on one rank alone; what there is then is to be destroyed. */
 PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
 {
-  GpufmtHalo halo;
-  PetscBool  by_name;
+  GpufmtHalo     halo;
+  PetscBool      by_name;
+  PetscErrorCode ierr = PETSC_SUCCESS;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(out));
@@ -82,8 +83,9 @@ PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo 
   PetscCall(PetscObjectReference((PetscObject)halo->scatter));
   PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
   PetscCall(ModeTry(halo, A, by_name));
-  if (halo->mode->links) PetscCall(GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links));
-  if (halo->mode->create) PetscCall((*halo->mode->create)(halo, A));
+  if (halo->mode->links) ierr = GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links);
+  if (halo->mode->create) ierr = (*halo->mode->create)(halo, A, ierr);
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -13,9 +13,10 @@ typedef struct {
   const char *name;
   PetscBool   links;                                                               /* it sends by itself, and needs them */
   PetscErrorCode (*try)(GpufmtHalo, Mat, PetscBool by_name, const char **why_not); /* whether it can be, on all ranks: NULL if so; collective */
-  PetscErrorCode (*create)(GpufmtHalo, Mat);  /* makes `data`; collective, and may fail on one rank alone without others waiting for it */
-  PetscErrorCode (*destroy)(GpufmtHalo);      /* of `data`, which may be NULL; not collective */
-  PetscErrorCode (*begin)(GpufmtHalo, Vec x); /* x does not change until the end */
+  PetscErrorCode (*create)(GpufmtHalo, Mat, PetscErrorCode own); /* makes `data`; collective, and so that no rank waits for one that fails, or failed
+                                                                    before, `own` */
+  PetscErrorCode (*destroy)(GpufmtHalo);                         /* of `data`, which may be NULL; not collective */
+  PetscErrorCode (*begin)(GpufmtHalo, Vec x);                    /* x does not change until the end */
   PetscErrorCode (*end)(GpufmtHalo, Vec x, Vec *ghost);
   PetscErrorCode (*begin_back)(GpufmtHalo);    /* halo->ghost has sums for other ranks; NULL: transposed products are PETSc's */
   PetscErrorCode (*end_back)(GpufmtHalo, Vec); /* where received ones are added, rank by rank */

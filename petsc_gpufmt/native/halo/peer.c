@@ -202,15 +202,13 @@ static PetscErrorCode GhostsMake(GpufmtHalo halo, Peer *peer)
 
 static PetscErrorCode BesideChoose(Mat A, Peer *peer)
 {
-  Mat             diag;
-  const PetscInt *rowptr;
-  PetscInt        nrows;
+  Mat     diag;
+  MatInfo info;
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
-  PetscCall(MatGetLocalSize(diag, &nrows, NULL));
-  PetscCall(MatSeqAIJGetCSRAndMemType(diag, &rowptr, NULL, NULL, NULL));
-  peer->beside = (PetscBool)(peer->backend == GPUFMT_BACKEND_CUDA && rowptr[nrows] >= LONG_LOCAL_PART);
+  PetscCall(MatGetInfo(diag, MAT_LOCAL, &info)); /* under -mat_seqaij_type its arrays may be on the device */
+  peer->beside = (PetscBool)(peer->backend == GPUFMT_BACKEND_CUDA && info.nz_used >= LONG_LOCAL_PART);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -280,15 +278,16 @@ static PetscErrorCode Try(GpufmtHalo halo, Mat A, PetscBool by_name, const char 
 }
 
 /* Where the arena has no more memory, the exchange is another one on all ranks. */
-static PetscErrorCode Create(GpufmtHalo halo, Mat A)
+static PetscErrorCode Create(GpufmtHalo halo, Mat A, PetscErrorCode own)
 {
   const GpufmtHaloLinks *links  = &halo->links;
   Peer *const            peer   = (Peer *)halo->data;
   Tables                 tables = {0};
-  PetscErrorCode         ierr   = TablesMake(peer->nranks, &tables);
+  PetscErrorCode         ierr   = own ? own : TablesMake(peer->nranks, &tables);
+  const int64_t          nsent  = own ? 0 : links->to_begins[links->nto];
 
   PetscFunctionBegin;
-  ierr = GpufmtArenaReserve(peer->arena, ierr, PieceBytes(peer->nranks, halo->nghosts, links->to_begins[links->nto]), &peer->piece);
+  ierr = GpufmtArenaReserve(peer->arena, ierr, PieceBytes(peer->nranks, halo->nghosts, nsent), &peer->piece);
   if (!ierr && peer->piece.arena) {
     PetscCall(LayoutsExchange(halo, peer, PetscObjectComm((PetscObject)A), tables.mine, tables.theirs));
     ierr = SetUp(halo, A, peer, &tables);

@@ -147,19 +147,23 @@ static PetscErrorCode CheckLevel(void)
           name);
 }
 
-static PetscErrorCode Create(GpufmtHalo halo, Mat A)
+/* PETSc numbers the messages of a communicator: what is counted on one rank is counted on all, before anything can fail. */
+static PetscErrorCode Create(GpufmtHalo halo, Mat A, PetscErrorCode own)
 {
   const GpufmtHaloLinks *links   = &halo->links;
   const int              backend = GpufmtBackendOf(A);
+  PetscMPIInt            tag;
   Task                  *t;
 
   PetscFunctionBegin;
+  PetscCall(PetscObjectGetNewTag((PetscObject)A, &tag));
+  PetscCall(own);
   PetscCall(PetscNew(&t));
   halo->data         = t;
   t->comm            = PetscObjectComm((PetscObject)A);
+  t->tag             = tag;
   t->bytes[SENT]     = (size_t)links->to_begins[links->nto] * sizeof(PetscScalar);
   t->bytes[RECEIVED] = (size_t)halo->nghosts * sizeof(PetscScalar);
-  PetscCall(PetscObjectGetNewTag((PetscObject)A, &t->tag));
   PetscCall(CheckLevel());
   PetscCall(PetscMalloc1(links->nfrom + links->nto, &t->requests));
   PetscCall(GpufmtHaloThreadHold(&t->held));
