@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,15 @@ class Memory(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
+def numbers_in_use(count: int) -> list[int]:
+    """Which of `count` GPUs programs see: those that CUDA_VISIBLE_DEVICES numbers, all where it does not."""
+    words = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    numbers = [int(word) for word in words if word.strip().isdecimal()]
+    return [number for number in numbers if number < count] or list(range(count))
+
+
 def memory_reader() -> Callable[[], list[int]] | None:
-    """What gives the bytes in use on each GPU of this machine, or nothing if it cannot; None without such a driver."""
+    """What gives the bytes in use on each GPU that programs see, or nothing if it cannot; None without a driver."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -26,8 +34,9 @@ def memory_reader() -> Callable[[], list[int]] | None:
     count = ctypes.c_uint()
     if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
         return None
-    handles = [ctypes.c_void_p() for _ in range(count.value)]
-    for number, handle in enumerate(handles):
+    numbers = numbers_in_use(count.value)
+    handles = [ctypes.c_void_p() for _ in numbers]
+    for number, handle in zip(numbers, handles, strict=True):
         if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(handle)):
             return None
 

@@ -16,7 +16,7 @@ class Driver:
 
     def __init__(self, *readings, fails=""):
         self.readings, self.fails, self.number = list(readings), fails, -1
-        self.all_read = threading.Event()
+        self.all_read, self.first = threading.Event(), 0
 
     def nvmlInit_v2(self):  # noqa: N802
         return int(self.fails == "init")
@@ -30,7 +30,8 @@ class Driver:
         return int(self.fails == "handle")
 
     def nvmlDeviceGetMemoryInfo(self, handle, memory):  # noqa: N802
-        self.number += handle.value == 1  # which is asked first
+        self.first = self.first or handle.value
+        self.number += handle.value == self.first
         if self.number >= len(self.readings):
             self.all_read.set()
         both = self.readings[min(self.number, len(self.readings) - 1)]
@@ -56,6 +57,13 @@ def watched(monkeypatch):
 
 def test_the_largest_rise_on_one_gpu_counts(watched):
     assert watched(Driver((100, 7000), (900, 7100), (600, 7200), (100, 7000))) == 800
+
+
+@pytest.mark.parametrize(("visible", "most"), [("1", 200), ("0, 1", 800), ("7", 800), ("GPU-f1", 800), ("", 800)])
+def test_gpus_that_programs_do_not_see_do_not_count(watched, monkeypatch, visible, most):
+    """Others may work there. Where they are not numbered, all count."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert watched(Driver((100, 7000), (900, 7200), (100, 7000))) == most
 
 
 def test_use_that_ends_early_is_not_the_base(watched):
