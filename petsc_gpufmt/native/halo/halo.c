@@ -34,15 +34,16 @@ PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems PetscOptionsObject)
 }
 
 /* the mode that a matrix is to have */
-static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode, PetscBool *by_name)
+static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode)
 {
   const char *prefix = ((PetscObject)A)->prefix;
   char        word[WORD_LENGTH], words[WORDS_LENGTH];
+  PetscBool   set;
 
   PetscFunctionBegin;
   *mode = modes[0];
-  PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), by_name));
-  if (!*by_name) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), &set));
+  if (!set) PetscFunctionReturn(PETSC_SUCCESS);
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(modes); k++) {
     *mode = modes[k];
     if (!strcmp(word, modes[k]->name)) PetscFunctionReturn(PETSC_SUCCESS);
@@ -52,12 +53,12 @@ static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode, PetscBool *by
 }
 
 /* A mode that cannot be gives way to one that always can. Collective. */
-static PetscErrorCode ModeTry(GpufmtHalo halo, Mat A, PetscBool by_name)
+static PetscErrorCode ModeTry(GpufmtHalo halo, Mat A)
 {
   const char *why_not = NULL;
 
   PetscFunctionBegin;
-  if (halo->mode->try) PetscCall((*halo->mode->try)(halo, A, by_name, &why_not));
+  if (halo->mode->try) PetscCall((*halo->mode->try)(halo, A, &why_not));
   if (!why_not) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscInfo(A, "halo exchange in mode %s, not %s: %s\n", gpufmt_halo_overlap.name, halo->mode->name, why_not));
   halo->mode = &gpufmt_halo_overlap;
@@ -68,21 +69,20 @@ static PetscErrorCode ModeTry(GpufmtHalo halo, Mat A, PetscBool by_name)
 PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
 {
   GpufmtHalo     halo;
-  PetscBool      by_name;
   PetscErrorCode ierr = PETSC_SUCCESS;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(out));
   halo       = *out;
   halo->mode = &gpufmt_halo_overlap; /* which needs nothing to be destroyed */
-  PetscCall(ModeFind(A, &halo->mode, &by_name));
+  PetscCall(ModeFind(A, &halo->mode));
   halo->ghost   = parts->ghost;
   halo->scatter = parts->scatter;
   halo->nx      = A->cmap->n;
   PetscCall(PetscObjectReference((PetscObject)halo->ghost));
   PetscCall(PetscObjectReference((PetscObject)halo->scatter));
   PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
-  PetscCall(ModeTry(halo, A, by_name));
+  PetscCall(ModeTry(halo, A));
   if (halo->mode->links) ierr = GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links);
   if (halo->mode->create) ierr = (*halo->mode->create)(halo, A, ierr);
   PetscCall(ierr);

@@ -11,8 +11,8 @@ enum { GPUFMT_HALO_SECONDS = 300 }; /* its default */
 /* how entries are exchanged; what a mode leaves out is NULL */
 typedef struct {
   const char *name;
-  PetscBool   links;                                                               /* it sends by itself, and needs them */
-  PetscErrorCode (*try)(GpufmtHalo, Mat, PetscBool by_name, const char **why_not); /* whether it can be, on all ranks: NULL if so; collective */
+  PetscBool   links;                                             /* it sends by itself, and needs them */
+  PetscErrorCode (*try)(GpufmtHalo, Mat, const char **why_not);  /* whether it can be, on all ranks: NULL if so; collective */
   PetscErrorCode (*create)(GpufmtHalo, Mat, PetscErrorCode own); /* makes `data`; collective, and so that no rank waits for one that fails, or failed
                                                                     before, `own` */
   PetscErrorCode (*destroy)(GpufmtHalo);                         /* of `data`, which may be NULL; not collective */

@@ -234,8 +234,8 @@ static PetscErrorCode BackendAgree(Mat A, PetscErrorCode own, int *backend)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Where all ranks reach memory of each other; on the host, if it is asked for. */
-static PetscErrorCode ArenaFind(Mat A, PetscErrorCode own, PetscBool by_name, Peer *peer, const char **why_not)
+/* Where all ranks reach memory of each other. */
+static PetscErrorCode ArenaFind(Mat A, PetscErrorCode own, Peer *peer, const char **why_not)
 {
   MPI_Comm comm = PetscObjectComm((PetscObject)A);
 
@@ -246,7 +246,6 @@ static PetscErrorCode ArenaFind(Mat A, PetscErrorCode own, PetscBool by_name, Pe
 #endif
   PetscCall(BackendAgree(A, own, &peer->backend));
   if (peer->backend == GPUFMT_NUM_BACKENDS) *why_not = "ranks work in different places";
-  else if (peer->backend == GPUFMT_BACKEND_HOST && !by_name) *why_not = "on the host it is to be asked for";
   else {
     PetscCall(GpufmtArenaGet(comm, peer->backend, &peer->arena));
     *why_not = GpufmtArenaWhyNot(peer->arena);
@@ -254,7 +253,7 @@ static PetscErrorCode ArenaFind(Mat A, PetscErrorCode own, PetscBool by_name, Pe
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Try(GpufmtHalo halo, Mat A, PetscBool by_name, const char **why_not)
+static PetscErrorCode Try(GpufmtHalo halo, Mat A, const char **why_not)
 {
   MPI_Comm       comm  = PetscObjectComm((PetscObject)A);
   Peer           first = {0}, *peer = NULL;
@@ -269,7 +268,7 @@ static PetscErrorCode Try(GpufmtHalo halo, Mat A, PetscBool by_name, const char 
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   ierr = PetscNew(&peer);
-  ierr = ArenaFind(A, ierr, by_name, &first, why_not); /* which tells other ranks where there is no memory */
+  ierr = ArenaFind(A, ierr, &first, why_not); /* which tells other ranks where there is no memory */
   if (ierr || *why_not) PetscCall(PetscFree(peer));
   PetscCall(ierr);
   if (peer) *peer = first;
