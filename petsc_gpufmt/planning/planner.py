@@ -17,7 +17,8 @@ from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.planning import abi, start
 from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.given import backend_at, cuda_backend
-from petsc_gpufmt.planning.requests import KINDS, Kind, Leases
+from petsc_gpufmt.planning.kinds import Kind, Leases
+from petsc_gpufmt.planning.requests import KINDS
 
 _tokens = itertools.count(1)
 _owned: dict[int, list[Any]] = {}
