@@ -224,13 +224,11 @@ static PetscErrorCode SetUp(GpufmtHalo halo, Mat A, Peer *peer, const Tables *ta
 /* Where ranks work, GPUFMT_NUM_BACKENDS if that differs. What failed on one, `own`, fails on all. Collective. */
 static PetscErrorCode BackendAgree(Mat A, PetscErrorCode own, int *backend)
 {
-  int most[3] = {(int)own, *backend, -*backend};
+  int most[2] = {*backend, -*backend};
 
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 3, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)A)));
-  PetscCall(own);
-  PetscCheck(!most[0], PETSC_COMM_SELF, (PetscErrorCode)most[0], "The set-up of a halo exchange failed on another rank, which says why");
-  if (most[1] != -most[2]) *backend = GPUFMT_NUM_BACKENDS;
+  PetscCall(GpufmtAgree((PetscObject)A, "The set-up of a halo exchange", own, 2, most));
+  if (most[0] != -most[1]) *backend = GPUFMT_NUM_BACKENDS;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -240,10 +238,7 @@ static PetscErrorCode ArenaFind(Mat A, PetscErrorCode own, Peer *peer, const cha
   MPI_Comm comm = PetscObjectComm((PetscObject)A);
 
   PetscFunctionBegin;
-  peer->backend = GPUFMT_BACKEND_HOST;
-#if PetscDefined(HAVE_CUDA)
-  if (GpufmtDeviceUsable() && !A->boundtocpu) peer->backend = GPUFMT_BACKEND_CUDA;
-#endif
+  peer->backend = GpufmtBackendOf(A);
   PetscCall(BackendAgree(A, own, &peer->backend));
   if (peer->backend == GPUFMT_NUM_BACKENDS) *why_not = "ranks work in different places";
   else {

@@ -241,9 +241,6 @@ GPUFMT_HIDDEN PetscErrorCode MatCreateVecs_MPIAIJGpufmt(Mat, Vec *right, Vec *le
 /* diagonal.c */
 GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 
-/* agree.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(PetscObject, const char what[], PetscErrorCode own, int n, int flags[]);
-
 /* scale_and_add.c, mpi_scale_and_add.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPlace(Mat, int *backend, PetscBool *ours);
 GPUFMT_HIDDEN PetscLogDouble GpufmtEntries(Mat);

@@ -119,5 +119,8 @@ GPUFMT_HIDDEN const char    *GpufmtSharedOpen(const char handle[GPUFMT_HANDLE_BY
 GPUFMT_HIDDEN void           GpufmtSharedClose(void *address);
 GPUFMT_HIDDEN void           GpufmtSharedFree(void *address);
 
+/* agree.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(PetscObject, const char what[], PetscErrorCode own, int n, int flags[]);
+
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);

@@ -1,5 +1,5 @@
 /* What all ranks of a parallel object agree on before any of them acts. */
-#include "matrix/matrix.h"
+#include "runtime/runtime.h"
 
 enum { MOST_FLAGS = 3 };
 
