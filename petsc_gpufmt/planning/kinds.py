@@ -25,6 +25,11 @@ class Kind(NamedTuple):
     simplify: Callable[[Any], None] = lambda request: None  # a request for which memory did not suffice
 
 
+def sizes_of(operand: Any, what: str) -> str:
+    """Rows, columns and nonzeros of abi.OperandStruct, or of what has these fields, in words."""
+    return f"a {operand.nrows} x {operand.ncols} {what} with {operand.nnz} nonzeros"
+
+
 def fill_matrix(answer: Any, pattern: CsrPattern, numeric: list[Launch]) -> list[Any]:
     """What abi.PLANNED_MATRIX has besides the outcome; returns what must live as long as the answer is used."""
     answer.nrows, answer.ncols, answer.nnz = pattern.nrows, pattern.ncols, pattern.nnz

@@ -13,7 +13,7 @@ from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.given import host_view, indices, on_backend, pattern_of
 from petsc_gpufmt.planning.held_patterns import HeldPattern
-from petsc_gpufmt.planning.kinds import Kind, Leases, fill_matrix
+from petsc_gpufmt.planning.kinds import Kind, Leases, fill_matrix, sizes_of
 
 
 def _what_tentative(request: Any) -> str:
@@ -22,9 +22,7 @@ def _what_tentative(request: Any) -> str:
 
 
 def _what_smoothed(request: Any) -> str:
-    o = request.matrix
-    matrix = f"a {o.nrows} x {o.ncols} matrix with {o.nnz} nonzeros"
-    return f"prolongator of {request.naggregates} aggregates, smoothed by {matrix}"
+    return f"prolongator of {request.naggregates} aggregates, smoothed by {sizes_of(request.matrix, 'matrix')}"
 
 
 def _what_parallel_smoothed(request: Any) -> str:
@@ -38,8 +36,7 @@ def _what_start_vector(request: Any) -> str:
 
 
 def _what_graph(request: Any) -> str:
-    o = request.matrix
-    return f"graph of a {o.nrows} x {o.ncols} matrix with {o.nnz} nonzeros"
+    return f"graph of {sizes_of(request.matrix, 'matrix')}"
 
 
 def _what_aggregates(request: Any) -> str:

@@ -18,12 +18,12 @@ from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.given import host_view, indices, on_backend, operand_patterns, pattern_of
 from petsc_gpufmt.planning.held_patterns import HeldPattern
-from petsc_gpufmt.planning.kinds import Kind, Leases, fill_matrix
+from petsc_gpufmt.planning.kinds import Kind, Leases, fill_matrix, sizes_of
 from petsc_gpufmt.planning.multigrid_requests import MULTIGRID_KINDS
 
 
 def _what_store(request: Any) -> str:
-    return f"{request.format.decode()} of a {request.nrows} x {request.ncols} block with {request.nnz} nonzeros"
+    return f"{request.format.decode()} of {sizes_of(request, 'block')}"
 
 
 def _what_product(request: Any) -> str:
@@ -46,9 +46,7 @@ def _what_union(request: Any) -> str:
 
 
 def _what_scale_and_add(request: Any) -> str:
-    o = request.target
-    matrix = f"a {o.nrows} x {o.ncols} block with {o.nnz} nonzeros"
-    return f"{ScaleAndAdd(request.scale_and_add).name.lower()} of {matrix}"
+    return f"{ScaleAndAdd(request.scale_and_add).name.lower()} of {sizes_of(request.target, 'block')}"
 
 
 def _what_coo(request: Any) -> str:
