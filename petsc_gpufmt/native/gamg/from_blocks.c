@@ -14,10 +14,7 @@ static PetscErrorCode BlockCreate(Mat A, int backend, PetscInt col_block, const 
   PetscCall(MatGetType(diag, &type));
   PetscCall(MatGetBlockSize(A, &row_block));
   PetscCall(PetscIntCast(answer->ncols, &ncols));
-  PetscCall(MatCreate(PETSC_COMM_SELF, block));
-  PetscCall(MatSetSizes(*block, A->rmap->n, ncols, A->rmap->n, ncols));
-  PetscCall(MatSetBlockSizes(*block, row_block, col_block));
-  PetscCall(MatSetType(*block, type));
+  PetscCall(GpufmtBlockCreate(type, A->rmap->n, ncols, row_block, col_block, block));
   PetscCall(GpufmtGamgSetPattern(*block, A, &pattern));
   GpufmtPatternHold(*block, backend, answer->held);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -37,8 +34,8 @@ static PetscErrorCode BlocksCreate(const GpufmtGamg *gamg, Mat A, PetscInt nvect
 static PetscErrorCode Join(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, Mat blocks[2], PetscInt **garray, Mat *P)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)A), ((PetscObject)A)->type_name, A->rmap->N, (PetscInt)gamg->total * nvectors, blocks,
-                                   garray, P));
+  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)A), ((PetscObject)A)->type_name, A->rmap->N, (PetscInt)gamg->total * nvectors,
+                                   PETSC_TRUE, blocks, garray, P));
 #if PetscDefined(HAVE_DEVICE)
   PetscCall(MatBindToCPU(*P, A->boundtocpu));
   if (A->boundtocpu) PetscCall(MatSetBindingPropagates(*P, PETSC_TRUE));

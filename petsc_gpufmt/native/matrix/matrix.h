@@ -295,6 +295,15 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPin(Mat);
 GPUFMT_HIDDEN PetscBool      GpufmtManagedMayEnter(Mat);
 GPUFMT_HIDDEN void           GpufmtManagedArraysSet(Mat, PetscBool ours);
 
+/* blocks.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtBlockCreate(MatType, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromBlocks(MPI_Comm, MatType, PetscInt nrows, PetscInt ncols, PetscBool extensible, Mat blocks[2],
+                                                    PetscInt **ghosts, Mat *);
+
+/* parcels.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtParcelsExchange(MPI_Comm, PetscMPIInt n, PetscMPIInt nto, const PetscMPIInt to[], const void *parcels,
+                                                   PetscMPIInt *nfrom, PetscMPIInt **from, void *arrived);
+
 /* coo_pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooAssemble(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooSortPlace(Mat, PetscCount, const PetscInt rows[], const PetscInt columns[], int *backend, PetscBool *wanted);

@@ -89,13 +89,11 @@ static PetscErrorCode FindOutside(Mat A, int backend, PetscCount n, const PetscI
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* room for what arrives, in the order of those who send it, so that sums do not depend on who comes first */
+/* room for what arrives, in the order of those who send it */
 static PetscErrorCode PrepareToReceive(GpufmtCooExchange *e)
 {
-  PetscMPIInt   *order;
-  PetscSFNode   *remote;
-  PetscInt64     all = 0;
-  PetscErrorCode ierr;
+  PetscSFNode *remote;
+  PetscInt64   all = 0;
 
   PetscFunctionBegin;
   for (PetscMPIInt k = 0; k < e->nfrom; k++) all += e->arriving[k].count;
@@ -105,18 +103,10 @@ static PetscErrorCode PrepareToReceive(GpufmtCooExchange *e)
              all, PETSC_INT_MAX);
   e->nreceived = (PetscInt)all;
   PetscCall(PetscMalloc3(e->nreceived, &e->received, e->nreceived, &e->rows, e->nreceived, &e->columns));
-  PetscCall(PetscMalloc1(e->nfrom, &order));
-  for (PetscMPIInt k = 0; k < e->nfrom; k++) order[k] = k;
-  ierr = PetscSortMPIIntWithArray(e->nfrom, e->from, order);
-  if (!ierr) ierr = PetscMalloc1(e->nreceived, &remote);
-  if (!ierr) {
-    for (PetscInt k = 0, n = 0; k < e->nfrom; k++)
-      for (PetscInt j = 0; j < e->arriving[order[k]].count; j++)
-        remote[n++] = (PetscSFNode){.rank = e->from[k], .index = e->arriving[order[k]].first + j};
-    ierr = PetscSFSetGraph(e->forward, e->nsent, e->nreceived, NULL, PETSC_OWN_POINTER, remote, PETSC_OWN_POINTER);
-  }
-  PetscCall(PetscFree(order));
-  PetscCall(ierr);
+  PetscCall(PetscMalloc1(e->nreceived, &remote));
+  for (PetscInt k = 0, n = 0; k < e->nfrom; k++)
+    for (PetscInt j = 0; j < e->arriving[k].count; j++) remote[n++] = (PetscSFNode){.rank = e->from[k], .index = e->arriving[k].first + j};
+  PetscCall(PetscSFSetGraph(e->forward, e->nsent, e->nreceived, NULL, PETSC_OWN_POINTER, remote, PETSC_OWN_POINTER));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -125,14 +115,16 @@ static PetscErrorCode PrepareToReceive(GpufmtCooExchange *e)
 PetscErrorCode GpufmtCooExchangeRun(Mat A, int backend, PetscCount n, const PetscInt rows[], const PetscInt columns[], GpufmtCooExchange *e,
                                     PetscSF *exchange)
 {
+  PetscErrorCode own;
+
   PetscFunctionBegin;
   PetscCallMPI(MPI_Comm_rank(PetscObjectComm((PetscObject)A), &e->rank));
   e->block = (GpufmtCooBlock){A->rmap->rstart, A->rmap->n, A->cmap->rstart, A->cmap->n};
   PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)A), &e->forward)); /* before anything can fail: PETSc numbers the objects of ranks */
   PetscCall(GpufmtCooAgree(A, FindOutside(A, backend, n, rows, columns, e)));
-  PetscCall(
-    PetscCommBuildTwoSided(PetscObjectComm((PetscObject)A), PARCEL_INTS, MPIU_INT, e->nto, e->to, e->parcels, &e->nfrom, &e->from, &e->arriving));
-  PetscCall(GpufmtCooAgree(A, PrepareToReceive(e)));
+  own = GpufmtParcelsExchange(PetscObjectComm((PetscObject)A), PARCEL_INTS, e->nto, e->to, e->parcels, &e->nfrom, &e->from, &e->arriving);
+  if (!own) own = PrepareToReceive(e);
+  PetscCall(GpufmtCooAgree(A, own));
   PetscCall(PetscSFBcastBegin(e->forward, MPIU_2INT, e->sent, e->received, MPI_REPLACE));
   PetscCall(PetscSFBcastEnd(e->forward, MPIU_2INT, e->sent, e->received, MPI_REPLACE));
   for (PetscInt k = 0; k < e->nreceived; k++) {

@@ -96,25 +96,20 @@ static PetscErrorCode SortOffdiag(Mat A, int backend, PetscCount n, const Gpufmt
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A block of A, assembled, in the place of an old one or NULL. It gets options as part of a new parallel matrix, for which no managed arrays are
-   to go. */
+/* a block of A, assembled, in the place of an old one or NULL */
 static PetscErrorCode BlockCreate(Mat A, Mat old, PetscInt ncols, PetscInt col_block, GpufmtManaged *managed, Mat *block)
 {
   const GpufmtFormat *format = ((Mat_Gpufmt *)A->spptr)->format;
   Mat                 B;
 
   PetscFunctionBegin;
-  PetscCall(MatCreate(PETSC_COMM_SELF, block));
+  PetscCall(GpufmtBlockCreate(format->seq_type, A->rmap->n, ncols, PetscAbs(A->rmap->bs), col_block, block));
   B = *block;
-  PetscCall(MatSetSizes(B, A->rmap->n, ncols, A->rmap->n, ncols));
-  PetscCall(MatSetBlockSizes(B, PetscAbs(A->rmap->bs), col_block));
-  PetscCall(MatSetType(B, format->seq_type));
   PetscCall(PetscLayoutSetUp(B->rmap));
   PetscCall(PetscLayoutSetUp(B->cmap));
   PetscCall(GpufmtManagedEnter(B, managed));
   B->preallocated = B->assembled = PETSC_TRUE;
   B->nonzerostate = B->ass_nonzerostate = (old ? old->nonzerostate : 0) + 1; /* an assembly of A adds up those of its blocks */
-  B->ops->setoption                     = gpufmt_seq_parent->setoption;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -150,19 +145,13 @@ static PetscErrorCode TakeBlocks(Mat A, Offdiag *o, Made *made)
   GpufmtOptionsSet *options  = &((Mat_Gpufmt *)A->spptr)->options;
   const PetscBool   ignores  = ((const GpufmtParallelData *)A->data)->donotstash;
   const Mat         blocks[] = {made->blocks[0], made->blocks[1]};
-  PetscInt         *ghosts   = o->ghosts;
   void             *data;
   Mat               T;
 
   PetscFunctionBegin;
-  made->blocks[0] = made->blocks[1] = NULL;
-  o->ghosts                         = NULL;
-  PetscCall(MatCreateMPIAIJWithSeqAIJ(PetscObjectComm((PetscObject)A), A->rmap->N, A->cmap->N, blocks[0], blocks[1], ghosts, &T));
-  PetscCall(MatConvert(T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, &T));
-  for (int k = 0; k < 2; k++) {
-    GpufmtManagedArraysSet(blocks[k], PETSC_TRUE);
-    PetscCall(GpufmtOptionsRepeat(blocks[k], options));
-  }
+  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)A), ((PetscObject)A)->type_name, A->rmap->N, A->cmap->N, PETSC_FALSE, made->blocks,
+                                   &o->ghosts, &T));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtOptionsRepeat(blocks[k], options));
   data    = A->data;
   A->data = T->data;
   T->data = data;

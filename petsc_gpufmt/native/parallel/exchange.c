@@ -13,14 +13,14 @@ enum { PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt), ROW_INTS = 2 /* number a
 typedef struct {
   const PetscInt *from_rowptr; /* of the rows on this rank that others take, or are sent */
   PetscMPIInt     nowners, nothers;
-  PetscMPIInt    *owners, *others;           /* ranks that own some of the rows; those that have found this rank as an owner, ascending */
-  Parcel         *parcels, *received, *came; /* for owners; from others as they came, and in the order of `others` */
-  PetscInt       *owner_rows, *other_rows;   /* where the rows of each parcel begin */
-  PetscInt       *asked;                     /* rows that others ask for */
-  PetscInt       *sent_lengths, *lengths;    /* of rows that go, and that come */
-  PetscInt       *entries;                   /* that others ask for, by their numbers here */
-  PetscInt       *sent_ints, *ints;          /* of each parcel that is sent: numbers and lengths of its rows, then the columns of these */
-  PetscInt       *to_ints, *from_ints;       /* where those of each parcel begin */
+  PetscMPIInt    *owners, *others;         /* ranks that own some of the rows; those that have found this rank as an owner, ascending */
+  Parcel         *parcels, *came;          /* for owners, and from others */
+  PetscInt       *owner_rows, *other_rows; /* where the rows of each parcel begin */
+  PetscInt       *asked;                   /* rows that others ask for */
+  PetscInt       *sent_lengths, *lengths;  /* of rows that go, and that come */
+  PetscInt       *entries;                 /* that others ask for, by their numbers here */
+  PetscInt       *sent_ints, *ints;        /* of each parcel that is sent: numbers and lengths of its rows, then the columns of these */
+  PetscInt       *to_ints, *from_ints;     /* where those of each parcel begin */
   PetscInt       *sent_columns;
   PetscInt       *rowptr, *colidx; /* of the rows that come: columns in the parallel matrix, then their places */
 } Pieces;
@@ -31,8 +31,8 @@ static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
   if (p->from_rowptr) PetscCall(GpufmtPatternRestore(from->matrix, &p->from_rowptr, NULL));
   PetscCall(PetscFree2(p->owners, p->parcels));
   PetscCall(PetscFree(p->others));
-  PetscCall(PetscFree(p->received));
-  PetscCall(PetscFree3(p->came, p->owner_rows, p->other_rows));
+  PetscCall(PetscFree(p->came));
+  PetscCall(PetscFree2(p->owner_rows, p->other_rows));
   PetscCall(PetscFree3(p->asked, p->sent_lengths, p->lengths));
   PetscCall(PetscFree(p->entries));
   PetscCall(PetscFree2(p->sent_ints, p->ints));
@@ -69,32 +69,17 @@ static PetscErrorCode FindOwners(PetscLayout layout, PetscInt nrows, const Petsc
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* owners are told their parcels; collective */
+/* Owners are told their parcels, and where the rows of all begin is counted. Collective; what fails in the end on this rank is for the caller to agree
+   on. */
 static PetscErrorCode TellOwners(Mat C, Pieces *p)
 {
   PetscFunctionBegin;
-  PetscCall(PetscCommBuildTwoSided(PetscObjectComm((PetscObject)C), PARCEL_INTS, MPIU_INT, p->nowners, p->owners, p->parcels, &p->nothers, &p->others,
-                                   &p->received));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* Parcels from others in the order of these, so that sums do not depend on who comes first; and where the rows of all begin. */
-static PetscErrorCode SortParcels(Pieces *p)
-{
-  PetscMPIInt *order;
-
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc3(p->nothers, &p->came, p->nowners + 1, &p->owner_rows, p->nothers + 1, &p->other_rows));
-  PetscCall(PetscMalloc1(p->nothers, &order));
-  for (PetscMPIInt k = 0; k < p->nothers; k++) order[k] = k;
-  PetscCall(PetscSortMPIIntWithArray(p->nothers, p->others, order));
+  PetscCall(
+    GpufmtParcelsExchange(PetscObjectComm((PetscObject)C), PARCEL_INTS, p->nowners, p->owners, p->parcels, &p->nothers, &p->others, &p->came));
+  PetscCall(PetscMalloc2(p->nowners + 1, &p->owner_rows, p->nothers + 1, &p->other_rows));
   p->owner_rows[0] = p->other_rows[0] = 0;
   for (PetscMPIInt k = 0; k < p->nowners; k++) p->owner_rows[k + 1] = p->owner_rows[k] + p->parcels[k].nrows;
-  for (PetscMPIInt k = 0; k < p->nothers; k++) {
-    p->came[k]           = p->received[order[k]];
-    p->other_rows[k + 1] = p->other_rows[k] + p->came[k].nrows;
-  }
-  PetscCall(PetscFree(order));
+  for (PetscMPIInt k = 0; k < p->nothers; k++) p->other_rows[k + 1] = p->other_rows[k] + p->came[k].nrows;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -145,7 +130,6 @@ static PetscErrorCode AskReserve(PetscInt count, Pieces *p, GpufmtRows *remote)
   GpufmtMessages *messages = &remote->exchange->messages;
 
   PetscFunctionBegin;
-  PetscCall(SortParcels(p));
   PetscCall(GpufmtMessagesReserve(p->nothers, p->nowners, messages));
   PetscCall(PetscArraycpy(messages->to, p->others, p->nothers));
   PetscCall(PetscArraycpy(messages->from, p->owners, p->nowners));
@@ -218,8 +202,9 @@ static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const Petsc
   if (!*own) *own = AskBegin(C, parallel, tag, count, rows, local, p, remote);
   PetscCall(GpufmtFailTogether(C, *own));
   messages = &remote->exchange->messages;
-  PetscCall(TellOwners(C, p));
-  PetscCall(GpufmtFailTogether(C, AskReserve(count, p, remote)));
+  *own     = TellOwners(C, p);
+  if (!*own) *own = AskReserve(count, p, remote);
+  PetscCall(GpufmtFailTogether(C, *own));
   PetscCall(AskForLengths(parallel, rows, messages, p));
   PetscCall(GpufmtFailTogether(C, AskEnd(count, local, backend, p, remote)));
   PetscCall(GpufmtMessagesExchange(messages, messages->to_begins, p->sent_columns, messages->from_begins, p->colidx));
@@ -291,7 +276,6 @@ static PetscErrorCode SendPrepare(const PetscInt rows[], const GpufmtRows *sent,
   PetscInt        nrows;
 
   PetscFunctionBegin;
-  PetscCall(SortParcels(p));
   PetscCall(GpufmtMessagesReserve(p->nowners, p->nothers, messages));
   PetscCall(PetscArraycpy(messages->to, p->owners, p->nowners));
   PetscCall(PetscArraycpy(messages->from, p->others, p->nothers));
@@ -335,8 +319,9 @@ static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], con
   if (!*own) *own = SendBegin(C, layout, tag, rows, sent, p, received);
   PetscCall(GpufmtFailTogether(C, *own));
   messages = &received->exchange->messages;
-  PetscCall(TellOwners(C, p));
-  PetscCall(GpufmtFailTogether(C, SendPrepare(rows, sent, backend, p, received)));
+  *own     = TellOwners(C, p);
+  if (!*own) *own = SendPrepare(rows, sent, backend, p, received);
+  PetscCall(GpufmtFailTogether(C, *own));
   PetscCall(GpufmtMessagesExchange(messages, p->to_ints, p->sent_ints, p->from_ints, p->ints));
   TakeParcels(messages, p, received->rows);
   *own = CreateReceived(p->other_rows[p->nothers], type, backend, p, received);

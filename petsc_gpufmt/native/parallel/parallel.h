@@ -136,9 +136,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType, int backe
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 
-/* blocks.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtCreateFromBlocks(MPI_Comm, MatType, PetscInt nrows, PetscInt ncols, Mat blocks[2], PetscInt **ghosts, Mat *);
-
 /* columns.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[],
                                                const PetscInt **scattered);

@@ -130,7 +130,7 @@ static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, Ma
   Mat result;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)C), type, rows->N, columns->N, pieces->blocks, &pieces->garray, &result));
+  PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)C), type, rows->N, columns->N, PETSC_TRUE, pieces->blocks, &pieces->garray, &result));
   PetscCall(MatSetSizes(C, rows->n, columns->n, rows->N, columns->N));
   PetscCall(MatSetType(C, type));
   PetscCall(MatHeaderMerge(C, &result));

@@ -1,16 +1,6 @@
 /* The rows of a parallel matrix that a parallel product reads or makes on one rank, as sequential matrices. */
 #include "parallel/parallel.h"
 
-static PetscErrorCode CreateSized(MatType type, PetscInt nrows, PetscInt ncols, PetscInt row_block, PetscInt col_block, Mat *A)
-{
-  PetscFunctionBegin;
-  PetscCall(MatCreate(PETSC_COMM_SELF, A));
-  PetscCall(MatSetSizes(*A, nrows, ncols, nrows, ncols));
-  PetscCall(MatSetBlockSizes(*A, row_block, col_block));
-  PetscCall(MatSetType(*A, type));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block,
                                    PetscInt col_block, PetscBool inodes, Mat *A)
 {
@@ -19,7 +9,7 @@ static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols,
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(nrows, &lengths));
   for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
-  PetscCall(CreateSized(type, nrows, ncols, row_block, col_block, A));
+  PetscCall(GpufmtBlockCreate(type, nrows, ncols, row_block, col_block, A));
   PetscCall(MatSeqAIJSetPreallocation(*A, 0, lengths));
   PetscCall(MatSeqAIJSetColumnIndices(*A, colidx));
   if (!inodes) PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
@@ -56,7 +46,7 @@ PetscErrorCode GpufmtCreateManaged(MatType type, int backend, const GpufmtUnion 
 
   PetscFunctionBegin;
   ierr = GpufmtUnionManaged(backend, u, k, internal, &managed);
-  if (!ierr) ierr = CreateSized(type, u->nrows, ncols, row_block, col_block, A);
+  if (!ierr) ierr = GpufmtBlockCreate(type, u->nrows, ncols, row_block, col_block, A);
   if (!ierr) ierr = GpufmtManagedAdopt(*A, managed);
   PetscCall(GpufmtManagedRelease(&managed)); /* A has its own reference */
   PetscCall(ierr);
