@@ -1,8 +1,9 @@
-"""Failures on purpose on one rank: of plans, and of PETSc's allocations, which are also counted."""
+"""Failures on purpose on one rank: of plans, of PETSc's allocations, which are also counted, and of its events."""
 
 import ctypes
 from contextlib import contextmanager
 
+from mpi4py import MPI
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
@@ -16,6 +17,7 @@ ALLOCATE = ctypes.CFUNCTYPE(
     *(ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)),
 )
 FREE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
+BEGIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, *4 * (ctypes.c_void_p,))
 
 
 def error_of(function, *arguments):
@@ -87,3 +89,36 @@ class Allocations:
         LIBRARY.GpufmtTrim()  # what is kept for the next result
         for pointer, original in zip(self._pointers, self._originals, strict=True):
             pointer.value = original
+
+
+class Events:
+    """Of PETSc's events with these names within a `with` block, number `failing`, counted from 0, is an error.
+
+    `begun` is how many there were.
+    """
+
+    def __init__(self, names, failing=None):
+        self.begun, self._failing = 0, failing
+        self._numbers = set()
+        for name in names:
+            number = ctypes.c_int()
+            assert LIBRARY.PetscLogEventGetId(name.encode(), ctypes.byref(number)) == 0 and number.value >= 0, name
+            self._numbers.add(number.value)
+
+    def __enter__(self):
+        self._callback, self._handler = BEGIN(self._begin), ctypes.c_void_p()
+        comm = ctypes.c_void_p(MPI._handleof(MPI.COMM_SELF))
+        handler = ctypes.byref(self._handler)
+        assert LIBRARY.PetscLogHandlerCreateLegacy(comm, self._callback, None, None, None, handler) == 0
+        assert LIBRARY.PetscLogHandlerStart(self._handler) == 0
+        return self
+
+    def __exit__(self, *_):
+        assert LIBRARY.PetscLogHandlerStop(self._handler) == 0
+        assert LIBRARY.PetscLogHandlerDestroy(ctypes.byref(self._handler)) == 0
+
+    def _begin(self, number, *_):
+        if number not in self._numbers:
+            return 0
+        self.begun += 1
+        return OUT_OF_MEMORY if self.begun - 1 == self._failing else 0

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 from dense import COMM, FORMAT, TYPE, check_products, csr, distribute, layouts, own_rows, random_dense
-from failing import OUT_OF_MEMORY, Allocations, error_of
+from failing import OUT_OF_MEMORY, Allocations, Events, error_of
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
@@ -20,6 +20,10 @@ ALGORITHM_OPTIONS = {
     "RARt": "matrart_via",
     "ABC": "matmatmatmult_via",
 }
+NUMERIC_EVENTS = (
+    *("MatMatMultNum", "MatTrnMatMultNum", "MatMatTrnMultNum"),
+    *("MatPtAPNumeric", "MatRARtNum", "MatMatMatMultNum"),
+)
 LIBRARY = native_library.load()
 EPS = np.finfo(PETSc.RealType).eps
 ROWS, COLUMNS = 41, 23
@@ -297,6 +301,30 @@ def check_failure_on_one_rank():
         check(multiply(name, matrices), name, denses, f"{name}: after a failure")
 
 
+def check_numeric_failure_on_one_rank():
+    """Of whatever sequential product: an error on all ranks, the result is what it was, and the next phase is right."""
+    for name in PRODUCTS:
+        denses = values_of(name, (1, 2, 3))
+        matrices = [distribute(dense) for dense in denses]
+        C = multiply(name, matrices)
+        before = bits(C)
+        with Events(NUMERIC_EVENTS) as events:
+            multiply(name, matrices, C)
+        first = 2 if name == "ABC" else 1  # those of parallel products begin on all ranks
+        for rank, begun in enumerate(COMM.tompi4py().allgather(events.begun)):
+            assert begun > first, name
+            for number in range(first, begun):
+                what = f"{name}: number {number} of rank {rank}"
+                with Events(NUMERIC_EVENTS, number if COMM.rank == rank else None):
+                    assert error_of(multiply, name, matrices, C) == OUT_OF_MEMORY, what
+                assert bits(C) == before, what
+        denses = values_of(name, (4, 5, 6))
+        for matrix, dense in zip(matrices, denses, strict=False):
+            set_values(matrix, dense)
+        multiply(name, matrices, C)
+        check(C, name, denses, f"{name}: after a failure")
+
+
 def check_memory_fails_on_one_rank():
     """Each allocation of a symbolic phase in turn: an error on all ranks, none waits, and nothing is left behind."""
     denses = values_of("PtAP", (1, 2))
@@ -434,6 +462,8 @@ check_changed_pattern_is_an_error()
 check_algorithms_of_petsc()
 check_result_is_a_matrix_like_others()
 check_failure_on_one_rank()
+if COMM.size > 1:
+    check_numeric_failure_on_one_rank()
 check_inserted_entries()
 check_eliminated_zeros()
 check_layouts_that_differ_on_some_ranks()

@@ -103,12 +103,31 @@ static PetscErrorCode RunOnHost(GpufmtEntrySum *sum, const Mat summands[], Mat r
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the values of the result from those of the summands as they are now; `internal`: those on the device will do */
-PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *sum, const Mat summands[], Mat result, PetscBool internal)
+static PetscErrorCode CheckLease(const GpufmtEntrySum *sum)
 {
   PetscFunctionBegin;
   PetscCheck(GpufmtLeaseHolds(&sum->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
              "Parallel sparse product: its plan is gone, because Python, which made it, has ended; make the product anew with MAT_INITIAL_MATRIX");
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* an error unless there is a plan, and memory of the device for the result, whose values stay */
+PetscErrorCode GpufmtEntrySumReserve(GpufmtEntrySum *sum, Mat result)
+{
+  void *array;
+
+  PetscFunctionBegin;
+  PetscCall(CheckLease(sum));
+  if (sum->backend == GPUFMT_BACKEND_CUDA)
+    PetscCall(GpufmtDeviceValuesWrite(GpufmtDeviceValuesOf(result, &sum->own[GPUFMT_MAX_SUMMANDS]), result, sum->ntargets, &array));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the values of the result from those of the summands as they are now; `internal`: those on the device will do */
+PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *sum, const Mat summands[], Mat result, PetscBool internal)
+{
+  PetscFunctionBegin;
+  PetscCall(CheckLease(sum));
   if (sum->backend == GPUFMT_BACKEND_CUDA) PetscCall(RunOnDevice(sum, summands, result, internal));
   else PetscCall(RunOnHost(sum, summands, result));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -15,16 +15,17 @@ PetscErrorCode GpufmtMessagesReserve(PetscMPIInt nto, PetscMPIInt nfrom, GpufmtM
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* `empty`: nothing is in the messages that are sent, which are shorter than others expect */
 static PetscErrorCode MessagesBegin(const GpufmtMessages *m, MPI_Datatype type, size_t size, const PetscInt to_begins[], const void *sent,
-                                    const PetscInt from_begins[], void *came)
+                                    PetscBool empty, const PetscInt from_begins[], void *came)
 {
   PetscFunctionBegin;
   for (PetscMPIInt k = 0; k < m->nfrom; k++)
     PetscCallMPI(MPIU_Irecv((char *)came + (size_t)from_begins[k] * size, from_begins[k + 1] - from_begins[k], type, m->from[k], m->tag, m->comm,
                             &m->requests[k]));
   for (PetscMPIInt k = 0; k < m->nto; k++)
-    PetscCallMPI(MPIU_Isend((const char *)sent + (size_t)to_begins[k] * size, to_begins[k + 1] - to_begins[k], type, m->to[k], m->tag, m->comm,
-                            &m->requests[m->nfrom + k]));
+    PetscCallMPI(MPIU_Isend((const char *)sent + (size_t)to_begins[k] * size, empty ? 0 : to_begins[k + 1] - to_begins[k], type, m->to[k], m->tag,
+                            m->comm, &m->requests[m->nfrom + k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -40,7 +41,7 @@ PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *m, const PetscInt to
                                       PetscInt came[])
 {
   PetscFunctionBegin;
-  PetscCall(MessagesBegin(m, MPIU_INT, sizeof(PetscInt), to_begins, sent, from_begins, came));
+  PetscCall(MessagesBegin(m, MPIU_INT, sizeof(PetscInt), to_begins, sent, PETSC_FALSE, from_begins, came));
   PetscCall(MessagesEnd(m));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -106,67 +107,99 @@ static PetscErrorCode Pack(GpufmtValueExchange *x, const PetscScalar values[], P
 }
 
 /* What is sent leaves managed memory, which MPI may not know. */
-static PetscErrorCode BeginOnDevice(GpufmtValueExchange *x, Mat from, PetscInt nfrom, Mat to, PetscInt nto)
+static PetscErrorCode SentOnDevice(GpufmtValueExchange *x, Mat from)
 {
   GpufmtDeviceValues *values = GpufmtDeviceValuesOf(from, NULL);
   const size_t        bytes  = (size_t)x->nsent * sizeof(PetscScalar);
+  PetscInt            nnz;
   void               *stream;
 
   PetscFunctionBegin;
+  PetscCall(CountEntries(from, &nnz));
   PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(GpufmtDeviceValuesUpdate(values, from, nfrom, stream));
-  PetscCall(GpufmtDeviceValuesWrite(GpufmtDeviceValuesOf(to, NULL), to, nto, &x->leaf));
+  PetscCall(GpufmtDeviceValuesUpdate(values, from, nnz, stream));
   if (x->gathers) PetscCall(Pack(x, (const PetscScalar *)values->array, (PetscScalar *)x->packed, stream));
   else PetscCall(GpufmtDeviceCopy(x->packed, (const PetscScalar *)values->array + x->first, bytes, stream));
   if (x->staged) PetscCall(GpufmtDeviceDownload(x->sent, x->packed, bytes, stream)); /* synchronize! */
   else PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! MPI sends what is packed, and writes where launches may have read */
-  PetscCall(MessagesBegin(&x->messages, MPIU_SCALAR, sizeof(PetscScalar), x->messages.to_begins, x->staged ? x->sent : x->packed,
-                          x->messages.from_begins, x->staged ? x->came : x->leaf));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BeginOnHost(GpufmtValueExchange *x, Mat from, Mat to)
+static PetscErrorCode SentOnHost(GpufmtValueExchange *x, Mat from)
 {
   const PetscScalar *values;
 
   PetscFunctionBegin;
   PetscCall(MatSeqAIJGetArrayRead(from, &values));
-  PetscCall(MatSeqAIJGetArrayWrite(to, (PetscScalar **)&x->leaf));
   x->root = values;
   if (x->gathers) PetscCall(Pack(x, values, x->sent, NULL));
-  PetscCall(MessagesBegin(&x->messages, MPIU_SCALAR, sizeof(PetscScalar), x->messages.to_begins,
-                          x->gathers ? x->sent : PetscSafePointerPlusOffset(values, x->first), x->messages.from_begins, x->leaf));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The values of rows that come from other ranks; collective. Both matrices are of our types. */
-PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *x, Mat from, Mat to)
+/* what is to be sent, once it is there */
+static const void *Sent(const GpufmtValueExchange *x)
 {
-  PetscInt nfrom, nto;
+  if (x->backend == GPUFMT_BACKEND_CUDA) return x->staged ? x->sent : x->packed;
+  return x->gathers ? x->sent : PetscSafePointerPlusOffset((const PetscScalar *)x->root, x->first);
+}
+
+/* where values arrive: in memory that has been there since the matrix was made */
+static PetscErrorCode LeafFind(GpufmtValueExchange *x, Mat to)
+{
+  PetscInt nnz;
 
   PetscFunctionBegin;
-  PetscCall(CountEntries(from, &nfrom));
-  PetscCall(CountEntries(to, &nto));
-  if (x->backend == GPUFMT_BACKEND_CUDA) PetscCall(BeginOnDevice(x, from, nfrom, to, nto));
-  else PetscCall(BeginOnHost(x, from, to));
+  PetscCall(CountEntries(to, &nnz));
+  if (x->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceValuesWrite(GpufmtDeviceValuesOf(to, NULL), to, nnz, &x->leaf));
+  else PetscCall(MatSeqAIJGetArrayWrite(to, (PetscScalar **)&x->leaf));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtValuesEnd(GpufmtValueExchange *x, Mat from, Mat to)
+/* The values of rows that come from other ranks; collective. Both matrices are of our types. A rank that fails here, or has failed before, *own, must
+   not leave others waiting: its messages go nevertheless, with nothing in them. */
+PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *x, Mat from, Mat to, PetscErrorCode *own)
+{
+  PetscBool empty;
+
+  PetscFunctionBegin;
+  x->root = NULL;
+  PetscCall(LeafFind(x, to));
+  if (!*own) *own = x->backend == GPUFMT_BACKEND_CUDA ? SentOnDevice(x, from) : SentOnHost(x, from);
+  empty = (PetscBool)(*own != PETSC_SUCCESS);
+  PetscCall(MessagesBegin(&x->messages, MPIU_SCALAR, sizeof(PetscScalar), x->messages.to_begins, empty ? NULL : Sent(x), empty,
+                          x->messages.from_begins, x->staged ? x->came : x->leaf));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode CameOnDevice(GpufmtValueExchange *x, Mat to)
 {
   void *stream;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  if (x->staged) PetscCall(GpufmtDeviceUpload(x->leaf, x->came, (size_t)x->ncome * sizeof(PetscScalar), stream));
+  PetscCall(GpufmtDeviceValuesStay(GpufmtDeviceValuesOf(to, NULL), to));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode CameOnHost(GpufmtValueExchange *x, Mat from, Mat to)
+{
+  PetscFunctionBegin;
+  PetscCall(MatSeqAIJRestoreArrayWrite(to, (PetscScalar **)&x->leaf));
+  PetscCall(PetscObjectStateIncrease((PetscObject)to));
+  if (x->root) PetscCall(MatSeqAIJRestoreArrayRead(from, (const PetscScalar **)&x->root));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* whatever has failed on this rank, *own */
+PetscErrorCode GpufmtValuesEnd(GpufmtValueExchange *x, Mat from, Mat to, PetscErrorCode *own)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
   PetscCall(MessagesEnd(&x->messages));
-  if (x->backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    if (x->staged) PetscCall(GpufmtDeviceUpload(x->leaf, x->came, (size_t)x->ncome * sizeof(PetscScalar), stream));
-    PetscCall(GpufmtDeviceValuesStay(GpufmtDeviceValuesOf(to, NULL), to));
-  } else {
-    PetscCall(MatSeqAIJRestoreArrayWrite(to, (PetscScalar **)&x->leaf));
-    PetscCall(PetscObjectStateIncrease((PetscObject)to));
-    PetscCall(MatSeqAIJRestoreArrayRead(from, (const PetscScalar **)&x->root));
-  }
+  ierr = x->backend == GPUFMT_BACKEND_CUDA ? CameOnDevice(x, to) : CameOnHost(x, from, to);
+  if (!*own) *own = ierr;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -121,6 +121,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
 
 /* entry_sum.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumCreate(int backend, GpufmtUnion *, int k, GpufmtEntrySum **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumReserve(GpufmtEntrySum *, Mat result);
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumRun(GpufmtEntrySum *, const Mat summands[], Mat result, PetscBool internal);
 GPUFMT_HIDDEN PetscErrorCode GpufmtEntrySumDestroy(GpufmtEntrySum **);
 
@@ -152,8 +153,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesReserve(PetscMPIInt nto, PetscMPIInt 
 GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *, const PetscInt to_begins[], const PetscInt sent[],
                                                     const PetscInt from_begins[], PetscInt came[]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPrepare(Mat from, int backend, const PetscInt entries[], PetscInt columns[], GpufmtValueExchange *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *, Mat from, Mat to);
-GPUFMT_HIDDEN PetscErrorCode GpufmtValuesEnd(GpufmtValueExchange *, Mat from, Mat to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *, Mat from, Mat to, PetscErrorCode *own);
+GPUFMT_HIDDEN PetscErrorCode GpufmtValuesEnd(GpufmtValueExchange *, Mat from, Mat to, PetscErrorCode *own);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesDestroy(GpufmtValueExchange **);
 
 /* pattern.c */
@@ -164,12 +165,12 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPa
 
 /* parts.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *, Mat A);
-GPUFMT_HIDDEN PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *, Mat A);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *, Mat A, PetscErrorCode *own);
 GPUFMT_HIDDEN PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[]);
 
 /* result.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *, Mat A, Mat B, MatType, PetscErrorCode own);
-GPUFMT_HIDDEN PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *, PetscErrorCode own);
 
 /* product.c */
 GPUFMT_HIDDEN PetscErrorCode MatProductSetFromOptions_MPIAIJGpufmt(Mat);

@@ -68,17 +68,14 @@ static PetscErrorCode PartNumeric(const GpufmtParallelProduct *product, Mat A, i
 }
 
 /* Rows of other ranks arrive while the first part, which does not need them, is computed. If that fails, they arrive nevertheless: MPI would write
-   into memory that goes with the product. */
-PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *product, Mat A)
+   into memory that goes with the product. Collective; what fails on this rank, or has failed before, *own, is not agreed on. */
+PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *product, Mat A, PetscErrorCode *own)
 {
-  PetscErrorCode ierr;
-
   PetscFunctionBegin;
-  if (product->remote.exchange) PetscCall(GpufmtValuesBegin(product->remote.exchange, product->local.matrix, product->remote.matrix));
-  ierr = PartNumeric(product, A, 0);
-  if (product->remote.exchange) PetscCall(GpufmtValuesEnd(product->remote.exchange, product->local.matrix, product->remote.matrix));
-  PetscCall(ierr);
-  for (int k = 1; k < product->nparts; k++) PetscCall(PartNumeric(product, A, k));
+  if (product->remote.exchange) PetscCall(GpufmtValuesBegin(product->remote.exchange, product->local.matrix, product->remote.matrix, own));
+  if (!*own) *own = PartNumeric(product, A, 0);
+  if (product->remote.exchange) PetscCall(GpufmtValuesEnd(product->remote.exchange, product->local.matrix, product->remote.matrix, own));
+  for (int k = 1; k < product->nparts && !*own; k++) *own = PartNumeric(product, A, k);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -1,4 +1,4 @@
-/* Whether the parallel matrices of a product are still those of its symbolic phase. What is wrong on one rank is an error on all. */
+/* Whether the parallel matrices of a product are still those of its symbolic phase; and how all ranks learn what is wrong on one. */
 #include "parallel/parallel.h"
 
 /* A rank that fails alone, for want of memory say, must not leave the others waiting for it. Collective. */
@@ -102,7 +102,8 @@ static PetscErrorCode ResultCheck(Mat C, GpufmtResultPattern *pattern)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode PatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *result)
+/* an error unless operands and result have the patterns of the symbolic phase on this rank; it is for the caller to agree on */
+PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *result)
 {
   Mat       given[GPUFMT_MAX_OPERANDS];
   const int n = GpufmtProductOperands(C->product, given);
@@ -111,10 +112,4 @@ static PetscErrorCode PatternsCheck(Mat C, GpufmtParallelPattern operands[], Gpu
   for (int k = 0; k < n; k++) PetscCall(OperandCheck(C, given[k], GpufmtProductLetters(C->product->type)[k], &operands[k]));
   PetscCall(ResultCheck(C, result));
   PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* an error on all ranks unless operands and result have the patterns of the symbolic phase on each; collective */
-PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *result)
-{
-  return GpufmtFailTogether(C, PatternsCheck(C, operands, result));
 }

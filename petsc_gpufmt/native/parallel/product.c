@@ -56,12 +56,13 @@ static PetscErrorCode SecondCreate(Mat C, GpufmtParallelProduct *product, MatTyp
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode SecondUpdate(Mat C, GpufmtParallelProduct *product)
+/* Collective in PETSc, so what has failed before on this rank, `own`, fails on all before that. */
+static PetscErrorCode SecondUpdate(Mat C, GpufmtParallelProduct *product, PetscErrorCode own)
 {
   const Mat_Product *given = C->product;
 
   PetscFunctionBegin;
-  if (!product->second) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtFailTogether(C, own));
   if (given->type == MATPRODUCT_ABC) {
     PetscCall(MatProductReplaceMats(given->B, given->C, NULL, product->second));
     PetscCall(MatProductNumeric(product->second));
@@ -77,18 +78,19 @@ static PetscErrorCode MatProductNumeric_MPIAIJGpufmt(Mat C)
   const Mat_Product     *given = C->product;
   GpufmtParallelProduct *product;
   Mat                    B;
+  PetscErrorCode         own;
 
   PetscFunctionBegin;
   MatCheckProduct(C, 1);
   product = (GpufmtParallelProduct *)given->data;
   PetscCheck(product, PetscObjectComm((PetscObject)C), PETSC_ERR_ARG_WRONGSTATE,
              "The product %s has no symbolic phase, or MatProductClear() was called since: call MatProductSymbolic()", MatProductTypes[given->type]);
-  PetscCall(GpufmtParallelPatternsCheck(C, product->operands, &product->result));
-  PetscCall(SecondUpdate(C, product));
+  own = GpufmtParallelPatternsCheck(C, product->operands, &product->result);
+  if (product->second) PetscCall(SecondUpdate(C, product, own));
   B = product->second ? product->second : given->B;
-  PetscCall(GpufmtRowsUpdateLocal(B, &product->local));
-  PetscCall(GpufmtPartsNumeric(product, given->A));
-  PetscCall(GpufmtResultNumeric(C, product));
+  if (!own) own = GpufmtRowsUpdateLocal(B, &product->local);
+  PetscCall(GpufmtPartsNumeric(product, given->A, &own));
+  PetscCall(GpufmtResultNumeric(C, product, own));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -190,19 +190,29 @@ static PetscErrorCode EntrySumNumeric(const GpufmtParallelProduct *product, Pets
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the values of the result from those of the parts; collective */
-PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *product)
+/* what the sums of the blocks take, so that it is there or the result stays what it was */
+static PetscErrorCode BlocksReserve(GpufmtParallelProduct *product, const Mat blocks[2])
+{
+  PetscFunctionBegin;
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtEntrySumReserve(product->sums[k], blocks[k]));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The values of the result from those of the parts. Collective, and so are errors, also what has failed on this rank before, `own`. */
+PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *product, PetscErrorCode own)
 {
   Mat blocks[2];
 
   PetscFunctionBegin;
   if (product->sent.matrix) {
-    PetscCall(EntrySumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix));
-    PetscCall(GpufmtValuesBegin(product->received.exchange, product->sent.matrix, product->received.matrix));
-    PetscCall(GpufmtValuesEnd(product->received.exchange, product->sent.matrix, product->received.matrix));
+    if (!own) own = EntrySumNumeric(product, PETSC_TRUE, product->sent.sum, product->sent.matrix);
+    PetscCall(GpufmtValuesBegin(product->received.exchange, product->sent.matrix, product->received.matrix, &own));
+    PetscCall(GpufmtValuesEnd(product->received.exchange, product->sent.matrix, product->received.matrix, &own));
   }
-  PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
+  if (!own) own = BlocksReserve(product, blocks);
+  PetscCall(GpufmtFailTogether(C, own));
+  PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
   for (int k = 0; k < 2; k++) PetscCall(EntrySumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]));
   PetscCall(PetscObjectStateIncrease((PetscObject)C));
   PetscFunctionReturn(PETSC_SUCCESS);
