@@ -108,20 +108,46 @@ def check_memory_grows():
             assert np.array_equal(y.getArray(), 2.0 * (count - 1 - rows))
 
 
+def matrix_on(comm):
+    """0, 1, 2, ..., row by row."""
+    n = 5 * comm.size
+    A = PETSc.Mat().createAIJ(((5, n), (5, n)), nnz=(n, n), comm=comm)
+    A.setType(TYPE)
+    first, last = A.getOwnershipRange()
+    A.setValues(range(first, last), range(n), np.arange(first * n, last * n, dtype=float))
+    A.assemble()
+    return A
+
+
+def check_sums_of_rows(A):
+    x, y = A.createVecs()
+    x.set(1.0)
+    A.mult(x, y)
+    n = A.getSize()[0]
+    assert np.array_equal(y.getArray(), np.arange(n * n).reshape(n, n).sum(axis=1)[slice(*A.getOwnershipRange())])
+
+
+def check_the_first_exchange_of_a_communicator_without_memory():
+    """Whatever one rank lacks, all ranks fail, and the next product is right."""
+    A = matrix_on(COMM.tompi4py().Split(0, -COMM.rank))
+    x, y = A.createVecs()
+    failed, number = True, 0
+    while failed:
+        with Allocations("halo/arena", number if COMM.rank == COMM.size - 1 else None) as allocations:
+            error = error_of(A.mult, x, y)
+        failed = COMM.tompi4py().allreduce(allocations.failed)
+        assert error == (OUT_OF_MEMORY if failed else 0), f"allocation {number}"
+        number += 1
+    assert number > 2
+    check_sums_of_rows(A)
+
+
 def check_other_communicators():
     """Pairs of ranks, and all of them in another order."""
     world = COMM.tompi4py()
     for comm in (world.Split(COMM.rank // 2), world.Split(0, -COMM.rank)):
-        n = 5 * comm.size
-        A = PETSc.Mat().createAIJ(((5, n), (5, n)), nnz=(n, n), comm=comm)
-        A.setType(TYPE)
-        first, last = A.getOwnershipRange()
-        A.setValues(range(first, last), range(n), np.arange(first * n, last * n, dtype=float))
-        A.assemble()
-        x, y = A.createVecs()
-        x.set(1.0)
-        A.mult(x, y)
-        assert np.array_equal(y.getArray(), np.arange(n * n).reshape(n, n).sum(axis=1)[first:last])
+        A = matrix_on(comm)
+        check_sums_of_rows(A)
         A.destroy()
 
 
@@ -200,6 +226,7 @@ if COMM.size > 1:
     check_long_local_parts()
     check_matrices_go_in_any_order()
     check_memory_grows()
+    check_the_first_exchange_of_a_communicator_without_memory()
     check_other_communicators()
     check_a_matrix_that_is_bound_to_the_host()
     check_bad_limit()

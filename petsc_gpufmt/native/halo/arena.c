@@ -39,14 +39,23 @@ struct _GpufmtArena {
 static GpufmtArena arenas     = NULL; /* in the order in which they were made, which ranks of several communicators agree on */
 static int64_t     generation = 1;    /* grows when PETSc ends, and with it all arenas */
 
-/* the arena has a reason on all ranks if it has one on any; collective */
-static PetscErrorCode AgreeOnReason(GpufmtArena arena)
+static PetscErrorCode FailWithOthers(PetscErrorCode own, PetscErrorCode worst)
 {
-  int without = arena->reason[0] != 0;
+  PetscFunctionBegin;
+  PetscCall(own);
+  PetscCheck(!worst, PETSC_COMM_SELF, worst, "The set-up of a halo exchange failed on another rank, which says why");
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The arena has a reason on all ranks if it has one on any; and what failed on one, `own`, fails on all. Collective. */
+static PetscErrorCode AgreeOnReason(GpufmtArena arena, PetscErrorCode own)
+{
+  int most[2] = {(int)own, arena->reason[0] != 0};
 
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &without, 1, MPI_INT, MPI_MAX, arena->comm));
-  if (without && !arena->reason[0]) PetscCall(PetscStrncpy(arena->reason, "another rank cannot map memory", REASON_LENGTH));
+  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, arena->comm));
+  PetscCall(FailWithOthers(own, (PetscErrorCode)most[0]));
+  if (most[1] && !arena->reason[0]) PetscCall(PetscStrncpy(arena->reason, "another rank cannot map memory", REASON_LENGTH));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -104,40 +113,70 @@ static PetscErrorCode Without(GpufmtArena arena, const char why[])
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MakeOnDevice(GpufmtArena arena, Chunk *chunk)
+/* the memory of this rank, and how others open it */
+static PetscErrorCode Export(GpufmtArena arena, Chunk *chunk, char handle[GPUFMT_HANDLE_BYTES])
 {
-  char  own[GPUFMT_HANDLE_BYTES] = {0}, *handles;
   void *address;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc1((size_t)arena->nranks * GPUFMT_HANDLE_BYTES, &handles));
-  PetscCall(Without(arena, GpufmtSharedMake(chunk->bytes, &address, own)));
+  PetscCall(Without(arena, GpufmtSharedMake(chunk->bytes, &address, handle)));
   chunk->base[arena->rank] = (char *)address;
   if (address) PetscCall(Fill(arena, chunk));
-  PetscCall(AgreeOnReason(arena));
-  PetscCallMPI(MPI_Allgather(own, GPUFMT_HANDLE_BYTES, MPI_BYTE, handles, GPUFMT_HANDLE_BYTES, MPI_BYTE, arena->comm));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the memory of others */
+static PetscErrorCode Import(GpufmtArena arena, Chunk *chunk, const char handles[])
+{
+  void *address;
+
+  PetscFunctionBegin;
   for (PetscMPIInt r = 0; r < arena->nranks && !arena->reason[0]; r++) {
     if (r == arena->rank) continue;
     PetscCall(Without(arena, GpufmtSharedOpen(&handles[(size_t)r * GPUFMT_HANDLE_BYTES], &address)));
     chunk->base[r] = (char *)address;
     if (address) PetscCall(Check(arena, chunk->base[r], r));
   }
-  PetscCall(PetscFree(handles));
-  PetscCall(AgreeOnReason(arena));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ChunkFree(GpufmtArena arena, Chunk *chunk)
+static PetscErrorCode MakeOnDevice(GpufmtArena arena, Chunk *chunk)
+{
+  char           own[GPUFMT_HANDLE_BYTES] = {0}, *handles = NULL;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = PetscMalloc1((size_t)arena->nranks * GPUFMT_HANDLE_BYTES, &handles);
+  if (!ierr) ierr = Export(arena, chunk, own);
+  ierr = AgreeOnReason(arena, ierr);
+  if (!ierr && !arena->reason[0]) {
+    PetscCallMPI(MPI_Allgather(own, GPUFMT_HANDLE_BYTES, MPI_BYTE, handles, GPUFMT_HANDLE_BYTES, MPI_BYTE, arena->comm));
+    ierr = AgreeOnReason(arena, Import(arena, chunk, handles));
+  }
+  PetscCall(PetscFree(handles));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* memory of this rank alone */
+static PetscErrorCode ChunkNew(GpufmtArena arena, size_t bytes, Chunk **out)
+{
+  Chunk *chunk;
+
+  PetscFunctionBegin;
+  PetscCall(PetscNew(out));
+  chunk         = *out;
+  chunk->window = MPI_WIN_NULL;
+  chunk->bytes  = smallest_chunk[arena->backend];
+  while (chunk->bytes < bytes + CHUNK_HEAD) chunk->bytes *= 2;
+  PetscCall(PetscCalloc1(arena->nranks, &chunk->base));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ChunkForget(Chunk *chunk)
 {
   PetscFunctionBegin;
-  if (arena->backend == GPUFMT_BACKEND_HOST) {
-    if (chunk->window != MPI_WIN_NULL) PetscCallMPI(MPI_Win_free(&chunk->window));
-  } else {
-    for (PetscMPIInt r = 0; r < arena->nranks; r++)
-      if (r != arena->rank) GpufmtSharedClose(chunk->base[r]);
-    PetscCallMPI(MPI_Barrier(arena->comm)); /* memory that others have mapped is not freed */
-    GpufmtSharedFree(chunk->base[arena->rank]);
-  }
+  if (!chunk) PetscFunctionReturn(PETSC_SUCCESS);
   while (chunk->pieces) {
     Piece *piece = chunk->pieces;
 
@@ -149,21 +188,36 @@ static PetscErrorCode ChunkFree(GpufmtArena arena, Chunk *chunk)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A chunk with room for a piece of so many bytes on every rank, or a reason on all of them. Collective. */
+/* collective */
+static PetscErrorCode ChunkFree(GpufmtArena arena, Chunk *chunk)
+{
+  PetscFunctionBegin;
+  if (arena->backend == GPUFMT_BACKEND_HOST) {
+    if (chunk->window != MPI_WIN_NULL) PetscCallMPI(MPI_Win_free(&chunk->window));
+  } else {
+    for (PetscMPIInt r = 0; r < arena->nranks; r++)
+      if (r != arena->rank) GpufmtSharedClose(chunk->base[r]);
+    PetscCallMPI(MPI_Barrier(arena->comm)); /* memory that others have mapped is not freed */
+    GpufmtSharedFree(chunk->base[arena->rank]);
+  }
+  PetscCall(ChunkForget(chunk));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A chunk with room for a piece of so many bytes on every rank, or a reason on all of them. What fails on one fails on all. Collective. */
 static PetscErrorCode ChunkAdd(GpufmtArena arena, size_t bytes)
 {
-  Chunk *chunk, **last = &arena->chunks;
+  Chunk         *chunk = NULL, **last = &arena->chunks;
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(PetscNew(&chunk));
-  PetscCall(PetscCalloc1(arena->nranks, &chunk->base));
-  chunk->window = MPI_WIN_NULL;
-  chunk->bytes  = smallest_chunk[arena->backend];
-  while (chunk->bytes < bytes + CHUNK_HEAD) chunk->bytes *= 2;
-  if (arena->backend == GPUFMT_BACKEND_HOST) PetscCall(MakeOnHost(arena, chunk));
-  else PetscCall(MakeOnDevice(arena, chunk));
-  if (arena->reason[0]) {
+  ierr = AgreeOnReason(arena, ChunkNew(arena, bytes, &chunk));
+  if (ierr) PetscCall(ChunkForget(chunk));
+  PetscCall(ierr);
+  ierr = arena->backend == GPUFMT_BACKEND_HOST ? MakeOnHost(arena, chunk) : MakeOnDevice(arena, chunk);
+  if (ierr || arena->reason[0]) {
     PetscCall(ChunkFree(arena, chunk));
+    PetscCall(ierr);
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   while (*last) last = &(*last)->next;
@@ -173,11 +227,38 @@ static PetscErrorCode ChunkAdd(GpufmtArena arena, size_t bytes)
 
 /* ---- arenas ---- */
 
-/* why ranks cannot reach memory of each other, as far as that is known before it is tried; collective */
-static PetscErrorCode ReasonFind(GpufmtArena arena)
+/* which device this rank has, and room for those of all */
+static PetscErrorCode IdentityFind(GpufmtArena arena, char own[GPUFMT_IDENTITY_BYTES], char **all)
 {
-  char        own[GPUFMT_IDENTITY_BYTES], *all;
-  void       *stream;
+  void *stream;
+
+  PetscFunctionBegin;
+  PetscCall(PetscMalloc1((size_t)arena->nranks * GPUFMT_IDENTITY_BYTES, all));
+  PetscCall(GpufmtDeviceGet(NULL, &stream)); /* PETSc begins with the device, if it has not so far */
+  PetscCall(GpufmtDeviceIdentity(own));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode DevicesCompare(GpufmtArena arena)
+{
+  char           own[GPUFMT_IDENTITY_BYTES], *all = NULL;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = AgreeOnReason(arena, IdentityFind(arena, own, &all));
+  if (!ierr) PetscCallMPI(MPI_Allgather(own, GPUFMT_IDENTITY_BYTES, MPI_BYTE, all, GPUFMT_IDENTITY_BYTES, MPI_BYTE, arena->comm));
+  for (PetscMPIInt r = 0; r < arena->nranks && !ierr; r++)
+    for (PetscMPIInt s = 0; s < r; s++)
+      if (!memcmp(&all[(size_t)r * GPUFMT_IDENTITY_BYTES], &all[(size_t)s * GPUFMT_IDENTITY_BYTES], GPUFMT_IDENTITY_BYTES))
+        PetscCall(Without(arena, "ranks share a GPU"));
+  PetscCall(PetscFree(all));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Why ranks cannot reach memory of each other, as far as that is known before it is tried. What failed on one, `own`, fails on all. Collective. */
+static PetscErrorCode ReasonFind(GpufmtArena arena, PetscErrorCode own)
+{
   MPI_Comm    host;
   PetscMPIInt nranks;
 
@@ -186,17 +267,8 @@ static PetscErrorCode ReasonFind(GpufmtArena arena)
   PetscCallMPI(MPI_Comm_size(host, &nranks));
   PetscCallMPI(MPI_Comm_free(&host));
   if (nranks < arena->nranks) PetscCall(Without(arena, "the ranks are on several hosts"));
-  PetscCall(AgreeOnReason(arena));
-  if (arena->reason[0] || arena->backend == GPUFMT_BACKEND_HOST) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscMalloc1((size_t)arena->nranks * GPUFMT_IDENTITY_BYTES, &all));
-  PetscCall(GpufmtDeviceGet(NULL, &stream)); /* PETSc begins with the device, if it has not so far */
-  PetscCall(GpufmtDeviceIdentity(own));
-  PetscCallMPI(MPI_Allgather(own, GPUFMT_IDENTITY_BYTES, MPI_BYTE, all, GPUFMT_IDENTITY_BYTES, MPI_BYTE, arena->comm));
-  for (PetscMPIInt r = 0; r < arena->nranks; r++)
-    for (PetscMPIInt s = 0; s < r; s++)
-      if (!memcmp(&all[(size_t)r * GPUFMT_IDENTITY_BYTES], &all[(size_t)s * GPUFMT_IDENTITY_BYTES], GPUFMT_IDENTITY_BYTES))
-        PetscCall(Without(arena, "ranks share a GPU"));
-  PetscCall(PetscFree(all));
+  PetscCall(AgreeOnReason(arena, own));
+  if (!arena->reason[0] && arena->backend == GPUFMT_BACKEND_CUDA) PetscCall(DevicesCompare(arena));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -223,25 +295,63 @@ static PetscErrorCode ReportFree(GpufmtArena arena)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ArenaMake(MPI_Comm comm, int backend, GpufmtArena *out)
+/* what this rank has for all exchanges */
+static PetscErrorCode Equip(GpufmtArena arena)
 {
-  GpufmtArena arena, *last = &arenas;
-
   PetscFunctionBegin;
-  PetscCall(PetscNew(&arena));
-  arena->backend = backend;
-  PetscCallMPI(MPI_Comm_dup(comm, &arena->comm));
-  PetscCallMPI(MPI_Comm_rank(comm, &arena->rank));
-  PetscCallMPI(MPI_Comm_size(comm, &arena->nranks));
-  PetscCall(PetscCalloc1(arena->nranks, &arena->failures));
-  PetscCall(ReasonFind(arena));
-  if (!arena->reason[0]) PetscCall(ReportMake(arena));
-  if (!arena->reason[0] && backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtBesideCreate(&arena->beside));
+  PetscCall(ReportMake(arena));
+  if (arena->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtBesideCreate(&arena->beside));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Build(GpufmtArena arena, PetscErrorCode own)
+{
+  PetscFunctionBegin;
+  PetscCall(ReasonFind(arena, own));
+  if (!arena->reason[0]) PetscCall(AgreeOnReason(arena, Equip(arena)));
   if (!arena->reason[0]) PetscCall(ChunkAdd(arena, 0));
   for (PetscMPIInt r = 0; r < arena->nranks && !arena->reason[0]; r++) arena->failures[r] = arena->chunks->base[r];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what the arena has; collective */
+static PetscErrorCode ArenaClear(GpufmtArena arena)
+{
+  PetscFunctionBegin;
+  while (arena->chunks) {
+    Chunk *chunk = arena->chunks;
+
+    arena->chunks = chunk->next;
+    PetscCall(ChunkFree(arena, chunk));
+  }
+  PetscCall(ReportFree(arena));
+  PetscCall(GpufmtBesideDestroy(&arena->beside));
+  PetscCallMPI(MPI_Comm_free(&arena->comm));
+  PetscCall(PetscFree(arena->failures));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ArenaMake(MPI_Comm comm, int backend, GpufmtArena *out)
+{
+  struct _GpufmtArena made = {.backend = backend};
+  GpufmtArena        *last = &arenas;
+  PetscErrorCode      ierr;
+
+  PetscFunctionBegin;
+  PetscCallMPI(MPI_Comm_dup(comm, &made.comm));
+  PetscCallMPI(MPI_Comm_rank(comm, &made.rank));
+  PetscCallMPI(MPI_Comm_size(comm, &made.nranks));
+  ierr = PetscNew(out);
+  if (!ierr) ierr = PetscCalloc1(made.nranks, &made.failures);
+  ierr = Build(&made, ierr);
+  if (ierr) {
+    PetscCall(ArenaClear(&made));
+    PetscCall(PetscFree(*out));
+  }
+  PetscCall(ierr);
   while (*last) last = &(*last)->next;
-  *last = arena;
-  *out  = arena;
+  *last  = *out;
+  **last = made;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -296,7 +406,8 @@ static PetscErrorCode PieceTake(GpufmtArena arena, size_t bytes, GpufmtPiece *pi
    failed on a rank before, `own`, fails on all. Collective. */
 PetscErrorCode GpufmtArenaReserve(GpufmtArena arena, PetscErrorCode own, size_t bytes, GpufmtPiece *piece)
 {
-  int64_t most[2];
+  int64_t        most[2];
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
   *piece = (GpufmtPiece){0};
@@ -304,13 +415,11 @@ PetscErrorCode GpufmtArenaReserve(GpufmtArena arena, PetscErrorCode own, size_t 
   most[0] = (int64_t)own;
   most[1] = piece->arena ? 0 : (int64_t)bytes + GPUFMT_ARENA_ALIGNMENT;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT64_T, MPI_MAX, arena->comm));
-  if (!most[0] && most[1]) {
-    PetscCall(ChunkAdd(arena, (size_t)most[1]));
-    if (!arena->reason[0] && !piece->arena) PetscCall(PieceTake(arena, bytes, piece));
-  }
-  if (most[0] || arena->reason[0]) PetscCall(GpufmtArenaRelease(piece));
-  PetscCall(own);
-  PetscCheck(!most[0], PETSC_COMM_SELF, (PetscErrorCode)most[0], "The set-up of a halo exchange failed on another rank, which says why");
+  ierr = FailWithOthers(own, (PetscErrorCode)most[0]);
+  if (!ierr && most[1]) ierr = ChunkAdd(arena, (size_t)most[1]);
+  if (ierr || arena->reason[0]) PetscCall(GpufmtArenaRelease(piece));
+  PetscCall(ierr);
+  if (!arena->reason[0] && !piece->arena) PetscCall(PieceTake(arena, bytes, piece));
   if (!piece->arena) PetscFunctionReturn(PETSC_SUCCESS);
   if (arena->backend == GPUFMT_BACKEND_HOST) PetscCall(PetscMemzero(GpufmtPieceAddress(piece), bytes));
   else {
@@ -393,16 +502,7 @@ PetscErrorCode GpufmtArenasFree(void)
     GpufmtArena arena = arenas;
 
     arenas = arena->next;
-    while (arena->chunks) {
-      Chunk *chunk = arena->chunks;
-
-      arena->chunks = chunk->next;
-      PetscCall(ChunkFree(arena, chunk));
-    }
-    PetscCall(ReportFree(arena));
-    if (arena->beside.stream) PetscCall(GpufmtBesideDestroy(&arena->beside));
-    PetscCallMPI(MPI_Comm_free(&arena->comm));
-    PetscCall(PetscFree(arena->failures));
+    PetscCall(ArenaClear(arena));
     PetscCall(PetscFree(arena));
   }
   generation++;
