@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from unittest import mock
 
+import launch
 import numpy as np
 import pytest
 from fake_driver import fake_driver
@@ -45,6 +47,16 @@ def test_small_products_are_right(monkeypatch, capsys, program, lines):
     assert program.main() == 0
     output = capsys.readouterr().out
     assert [line for line in lines if line not in output] == []
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_small_halo_exchanges_are_right():
+    program = Path(__file__).with_name("small_halo.py")
+    finished = launch.run([sys.executable, program, "--host"], ranks=2, PYTHONSAFEPATH="")
+    lines = finished.output.splitlines()
+    assert finished.status == 0, str(finished)
+    assert len(lines) == 20 and all(line.endswith("right") for line in lines), finished.output
 
 
 def test_arrays_have_memory_of_their_own(emulation_folder, monkeypatch):
