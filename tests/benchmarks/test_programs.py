@@ -87,7 +87,7 @@ def run_script(folder, *names, **variables):
     stand_ins = {
         "python3": f"""echo "$PYTHONPATH" >>'{folder}/paths'
 if [ "$1" = -c ]; then echo 4; else echo "$@" >>'{folder}/commands'; fi""",
-        "compute-sanitizer": """shift 6; "$@\"""",
+        "compute-sanitizer": """until [ "$1" = python3 ]; do shift; done; "$@\"""",
     }
     (folder / "bin").mkdir()
     for name, text in stand_ins.items():

@@ -1,6 +1,8 @@
 """Modes of the halo exchange: the same bits in all of them, for every format; what ends with a matrix or with PETSc."""
 
 import contextlib
+import ctypes
+import time
 from pathlib import Path
 
 from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
@@ -9,15 +11,15 @@ from mpi4py import MPI  # before PETSc, which would ask for a lower level of thr
 import dense as support
 import numpy as np
 from dense import COMM, check_products, csr, distribute, halo_mode, layouts, mode_instead_of, own_rows, random_dense
-from failing import UNSUPPORTED, error_of, plan_failing
+from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
 from petsc4py import PETSc
 
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.formats.pjds import Pjds
 
 MODES = ("overlap", "vector", "task", "peer")
-OPTION = "mat_halo_mode"
-USER_INPUT = 95
+OPTION, TIMEOUT = "mat_halo_mode", "mat_halo_timeout"
+LIBRARY_ERROR, USER_INPUT = 76, 95
 OPTIONS = PETSc.Options()
 TYPE = "mpiaij" + support.FORMAT
 
@@ -96,6 +98,35 @@ def check_many_products():
     assert results == results[:1] * len(MODES)
     for A in matrices[:: 1 if COMM.size % 2 else -1]:
         A.destroy()
+
+
+def check_long_messages():
+    """They are cut where MPI may not read the memory of a device."""
+    gpu_aware = ctypes.c_bool.in_dll(LIBRARY, "use_gpu_aware_mpi")
+    before, gpu_aware.value = gpu_aware.value, False
+    own = 70_000
+    first, count = own * COMM.rank, own * COMM.size
+    rows = np.arange(first, first + own, dtype=PETSc.IntType)
+    columns = np.stack([rows, (rows + own - COMM.rank) % count, (rows - own) % count], axis=1)  # two long messages
+    found = []
+    for mode in ("overlap", "task"):
+        OPTIONS[OPTION] = mode
+        A = PETSc.Mat().create(COMM)
+        A.setSizes(((own, count), (own, count)))
+        A.setType(TYPE)
+        A.setPreallocationCSR(
+            (np.arange(0, 3 * own + 1, 3, dtype=PETSc.IntType), columns.ravel(), np.cos(columns.ravel()))
+        )
+        A.assemble()
+        x, y = A.createVecs()
+        x.setArray(np.sin(rows).astype(PETSc.ScalarType))
+        for _ in range(3):
+            A.mult(x, y)
+            A.multAdd(y, x, x)
+        found.append(x.getArray().tobytes())
+        A.destroy()
+    assert found[0] == found[1]
+    gpu_aware.value = before
 
 
 def check_new_patterns_and_types():
@@ -181,13 +212,41 @@ def check_thread_ends_with_the_last_matrix():
     check_products(in_mode("task", dense), dense, "once more")
 
 
+def check_a_rank_that_stops():
+    """The others wait for its message no longer than they should, and nor does it for theirs when it comes back."""
+    OPTIONS[TIMEOUT] = "0.5"
+    stopped = COMM.size - 1
+    A = in_mode("task", np.ones((3 * COMM.size, 3 * COMM.size)))
+    x, y = A.createVecs()
+    for rank in (None, stopped):
+        if (COMM.rank == stopped) == (rank is not None):
+            if rank == stopped:
+                A.mult(x, y)  # all has been sent
+            begin = time.monotonic()
+            for _ in range(2):
+                try:
+                    A.mult(x, y)
+                    raise AssertionError("a message that nobody has sent")
+                except PETSc.Error as error:
+                    late = 0 if rank == stopped else stopped
+                    assert error.ierr == LIBRARY_ERROR, error
+                    assert f"Rank {COMM.rank} waited more than 0.5 seconds for entries" in str(error), error
+                    assert f"that rank {late} sends" in str(error), error
+            assert time.monotonic() - begin < 30
+        COMM.barrier()
+    OPTIONS.delValue(TIMEOUT)
+
+
 assert MPI.Query_thread() >= MPI.THREAD_SERIALIZED
 check_thread_ends_with_the_last_matrix()
 check_bits()
 check_shapes()
 check_many_products()
+check_long_messages()
 check_new_patterns_and_types()
 check_first_plan_fails_on_one_rank()
 check_nonlocal_part_is_added()
 check_option()
+if COMM.size > 1:
+    check_a_rank_that_stops()
 in_mode("task", random_dense(30, 30)).incRef()  # PETSc ends with the thread still held

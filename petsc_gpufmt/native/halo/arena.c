@@ -485,10 +485,7 @@ PetscErrorCode GpufmtArenaCheck(GpufmtArena arena, double limit)
   const uint64_t failure = atomic_load(arena->report);
 
   PetscFunctionBegin;
-  PetscCheck(!failure, PETSC_COMM_SELF, PETSC_ERR_LIB,
-             "Rank %d waited more than %g seconds for entries of x, or sums, that rank %d sends in a product of a parallel matrix with a vector: "
-             "it has failed, stopped, or is late by more than -mat_halo_timeout allows",
-             (int)(failure >> 32) - 1, limit, (int)(failure & 0xffffffff) - 1);
+  if (failure) PetscCall(GpufmtHaloIsLate(limit, (int)(failure >> 32) - 1, (int)(failure & 0xffffffff) - 1));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -27,10 +27,33 @@ PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems PetscOptionsObject)
   PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s", words));
   PetscOptionsHeadBegin(PetscOptionsObject, "Parallel product options");
   PetscCall(PetscOptionsString(option, help, "None", modes[0]->name, word, sizeof(word), NULL));
-  PetscCall(PetscOptionsReal(GPUFMT_HALO_TIMEOUT, "seconds after which a rank that sends nothing is an error in mode peer, 0 for none", "None",
-                             GPUFMT_HALO_SECONDS, &seconds, NULL));
+  PetscCall(PetscOptionsReal(GPUFMT_HALO_TIMEOUT, "seconds after which a rank that sends nothing is an error in modes peer and task, 0 for none",
+                             "None", GPUFMT_HALO_SECONDS, &seconds, NULL));
   PetscOptionsHeadEnd();
   PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* seconds after which what another rank has not sent is an error, 0: never */
+PetscErrorCode GpufmtHaloLimitGet(Mat A, double *limit)
+{
+  const char *prefix  = ((PetscObject)A)->prefix;
+  PetscReal   seconds = GPUFMT_HALO_SECONDS;
+
+  PetscFunctionBegin;
+  PetscCall(PetscOptionsGetReal(((PetscObject)A)->options, prefix, GPUFMT_HALO_TIMEOUT, &seconds, NULL));
+  PetscCheck(seconds >= 0, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT,
+             "-%s%s %g: choose seconds after which a rank that sends nothing is an error, 0 for none", prefix ? prefix : "", GPUFMT_HALO_TIMEOUT + 1,
+             (double)seconds);
+  *limit = (double)seconds;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late)
+{
+  SETERRQ(PETSC_COMM_SELF, PETSC_ERR_LIB,
+          "Rank %d waited more than %g seconds for entries of x, or sums, that rank %d sends in a product of a parallel matrix with a vector: "
+          "it has failed, stopped, or is late by more than -mat_halo_timeout allows",
+          waiting, limit, late);
 }
 
 /* the mode that a matrix is to have */

@@ -60,20 +60,6 @@ static size_t PieceBytes(PetscMPIInt nranks, int64_t nghosts, int64_t nsent)
 
 /* ---- set-up ---- */
 
-static PetscErrorCode LimitGet(Mat A, double *limit)
-{
-  const char *prefix  = ((PetscObject)A)->prefix;
-  PetscReal   seconds = GPUFMT_HALO_SECONDS;
-
-  PetscFunctionBegin;
-  PetscCall(PetscOptionsGetReal(((PetscObject)A)->options, prefix, GPUFMT_HALO_TIMEOUT, &seconds, NULL));
-  PetscCheck(seconds >= 0, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT,
-             "-%s%s %g: choose seconds after which a rank that sends nothing is an error, 0 for none", prefix ? prefix : "", GPUFMT_HALO_TIMEOUT + 1,
-             (double)seconds);
-  *limit = (double)seconds;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* What this rank is to know of others: `theirs` of each rank. Collective. */
 static PetscErrorCode LayoutsExchange(GpufmtHalo halo, const Peer *peer, MPI_Comm comm, Layout mine[], Layout theirs[])
 {
@@ -255,7 +241,7 @@ static PetscErrorCode Try(GpufmtHalo halo, Mat A, const char **why_not)
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(LimitGet(A, &first.limit));
+  PetscCall(GpufmtHaloLimitGet(A, &first.limit));
   PetscCallMPI(MPI_Comm_rank(comm, &first.rank));
   PetscCallMPI(MPI_Comm_size(comm, &first.nranks));
   if (first.nranks == 1) {

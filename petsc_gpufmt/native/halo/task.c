@@ -1,13 +1,28 @@
 /* A mode in which a thread drives the exchange while this one computes the local part. What is sent is packed before, on the host or behind what
-   the device has to do. The thread waits for that, starts persistent messages and ends them. A device has its own stream for copies to MPI that
-   cannot read its memory. */
+   the device has to do. The thread waits for that, starts persistent messages and ends them. An MPI that cannot read the memory of a device gets
+   copies, by a stream for them alone; long messages are cut then, so that one part is copied while another one is under way. */
 #include "halo/halo.h"
-
-#if !PetscDefined(HAVE_MPIUNI)
-  #undef MPI_Waitall /* that of PETSc counts messages, which its own thread alone may do */
-#endif
+#include <sched.h>
 
 enum { SENT, RECEIVED };
+
+/* of a message is one part at most where MPI may need copies; a copy of so many takes 10 us, twice as long as to begin it */
+enum { PART_BYTES = 1 << 18 };
+
+/* a part of a message, with a request of its own */
+typedef struct {
+  PetscMPIInt rank, count;
+  PetscInt    begin; /* among all entries that are sent, or received */
+  int         copy;
+  PetscBool   under_way;
+} Part;
+
+/* parts [first, last), which are beside each other, and copied at once */
+typedef struct {
+  size_t begin, end; /* bytes of what is sent, or received */
+  int    first, last;
+  int    left; /* of these, under way */
+} Copy;
 
 /* what is packed on a backend */
 typedef struct {
@@ -26,28 +41,157 @@ typedef struct {
   GpufmtBeside beside;
   PetscBool    staged;    /* there is `pinned` */
   void        *pinned[2]; /* SENT, RECEIVED; MPI takes these in the place of memory of the device */
-  MPI_Request *requests;  /* receives come first */
-  int          nrequests;
+  int          nparts[2], ncopies[2];
+  Part        *parts; /* those that are received come first */
+  Copy        *copies[2];
+  MPI_Request *requests;          /* of the parts */
+  int          nrequests;         /* that are made */
+  int         *ended;             /* numbers of parts that have just ended */
+  double       limit;             /* seconds, 0: none */
   void        *given[2];          /* addresses that the requests are for */
   PetscScalar *ghosts;            /* this and what follows are of the exchange under way */
   PetscMemType memtype;           /* of them */
   PetscBool    on_device;         /* something is */
   void        *download, *upload; /* from where to `pinned`, to where from there; NULL: no */
   size_t       bytes[2];
+  int          left;      /* parts that are under way, or will be */
   int          cuda, mpi; /* codes of errors */
+  int          late;      /* the rank that is, -1: none. Its messages may come whenever: nothing is given back then. */
 } Task;
 
-/* by the thread */
+/* ---- by the thread ---- */
+
+static void PartEnds(Task *t, int number)
+{
+  const int direction = number < t->nparts[RECEIVED] ? RECEIVED : SENT;
+  Copy     *copy      = &t->copies[direction][t->parts[number].copy];
+
+  t->parts[number].under_way = PETSC_FALSE;
+  t->left--;
+  if (--copy->left || direction == SENT || !t->upload || t->cuda) return;
+  t->cuda = GpufmtBesideUpload(&t->beside, (char *)t->upload + copy->begin, (char *)t->pinned[RECEIVED] + copy->begin, copy->end - copy->begin);
+}
+
+/* what has ended meanwhile */
+static void GoOn(Task *t)
+{
+  int n;
+
+  t->mpi = MPI_Testsome(t->nparts[RECEIVED] + t->nparts[SENT], t->requests, &n, t->ended, MPI_STATUSES_IGNORE);
+  if (t->mpi || n == MPI_UNDEFINED) return;
+  for (int k = 0; k < n; k++) PartEnds(t, t->ended[k]);
+}
+
+static void Download(Task *t, int k)
+{
+  const Copy *copy = &t->copies[SENT][k];
+
+  if (!t->download || t->cuda || k >= t->ncopies[SENT]) return;
+  t->cuda = GpufmtBesideDownload(&t->beside, k, (char *)t->pinned[SENT] + copy->begin, (char *)t->download + copy->begin, copy->end - copy->begin);
+}
+
+/* The next parts are copied while those before are sent. After an error they go, too: other ranks wait. */
+static void Send(Task *t)
+{
+  Download(t, 0);
+  for (int k = 0; k < t->ncopies[SENT] && !t->mpi; k++) {
+    const Copy *copy = &t->copies[SENT][k];
+
+    Download(t, k + 1);
+    if (t->download && !t->cuda) t->cuda = GpufmtBesideAwait(&t->beside, k);
+    t->mpi = MPI_Startall(copy->last - copy->first, t->requests + copy->first);
+    if (!t->mpi) GoOn(t);
+  }
+}
+
+static void Begun(Task *t)
+{
+  t->left = t->nparts[RECEIVED] + t->nparts[SENT];
+  for (int k = 0; k < t->left; k++) t->parts[k].under_way = PETSC_TRUE;
+  for (int d = 0; d < 2; d++)
+    for (int k = 0; k < t->ncopies[d]; k++) t->copies[d][k].left = t->copies[d][k].last - t->copies[d][k].first;
+}
+
+static int FirstUnderWay(const Task *t)
+{
+  int k = 0;
+
+  while (!t->parts[k].under_way) k++;
+  return t->parts[k].rank;
+}
+
 static int Exchange(void *data)
 {
-  Task *t = (Task *)data;
+  Task  *t = (Task *)data;
+  double begin;
 
   t->cuda = t->on_device ? GpufmtBesideEnter(&t->beside) : 0;
-  if (t->download && !t->cuda) t->cuda = GpufmtBesideDownload(&t->beside, t->pinned[SENT], t->download, t->bytes[SENT]);
-  t->mpi = t->nrequests ? MPI_Startall(t->nrequests, t->requests) : 0; /* after an error, too: other ranks wait */
-  if (t->nrequests && !t->mpi) t->mpi = MPI_Waitall(t->nrequests, t->requests, MPI_STATUSES_IGNORE);
-  if (t->upload && !t->cuda) t->cuda = GpufmtBesideUpload(&t->beside, t->upload, t->pinned[RECEIVED], t->bytes[RECEIVED]);
-  return t->cuda || t->mpi;
+  Begun(t);
+  t->mpi = t->nparts[RECEIVED] ? MPI_Startall(t->nparts[RECEIVED], t->requests) : 0;
+  Send(t);
+  begin = MPI_Wtime();
+  while (t->left && !t->mpi && t->late < 0) {
+    GoOn(t);
+    (void)sched_yield();
+    if (t->left && t->limit > 0 && MPI_Wtime() - begin > t->limit) t->late = FirstUnderWay(t);
+  }
+  return t->cuda || t->mpi || t->late >= 0;
+}
+
+/* ---- by PETSc's thread ---- */
+
+/* how many parts messages have */
+static int PartsCount(PetscMPIInt n, const PetscInt begins[], PetscInt most)
+{
+  PetscInt count = 0;
+
+  for (PetscMPIInt k = 0; k < n; k++) count += (begins[k + 1] - begins[k]) / most + ((begins[k + 1] - begins[k]) % most > 0);
+  return (int)count;
+}
+
+static void PartsFill(Task *t, int direction, PetscMPIInt n, const PetscMPIInt ranks[], const PetscInt begins[], PetscInt most)
+{
+  Part *part = t->parts + (direction == SENT ? t->nparts[RECEIVED] : 0);
+
+  for (PetscMPIInt k = 0; k < n; k++)
+    for (PetscInt begin = begins[k]; begin < begins[k + 1]; begin += part++->count)
+      *part = (Part){.rank = ranks[k], .count = (PetscMPIInt)PetscMin(begins[k + 1] - begin, most), .begin = begin};
+}
+
+/* short parts are copied together */
+static void CopiesFill(Task *t, int direction)
+{
+  const int first = direction == SENT ? t->nparts[RECEIVED] : 0;
+  Copy     *copy  = t->copies[direction];
+
+  for (int k = first; k < first + t->nparts[direction]; k++) {
+    Part *part = &t->parts[k];
+
+    if (k == first || copy->end - copy->begin >= PART_BYTES) {
+      copy  = &t->copies[direction][t->ncopies[direction]++];
+      *copy = (Copy){.begin = (size_t)part->begin * sizeof(PetscScalar), .first = k};
+    }
+    copy->end  = (size_t)(part->begin + part->count) * sizeof(PetscScalar);
+    copy->last = k + 1;
+    part->copy = (int)(copy - t->copies[direction]);
+  }
+}
+
+static PetscErrorCode PartsMake(const GpufmtHaloLinks *links, Task *t)
+{
+  const PetscInt most = use_gpu_aware_mpi ? PETSC_MPI_INT_MAX : PART_BYTES / (PetscInt)sizeof(PetscScalar);
+  int            n;
+
+  PetscFunctionBegin;
+  t->nparts[RECEIVED] = PartsCount(links->nfrom, links->from_begins, most);
+  t->nparts[SENT]     = PartsCount(links->nto, links->to_begins, most);
+  n                   = t->nparts[RECEIVED] + t->nparts[SENT];
+  PetscCall(PetscMalloc3(n, &t->parts, n, &t->requests, n, &t->ended));
+  PetscCall(PetscMalloc2(t->nparts[SENT], &t->copies[SENT], t->nparts[RECEIVED], &t->copies[RECEIVED]));
+  PartsFill(t, RECEIVED, links->nfrom, links->from, links->from_begins, most);
+  PartsFill(t, SENT, links->nto, links->to, links->to_begins, most);
+  for (int d = 0; d < 2; d++) CopiesFill(t, d);
+  PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode RequestsFree(Task *t)
@@ -59,24 +203,18 @@ static PetscErrorCode RequestsFree(Task *t)
 }
 
 /* messages from and to these addresses */
-static PetscErrorCode RequestsMake(const GpufmtHaloLinks *links, void *sent, void *received, Task *t)
+static PetscErrorCode RequestsMake(void *sent, void *received, Task *t)
 {
   PetscFunctionBegin;
   if (t->given[SENT] == sent && t->given[RECEIVED] == received) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(RequestsFree(t));
-  for (PetscMPIInt k = 0; k < links->nfrom; k++) {
-    PetscScalar *first = (PetscScalar *)received + links->from_begins[k];
-    PetscMPIInt  n;
+  for (int k = 0; k < t->nparts[RECEIVED] + t->nparts[SENT]; k++) {
+    const Part *part = &t->parts[k];
 
-    PetscCall(PetscMPIIntCast(links->from_begins[k + 1] - links->from_begins[k], &n));
-    PetscCallMPI(MPI_Recv_init(first, n, MPIU_SCALAR, links->from[k], t->tag, t->comm, &t->requests[t->nrequests++]));
-  }
-  for (PetscMPIInt k = 0; k < links->nto; k++) {
-    PetscScalar *first = (PetscScalar *)sent + links->to_begins[k];
-    PetscMPIInt  n;
-
-    PetscCall(PetscMPIIntCast(links->to_begins[k + 1] - links->to_begins[k], &n));
-    PetscCallMPI(MPI_Send_init(first, n, MPIU_SCALAR, links->to[k], t->tag, t->comm, &t->requests[t->nrequests++]));
+    if (k < t->nparts[RECEIVED])
+      PetscCallMPI(MPI_Recv_init((PetscScalar *)received + part->begin, part->count, MPIU_SCALAR, part->rank, t->tag, t->comm, &t->requests[k]));
+    else PetscCallMPI(MPI_Send_init((PetscScalar *)sent + part->begin, part->count, MPIU_SCALAR, part->rank, t->tag, t->comm, &t->requests[k]));
+    t->nrequests++;
   }
   t->given[SENT]     = sent;
   t->given[RECEIVED] = received;
@@ -162,10 +300,12 @@ static PetscErrorCode Create(GpufmtHalo halo, Mat A, PetscErrorCode own)
   halo->data         = t;
   t->comm            = PetscObjectComm((PetscObject)A);
   t->tag             = tag;
+  t->late            = -1;
   t->bytes[SENT]     = (size_t)links->to_begins[links->nto] * sizeof(PetscScalar);
   t->bytes[RECEIVED] = (size_t)halo->nghosts * sizeof(PetscScalar);
   PetscCall(CheckLevel());
-  PetscCall(PetscMalloc1(links->nfrom + links->nto, &t->requests));
+  PetscCall(GpufmtHaloLimitGet(A, &t->limit));
+  PetscCall(PartsMake(links, t));
   PetscCall(GpufmtHaloThreadHold(&t->held));
   PetscCall(SideMake(halo, backend));
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(DeviceMake(t));
@@ -179,8 +319,13 @@ static PetscErrorCode Destroy(GpufmtHalo halo)
   PetscFunctionBegin;
   if (!t) PetscFunctionReturn(PETSC_SUCCESS);
   GpufmtHaloThreadRelease(&t->held);
+  if (t->late >= 0) {
+    halo->data = NULL;
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(RequestsFree(t));
-  PetscCall(PetscFree(t->requests));
+  PetscCall(PetscFree3(t->parts, t->requests, t->ended));
+  PetscCall(PetscFree2(t->copies[SENT], t->copies[RECEIVED]));
   for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++) PetscCall(GpufmtLeaseDrop(&t->sides[b].lease));
   PetscCall(PetscFree(t->sides[GPUFMT_BACKEND_HOST].packed));
   PetscCall(GpufmtDeviceFree(&t->sides[GPUFMT_BACKEND_CUDA].packed, &t->sides[GPUFMT_BACKEND_CUDA].capacity));
@@ -214,6 +359,17 @@ static PetscErrorCode Pack(GpufmtHalo halo, Vec x, int *backend)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+static PetscErrorCode LateCheck(const Task *t)
+{
+  PetscMPIInt rank;
+
+  PetscFunctionBegin;
+  if (PetscLikely(t->late < 0)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCallMPI(MPI_Comm_rank(t->comm, &rank));
+  PetscCall(GpufmtHaloIsLate(t->limit, rank, t->late));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode Begin(GpufmtHalo halo, Vec x)
 {
   Task *t = (Task *)halo->data;
@@ -221,6 +377,7 @@ static PetscErrorCode Begin(GpufmtHalo halo, Vec x)
   int   backend = GPUFMT_BACKEND_HOST;
 
   PetscFunctionBegin;
+  PetscCall(LateCheck(t));
   PetscCall(Pack(halo, x, &backend));
   PetscCall(VecGetArrayWriteAndMemType(halo->ghost, &t->ghosts, &t->memtype));
   t->on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA || PetscMemTypeDevice(t->memtype));
@@ -240,7 +397,7 @@ static PetscErrorCode Begin(GpufmtHalo halo, Vec x)
       received  = t->pinned[RECEIVED];
     }
   }
-  PetscCall(RequestsMake(&halo->links, sent, received, t));
+  PetscCall(RequestsMake(sent, received, t));
   GpufmtHaloThreadDo(Exchange, t);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -254,6 +411,8 @@ static PetscErrorCode End(GpufmtHalo halo, Vec x, Vec *ghost)
   PetscFunctionBegin;
   failed = GpufmtHaloThreadWait();
   PetscCall(VecRestoreArrayWriteAndMemType(halo->ghost, &t->ghosts));
+  if (t->late >= 0) PetscCall(PetscObjectReference((PetscObject)halo->ghost));
+  PetscCall(LateCheck(t));
   PetscCheck(!failed || !t->mpi, PETSC_COMM_SELF, PETSC_ERR_MPI, "MPI error %d in a halo exchange", t->mpi);
   PetscCheck(!failed, PETSC_COMM_SELF, PETSC_ERR_GPU, "CUDA error %d in a halo exchange", t->cuda);
   if (t->upload) {

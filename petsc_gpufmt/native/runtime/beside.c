@@ -14,12 +14,15 @@ PetscErrorCode GpufmtBesideCreate(GpufmtBeside *b)
   CallDriver("cuStreamCreate", gpufmt_driver.StreamCreateWithPriority(&b->stream, CUDA_STREAM_NON_BLOCKING, greatest));
   CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->before, CUDA_EVENT_DISABLE_TIMING));
   CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->after, CUDA_EVENT_DISABLE_TIMING));
+  for (int k = 0; k < 2; k++) CallDriver("cuEventCreate", gpufmt_driver.EventCreate(&b->copied[k], CUDA_EVENT_DISABLE_TIMING));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 PetscErrorCode GpufmtBesideDestroy(GpufmtBeside *b)
 {
   PetscFunctionBegin;
+  for (int k = 0; k < 2; k++)
+    if (b->copied[k]) CallDriver("cuEventDestroy", gpufmt_driver.EventDestroy(b->copied[k]));
   if (b->after) CallDriver("cuEventDestroy", gpufmt_driver.EventDestroy(b->after));
   if (b->before) CallDriver("cuEventDestroy", gpufmt_driver.EventDestroy(b->before));
   if (b->stream) CallDriver("cuStreamDestroy", gpufmt_driver.StreamDestroy(b->stream));
@@ -69,16 +72,22 @@ int GpufmtBesideEnter(const GpufmtBeside *b)
   return code ? code : gpufmt_driver.EventSynchronize(b->before); /* synchronize! of this thread alone */
 }
 
-int GpufmtBesideDownload(const GpufmtBeside *b, void *host, const void *dev, size_t bytes)
+/* begins download `number`; the one before last was waited for */
+int GpufmtBesideDownload(const GpufmtBeside *b, int number, void *host, const void *dev, size_t bytes)
 {
-  CudaResult code = bytes ? gpufmt_driver.MemcpyDtoHAsync(host, (DevicePointer)dev, bytes, b->stream) : 0;
+  CudaResult code = gpufmt_driver.MemcpyDtoHAsync(host, (DevicePointer)dev, bytes, b->stream);
 
-  return code ? code : gpufmt_driver.StreamSynchronize(b->stream); /* synchronize! of this thread alone */
+  return code ? code : gpufmt_driver.EventRecord(b->copied[number & 1], b->stream);
+}
+
+int GpufmtBesideAwait(const GpufmtBeside *b, int number)
+{
+  return gpufmt_driver.EventSynchronize(b->copied[number & 1]); /* synchronize! of this thread alone */
 }
 
 int GpufmtBesideUpload(const GpufmtBeside *b, void *dev, const void *host, size_t bytes)
 {
-  CudaResult code = bytes ? gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, b->stream) : 0;
+  CudaResult code = gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, b->stream);
 
   return code ? code : gpufmt_driver.EventRecord(b->after, b->stream);
 }
@@ -140,7 +149,12 @@ int GpufmtBesideEnter(const GpufmtBeside *b)
   return 0;
 }
 
-int GpufmtBesideDownload(const GpufmtBeside *b, void *host, const void *dev, size_t bytes)
+int GpufmtBesideDownload(const GpufmtBeside *b, int number, void *host, const void *dev, size_t bytes)
+{
+  return 0;
+}
+
+int GpufmtBesideAwait(const GpufmtBeside *b, int number)
 {
   return 0;
 }

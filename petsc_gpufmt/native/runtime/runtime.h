@@ -95,7 +95,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
 
 /* beside.c */
 typedef struct {
-  void *context, *stream, *before, *after; /* of CUDA */
+  void *context, *stream, *before, *after, *copied[2]; /* of CUDA; the last two are of downloads with even and odd numbers */
 } GpufmtBeside;
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideCreate(GpufmtBeside *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideDestroy(GpufmtBeside *);
@@ -104,7 +104,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBesideEnd(GpufmtBeside *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideFollow(GpufmtBeside *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtBesideJoin(GpufmtBeside *, void *stream);
 GPUFMT_HIDDEN int            GpufmtBesideEnter(const GpufmtBeside *);
-GPUFMT_HIDDEN int            GpufmtBesideDownload(const GpufmtBeside *, void *host, const void *dev, size_t bytes);
+GPUFMT_HIDDEN int            GpufmtBesideDownload(const GpufmtBeside *, int number, void *host, const void *dev, size_t bytes);
+GPUFMT_HIDDEN int            GpufmtBesideAwait(const GpufmtBeside *, int number);
 GPUFMT_HIDDEN int            GpufmtBesideUpload(const GpufmtBeside *, void *dev, const void *host, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedReturn(void **host);

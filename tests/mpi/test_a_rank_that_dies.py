@@ -1,0 +1,69 @@
+"""A rank that is killed in the middle of products: the others end soon, whether mpiexec sees it or not."""
+
+import sys
+import time
+
+import launch
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+PROGRAM = """
+import os, signal, sys
+from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
+import petsc4py
+mode, *options = sys.argv[1:]
+petsc4py.init(["program", *options, "-options_left", "no", "-mat_halo_mode", mode, "-mat_halo_timeout", "0.5"])
+from petsc4py import PETSc
+import petsc_gpufmt
+rank, size = PETSc.COMM_WORLD.rank, PETSc.COMM_WORLD.size
+A = PETSc.Mat().createAIJ((10 * size, 10 * size), nnz=10 * size)
+A.setType("aijpjds")
+for row in range(*A.getOwnershipRange()):
+    A.setValues([row], range(10 * size), [1.0] * (10 * size))
+A.assemble()
+x, y = A.createVecs()
+for k in range(20):
+    if k == 5 and rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        A.mult(x, y)
+        y.getArray()  # waits for a device, where the error comes with the next product
+    except PETSc.Error as error:
+        print("error", error.ierr, str(error).splitlines()[-1], flush=True)
+        os._exit(1)
+print("no error", flush=True)
+"""
+UNSEEN = ["sh", "-c", '"$@"; status=$?; sleep 3; exit $status', "sh"]  # what mpiexec looks at goes on for a while
+
+
+def run_killed(mode, *options, before=()):
+    begin = time.monotonic()
+    finished = launch.run([*before, sys.executable, "-c", PROGRAM, mode, *options], ranks=3)
+    assert finished.status != 0 and "no error" not in finished.output, str(finished)
+    assert time.monotonic() - begin < 60
+    return finished
+
+
+def check_all_others_say_so(finished):
+    words = "seconds for entries of x, or sums, that rank"
+    assert finished.output.count("error 76") == finished.output.count(words) == 2, str(finished)
+
+
+@pytest.mark.parametrize("mode", ["overlap", "vector"])
+def test_mpiexec_ends_the_others(mode):
+    run_killed(mode, "-device_enable", "none")
+
+
+@pytest.mark.parametrize("mode", ["task", "peer"])
+def test_others_wait_no_longer_than_they_should(mode):
+    check_all_others_say_so(run_killed(mode, "-device_enable", "none", before=UNSEEN))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["overlap", "task", "peer"])
+def test_others_end_on_devices(mode):
+    """Ranks that share a GPU have no `peer`."""
+    finished = run_killed(mode, before=UNSEEN if mode == "task" else ())
+    if mode == "task":
+        check_all_others_say_so(finished)
