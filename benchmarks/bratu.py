@@ -15,9 +15,10 @@ from typing import Any
 
 from petsc_gpufmt import library_path
 from petsc_gpufmt.bench.command import add_output, finish, show, timed
-from petsc_gpufmt.bench.compiled import compile_program, known_types, launcher, run_program, vector_type
+from petsc_gpufmt.bench.compiled import compile_program, known_types, run_program, vector_type
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import agreement, read_csv_events, read_gpu_columns, read_iterations
+from petsc_gpufmt.bench.mpiexec import launcher
 from petsc_gpufmt.bench.programs import BRATU_GRID, SOLVERS
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.choice.registry import FORMATS
@@ -50,7 +51,7 @@ class Setting:
     grid : points in each direction
     ranks : of MPI
     preconditioner : a key of SOLVERS
-    mpiexec : starts MPI programs; None for the one of PETSc's configuration
+    mpiexec : starts MPI programs; None for that of the MPI which PETSc links
     seconds : time limit of one run
     """
 
@@ -197,7 +198,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     formats.add_argument("--all-formats", action="store_true", help="PETSc's own type and every format")
     parser.add_argument("--pc", choices=tuple(SOLVERS), default="jacobi", help="preconditioner (default %(default)s)")
-    parser.add_argument("--mpiexec", help="starts MPI programs (default: the one that PETSc was configured with)")
+    parser.add_argument("--mpiexec", help="starts MPI programs (default: that of the MPI which PETSc links)")
     parser.add_argument("--seconds", type=float, default=300.0, metavar="S", help="time limit of one run (default 300)")
     add_output(parser)
     return parser

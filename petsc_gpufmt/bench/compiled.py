@@ -79,11 +79,6 @@ def compile_program(source: Path, folder: Path) -> Path:
     return program
 
 
-def launcher(ranks: int, mpiexec: str | None) -> list[str]:
-    """The words before a program that start it on `ranks` MPI ranks; nothing for one rank."""
-    return [] if ranks == 1 else [*shlex.split(mpiexec or petsc_variables()["MPIEXEC"]), "-n", str(ranks)]
-
-
 def run_program(command: Sequence[str], limit: float, environment: Mapping[str, str] | None = None) -> Finished:
     """Run a program to its end, with more variables; ProgramError if it fails, or after `limit` seconds is ended."""
     line = shlex.join(command)

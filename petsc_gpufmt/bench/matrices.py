@@ -1,4 +1,4 @@
-"""The matrices of the benchmarks: stencils on cubic grids, plain or of dense blocks, and files, plain or repeated."""
+"""The matrices of the benchmarks: stencils on cubic grids, plain or of dense blocks, a reservoir, and files."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ DEFAULT_MATRICES = {
 
 SPECS = (
     "STENCIL:POINTS or STENCIL:POINTSxBLOCK with one of "
-    f"{', '.join(STENCILS)}, a .mtx, .mtx.gz or .npz file, or FILE*COPIES"
+    f"{', '.join(STENCILS)}, reservoir:REFINEMENT, a .mtx, .mtx.gz or .npz file, or FILE*COPIES"
 )
+RESERVOIR = "reservoir"
+RESERVOIR_PLANES, RESERVOIR_POINTS, RESERVOIR_BLOCK = 3, 7, 7
+"""Cells of SPE5 in height, cells in length and width, and unknowns of a cell."""
+
 SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VALUE_BYTES = 8
 
@@ -92,6 +96,25 @@ def blocked_pattern(rowptr: np.ndarray, columns: np.ndarray, block_size: int) ->
     inside = np.arange(block_size, dtype=index)
     expanded = (columns[blocks] * index.type(block_size))[:, None] + inside
     return blocks_before * index.type(block_size), expanded.ravel()
+
+
+def reservoir_pattern(refinement: int, index: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Row pointer and columns of the blocks of a reservoir: the grid of SPE5, each cell cut into `refinement` cells
+    in each direction, as a porous medium and its fractures.
+
+    A block row is a cell of one of the two, which lie side by side. It has blocks for the cell and up to six
+    neighbours, and one for the same cell of the other. Cut into ten, with blocks of 7 x 7, these are the 2,058,000 rows
+    and 113,464,400 nonzeros of spe5Ref_dpdp (Abdelfattah et al. 2016, table II).
+    """
+    planes, points = RESERVOIR_PLANES * refinement, RESERVOIR_POINTS * refinement
+    rowptr, columns = stencil_pattern("7point", points, index, range(planes), planes)
+    ncells = planes * points**2
+    cells = scipy.sparse.csr_matrix((np.ones(columns.size, dtype=np.int8), columns, rowptr), (ncells, ncells))
+    one, other = np.identity(2, dtype=np.int8), 1 - np.identity(2, dtype=np.int8)
+    every_cell = scipy.sparse.identity(ncells, dtype=np.int8)
+    blocks = scipy.sparse.kron(cells, one, "csr") + scipy.sparse.kron(every_cell, other, "csr")
+    blocks.sort_indices()
+    return blocks.indptr.astype(index), blocks.indices.astype(index)
 
 
 def stencil_matrix(
@@ -175,6 +198,9 @@ def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Gen
     if grid := grid_and_block(spec):
         _check_stencil(spec, *grid, index)
         return _stencil(*grid, scalar, index, rng)
+    if refinement := reservoir_refinement(spec):
+        check_matrix(spec, index)
+        return _reservoir(refinement, scalar, index, rng)
     path, copies = _file_and_copies(spec)
     pattern = read_pattern(path, index)
     if copies is None:
@@ -186,6 +212,9 @@ def check_matrix(spec: str, index: np.dtype) -> None:
     """BenchError for what make_matrix() would refuse, as far as that is known before the matrix is read or made."""
     if grid := grid_and_block(spec):
         _check_stencil(spec, *grid, index)
+    elif refinement := reservoir_refinement(spec):
+        nrows = 2 * RESERVOIR_PLANES * RESERVOIR_POINTS**2 * refinement**3 * RESERVOIR_BLOCK
+        _check_sizes(f"--matrix {spec}", nrows, nrows, 8 * nrows * RESERVOIR_BLOCK, index)
     else:
         _check_file(_file_and_copies(spec)[0], index)
 
@@ -212,6 +241,16 @@ def grid_and_block(spec: str) -> tuple[str, int, int] | None:
     return stencil, n, block_size
 
 
+def reservoir_refinement(spec: str) -> int | None:
+    """Into how many cells in each direction those of the reservoir are cut that `spec` names; None for another one."""
+    name, _, refinement = spec.partition(":")
+    if name != RESERVOIR:
+        return None
+    if not (refinement.isascii() and refinement.isdigit() and int(refinement)):
+        raise BenchError(f"--matrix {spec}: give into how many cells in each direction cells are cut: {RESERVOIR}:10")
+    return int(refinement)
+
+
 def _check_stencil(spec: str, stencil: str, n: int, block_size: int, index: np.dtype) -> None:
     nrows = n**3 * block_size
     _check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
@@ -224,6 +263,12 @@ def _stencil(
     if block_size > 1:
         name += f", {block_size} x {block_size} blocks"
     return BenchMatrix(name, stencil_matrix(stencil, n, scalar, index, rng, block_size), block_size)
+
+
+def _reservoir(refinement: int, scalar: np.dtype, index: np.dtype, rng: np.random.Generator) -> BenchMatrix:
+    rowptr, columns = blocked_pattern(*reservoir_pattern(refinement, index), RESERVOIR_BLOCK)
+    matrix = with_random_values(rowptr, columns, rowptr.size - 1, scalar, rng)
+    return BenchMatrix(f"reservoir, refined {refinement} times", matrix, RESERVOIR_BLOCK)
 
 
 def _from_pattern(

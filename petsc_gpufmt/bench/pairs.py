@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from petsc_gpufmt.bench.compiled import ProgramError, launcher
+from petsc_gpufmt.bench.compiled import ProgramError
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import agreement
 from petsc_gpufmt.bench.memory_watch import MemoryWatch
+from petsc_gpufmt.bench.mpiexec import launcher
 from petsc_gpufmt.bench.programs import Program, run_once
 
 SHOWN_EVENTS = ("SNESSolve", "KSPSolve", "PCSetUp", "MatMult", "GpufmtStart", "GpufmtCompile", "GpufmtPlan")
@@ -36,7 +37,7 @@ class Setting:
     cold : runs of ours with empty caches of kernels
     limit : seconds after which a run is ended
     ranks : of MPI
-    mpiexec : starts MPI programs; None for the one of PETSc's configuration
+    mpiexec : starts MPI programs; None for that of the MPI which PETSc links
     """
 
     program: Program

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from petsc_gpufmt.bench.command import add_output
-from petsc_gpufmt.cli import bench_runs
+from petsc_gpufmt.cli import bench_runs, bench_scaling
 
 NEEDS_FORMAT = "format with options, such as pjds:slice_height=64; may be repeated"
 
@@ -19,6 +19,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_bsr(commands)
     add_spgemm(commands)
     add_programs(commands)
+    add_scaling(commands)
 
 
 def add_all(commands: argparse._SubParsersAction) -> None:
@@ -160,7 +161,43 @@ def add_programs(commands: argparse._SubParsersAction) -> None:
         help="the examples of this package, where bratu3d.py is (default: %(default)s)",
     )
     programs.add_argument("--ranks", type=int, default=1, metavar="N", help="MPI ranks (default %(default)s)")
-    programs.add_argument("--mpiexec", help="starts MPI programs (default: the one that PETSc was configured with)")
+    programs.add_argument("--mpiexec", help="starts MPI programs (default: that of the MPI which PETSc links)")
     programs.add_argument("--host", action="store_true", help="measure on the host only")
     add_output(programs)
     programs.set_defaults(run=bench_runs.run_programs)
+
+
+def add_scaling(commands: argparse._SubParsersAction) -> None:
+    scaling = commands.add_parser(
+        "scaling", help="MatMult over the ranks, in each mode of the halo exchange, against PETSc's own type"
+    )
+    scaling.add_argument(
+        "--matrix",
+        action="append",
+        metavar="M",
+        help="7point:POINTS, 27point:POINTSxBLOCK, reservoir:REFINEMENT, a .mtx, .mtx.gz or .npz file; may be repeated",
+    )
+    scaling.add_argument(
+        "--ranks", metavar="N", help="numbers of ranks, such as 1,2,4 (default: 1, 2, 4, ... as far as there are GPUs)"
+    )
+    scaling.add_argument("--weak", action="store_true", help="the stencil grows with the ranks: M is what each has")
+    scaling.add_argument("--type", default="pjds", metavar="T", help="type of ours (default %(default)s)")
+    scaling.add_argument(
+        "--mode", action="append", metavar="M", help="of -mat_halo_mode; may be repeated (default: all)"
+    )
+    scaling.add_argument(
+        "--distribution",
+        default="petsc",
+        metavar="D",
+        help="of rows on ranks: petsc, nonzeros, cyclic, partition, or segments of long block rows "
+        "(default %(default)s)",
+    )
+    scaling.add_argument("--without-peer", action="store_true", help="leave PETSc's own type out")
+    scaling.add_argument(
+        "--seconds", type=float, default=600.0, metavar="S", help="time limit of each number of ranks (default 600)"
+    )
+    scaling.add_argument("--mpiexec", help="starts MPI programs (default: that of the MPI which PETSc links)")
+    scaling.add_argument("--host", action="store_true", help="measure on the host only")
+    scaling.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw GF/s over the ranks beside the model's")
+    add_output(scaling)
+    scaling.set_defaults(run=bench_scaling.run_scaling)

@@ -1,0 +1,91 @@
+"""The rows of a matrix that a rank makes: as many as the others, whole planes of a stencil or else block rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.matrices import (
+    RESERVOIR_BLOCK,
+    blocked_pattern,
+    check_matrix,
+    grid_and_block,
+    read_pattern,
+    reservoir_pattern,
+    reservoir_refinement,
+    stencil_pattern,
+)
+from petsc_gpufmt.distribute.deal import in_equal_numbers
+
+VALUES = np.arange(1, 6)
+X_VALUES = np.arange(1, 14)
+"""Small whole numbers in turns, of entries and of x: every sum of their products is exact in any order."""
+
+
+class RankRows(NamedTuple):
+    """Rows of one rank of a square matrix.
+
+    Attributes
+    ----------
+    rowptr : (nrows + 1,), colidx, values : (nnz,)
+    size : int, rows of all ranks
+    block_size : int
+    """
+
+    rowptr: np.ndarray
+    colidx: np.ndarray
+    values: np.ndarray
+    size: int
+    block_size: int
+
+    def product(self) -> np.ndarray:
+        """These rows of A x for the x of `x_values`: (nrows,)."""
+        terms = x_values(range(self.size), self.values.dtype)[self.colidx]
+        terms *= self.values
+        filled = np.flatnonzero(np.diff(self.rowptr))
+        z = np.zeros(self.rowptr.size - 1, dtype=self.values.dtype)
+        z[filled] = np.add.reduceat(terms, self.rowptr[filled])
+        return z
+
+
+def x_values(numbers: range, scalar: np.dtype) -> np.ndarray:
+    """Entries of x with these global numbers."""
+    return X_VALUES.astype(scalar)[np.arange(numbers.start, numbers.stop) % X_VALUES.size]
+
+
+def check_ranks_matrix(spec: str, weak: bool, index: np.dtype) -> None:
+    """BenchError for a matrix that cannot be made on ranks, as far as that is known before it is."""
+    if weak and grid_and_block(spec) is None:
+        raise BenchError(f"--weak with --matrix {spec}: only a stencil grows with the ranks, such as 7point:200")
+    check_matrix(spec, index)
+
+
+def make_rows(spec: str, rank: int, size: int, weak: bool, scalar: np.dtype, index: np.dtype) -> RankRows:
+    """Rows of a rank of `size`; with `weak` a stencil has as many planes on each of them as `spec` says.
+
+    Raises BenchError for a matrix that is not square, or has more rows than the integers of PETSc count.
+    """
+    if grid := grid_and_block(spec):
+        stencil, points, block_size = grid
+        planes = points * (size if weak else 1)
+        nrows = planes * points**2 * block_size
+        if nrows > np.iinfo(index).max:
+            raise BenchError(f"--matrix {spec}: {nrows} rows on {size} ranks are too many for {index}")
+        first, last = in_equal_numbers(planes, size).bounds[rank : rank + 2]
+        pattern = stencil_pattern(stencil, points, index, range(first, last), planes)
+    else:
+        if refinement := reservoir_refinement(spec):
+            block_size, (rowptr, colidx) = RESERVOIR_BLOCK, reservoir_pattern(refinement, index)
+        else:
+            read = read_pattern(Path(spec), index)
+            if read.shape[0] != read.shape[1]:
+                raise BenchError(f"--matrix {spec}: it is {read.shape[0]} x {read.shape[1]}; choose a square one")
+            block_size, rowptr, colidx = 1, read.indptr, read.indices
+        nrows = (rowptr.size - 1) * block_size
+        first, last = in_equal_numbers(rowptr.size - 1, size).bounds[rank : rank + 2]
+        pattern = rowptr[first : last + 1] - rowptr[first], colidx[rowptr[first] : rowptr[last]]
+    rowptr, colidx = pattern if block_size == 1 else blocked_pattern(*pattern, block_size)
+    return RankRows(rowptr, colidx, np.resize(VALUES.astype(scalar), colidx.size), nrows, block_size)

@@ -1,0 +1,144 @@
+"""MatMult over the ranks: what is started on each number of them, and what is made of the times."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt.bench.compiled import run_program
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.mpiexec import launcher
+from petsc_gpufmt.bench.rank_mult import AS_MADE, CUT, TASK_MODE, Task
+from petsc_gpufmt.distribute import METHODS
+
+MATRICES = {"cuda": ("7point:128", "27point:128"), "host": ("7point:50", "27point:20")}
+DISTRIBUTIONS = (*METHODS, CUT)
+MODES = ("vector", "overlap", TASK_MODE, "peer")
+MOST_DEFAULT_RANKS = 2
+"""Without a device: ranks of the host share its memory."""
+
+Case = dict[str, Any]
+
+
+def default_ranks(devices: int) -> list[int]:
+    """1, 2, 4, ... as far as each rank has a device; 1 and 2 without one."""
+    most = devices or MOST_DEFAULT_RANKS
+    return [1 << k for k in range(most.bit_length())]
+
+
+def default_modes() -> tuple[str, ...]:
+    """All, but one only if mpi4py is there, which asks MPI for the threads that it needs."""
+    missing = importlib.util.find_spec("mpi4py") is None
+    return tuple(mode for mode in MODES if not (missing and mode == TASK_MODE))
+
+
+def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """BenchError for what is not known."""
+    for name in given:
+        if name not in known:
+            raise BenchError(f"{option} {name}: choose from {', '.join(known)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """How a task is started.
+
+    Attributes
+    ----------
+    on_device : else on the host alone
+    mpiexec : starts MPI programs; None for that of the MPI which PETSc links
+    limit : seconds after which a number of ranks is ended
+    """
+
+    on_device: bool
+    mpiexec: str | None
+    limit: float
+
+    def run(self, task: Task, ranks: int) -> list[Case]:
+        """The cases of a task on so many ranks; ProgramError if they fail."""
+        given = os.environ.get("PETSC_OPTIONS", "")
+        options = given if self.on_device else f"{given} -device_enable none"
+        words = [sys.executable, "-m", "petsc_gpufmt.bench.rank_mult", json.dumps(dataclasses.asdict(task))]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "cases")
+            run_program([*launcher(ranks, self.mpiexec), *words, str(path)], self.limit, {"PETSC_OPTIONS": options})
+            return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run_name(task: Task, gpu_aware: bool) -> str:
+    """What tells the results of a task from those of others in one file."""
+    parts = ["scaling", *(["weak"] if task.weak else []), *(["MPI not GPU-aware"] if not gpu_aware else [])]
+    parts += [task.distribution] if task.distribution != AS_MADE else []
+    return ", ".join(parts)
+
+
+def contender(case: Case) -> str:
+    """Whose line in a picture a case belongs to."""
+    return f"{case['type']}, {case['mode']}" if case["mode"] else case["type"]
+
+
+def case_line(case: Case) -> str:
+    """For the terminal."""
+    ranks = f"{case['ranks']} rank{'s' * (case['ranks'] > 1)}"
+    us = [f"{case[name] * 1e6:.1f}" for name in ("seconds", "least_seconds", "largest_seconds")]
+    taken = f" (taken: {case['taken']})" if case["taken"] != case["mode"] else ""
+    return (
+        f"{case['matrix']}{' on each' if case['weak'] else ''} on {ranks}, {contender(case)}{taken}: "
+        f"{us[0]} us ({us[1]} to {us[2]}), {gflops(case):.0f} GF/s"
+    )
+
+
+def gflops(case: Case) -> float:
+    """Of all ranks together, 2 flops an entry."""
+    return 2e-9 * case["nnz"] / case["seconds"]
+
+
+def lines_of(cases: Sequence[Case]) -> Iterator[tuple[str, str, list[Case]]]:
+    """Matrix, contender, and its cases in the order of the ranks; that on one rank begins the lines of all modes.
+
+    Modes that gave way to another one are left out.
+    """
+    for matrix in dict.fromkeys(case["matrix"] for case in cases):
+        of_matrix = sorted((case for case in cases if case["matrix"] == matrix), key=lambda case: case["ranks"])
+        for name in dict.fromkeys(contender(case) for case in of_matrix if case["mode"] or not case["ours"]):
+            of_name = [case for case in of_matrix if contender(case) == name and case["taken"] == case["mode"]]
+            if of_name:
+                alone = [case for case in of_matrix if case["type"] == of_name[0]["type"] and case["ranks"] == 1]
+                yield matrix, name, list({case["ranks"]: case for case in [*alone, *of_name]}.values())
+
+
+def efficiency(case: Case, alone: Case) -> float:
+    """Against one rank: 1 if so many ranks are so many times as fast, or with a matrix that grows as fast."""
+    return alone["seconds"] / case["seconds"] / (1 if case["weak"] else case["ranks"])
+
+
+def summary_lines(cases: Sequence[Case]) -> list[str]:
+    """For the terminal: how many times as fast more ranks are, and how that compares with PETSc's type."""
+    peers = {(case["matrix"], case["ranks"]): case for case in cases if not case["ours"]}
+    lines = []
+    for matrix, name, of_line in lines_of(cases):
+        alone = of_line[0]
+        for case in of_line:
+            if case["ranks"] == 1 or alone["ranks"] != 1:
+                continue
+            peer = peers.get((matrix, case["ranks"])) if case["ours"] else None
+            against = f"{peer['seconds'] / case['seconds']:.2f} times as fast as {peer['type']}" if peer else ""
+            speed = alone["seconds"] / case["seconds"] * (case["ranks"] if case["weak"] else 1)
+            lines.append(
+                f"{matrix:16}{name:22}{case['ranks']:5}{case['seconds'] * 1e6:11.1f}{gflops(case):9.0f}{speed:10.2f}"
+                f"{efficiency(case, alone):12.2f}   {against}"
+            )
+    heading = f"\n{'matrix':16}{'type, mode':22}{'ranks':>5}{'us':>11}{'GF/s':>9}{'speed-up':>10}{'efficiency':>12}"
+    return [heading, *lines] if lines else []
+
+
+def wrong_cases(cases: Sequence[Case]) -> list[str]:
+    """A line for each wrong product of ours."""
+    return [f"{case_line(case)}: entries of z are wrong" for case in cases if case["ours"] and not case["correct"]]

@@ -1,0 +1,51 @@
+"""What ``python -m petsc_gpufmt bench scaling`` does."""
+
+from __future__ import annotations
+
+import argparse
+
+from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
+from petsc_gpufmt.bench.results import Recorder
+from petsc_gpufmt.cli.bench_runs import check_least
+from petsc_gpufmt.cli.model import parse_ranks
+
+
+@optional_packages()
+def run_scaling(arguments: argparse.Namespace) -> int:
+    from petsc4py import PETSc
+
+    from petsc_gpufmt.backends import driver
+    from petsc_gpufmt.backends.native_library import petsc_types
+    from petsc_gpufmt.bench import scaling
+    from petsc_gpufmt.bench.places import gpu_reason
+    from petsc_gpufmt.bench.programs import check_types
+    from petsc_gpufmt.bench.rank_mult import Task
+    from petsc_gpufmt.bench.rank_rows import check_ranks_matrix
+
+    reason = "--host" if arguments.host else gpu_reason()
+    devices = 0 if reason else driver.device_count()
+    ranks = parse_ranks(arguments.ranks) if arguments.ranks else scaling.default_ranks(devices)
+    modes = tuple(dict.fromkeys(arguments.mode or scaling.default_modes()))
+    scaling.check_choices("--mode", modes, scaling.MODES)
+    scaling.check_choices("--distribution", [arguments.distribution], scaling.DISTRIBUTIONS)
+    check_types([arguments.type])
+    check_least("--seconds", arguments.seconds, 1)
+    matrices = tuple(arguments.matrix or scaling.MATRICES["host" if reason else "cuda"])
+    for spec in matrices:
+        check_ranks_matrix(spec, arguments.weak, petsc_types()[1])
+    peer = None if arguments.without_peer else "aij" if reason else "aijcusparse"
+    matrix_type = arguments.type.removeprefix("aij")
+    task = Task(matrices, arguments.weak, matrix_type, peer, modes, arguments.distribution)
+    start = scaling.Start(reason is None, arguments.mpiexec, arguments.seconds)
+    gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
+    recorder = Recorder(scaling.run_name(task, gpu_aware), arguments.json, arguments.commit)
+    with timed(recorder.run["name"]):
+        if reason:
+            show(f"Host only: {reason}.")
+        for size in ranks:
+            for case in start.run(task, size):
+                recorder.add(case, gpu_aware=gpu_aware)
+                show(scaling.case_line(case))
+        for line in scaling.summary_lines(recorder.cases):
+            show(line)
+    return finish(scaling.wrong_cases(recorder.cases))
