@@ -12,6 +12,7 @@ from petsc_gpufmt.bench.matrices import (
     RESERVOIR_BLOCK,
     blocked_pattern,
     check_matrix,
+    file_sizes,
     grid_and_block,
     read_pattern,
     reservoir_pattern,
@@ -56,24 +57,28 @@ def x_values(numbers: range, scalar: np.dtype) -> np.ndarray:
     return X_VALUES.astype(scalar)[np.arange(numbers.start, numbers.stop) % X_VALUES.size]
 
 
-def check_ranks_matrix(spec: str, weak: bool, index: np.dtype) -> None:
-    """BenchError for a matrix that cannot be made on ranks, as far as that is known before it is."""
-    if weak and grid_and_block(spec) is None:
+def check_ranks_matrix(spec: str, size: int, weak: bool, index: np.dtype) -> None:
+    """BenchError for a matrix that up to `size` ranks cannot make, as far as that is known before they do."""
+    grid, most = grid_and_block(spec), np.iinfo(index).max
+    if weak and grid is None:
         raise BenchError(f"--weak with --matrix {spec}: only a stencil grows with the ranks, such as 7point:200")
+    if grid is None and "*" in spec:
+        raise BenchError(f"--matrix {spec}: copies of a matrix have no halo; choose the file without copies")
     check_matrix(spec, index)
+    if weak and grid and size * grid[1] ** 3 * grid[2] > most:
+        raise BenchError(f"--matrix {spec}: on {size} ranks there are more rows than the {most} that {index} counts")
+    if grid is None and not reservoir_refinement(spec):
+        nrows, ncols, _ = file_sizes(Path(spec))
+        if nrows != ncols:
+            raise BenchError(f"--matrix {spec}: it is {nrows} x {ncols}; choose a square matrix")
 
 
 def make_rows(spec: str, rank: int, size: int, weak: bool, scalar: np.dtype, index: np.dtype) -> RankRows:
-    """Rows of a rank of `size`; with `weak` a stencil has as many planes on each of them as `spec` says.
-
-    Raises BenchError for a matrix that is not square, or has more rows than the integers of PETSc count.
-    """
+    """Rows of a rank of `size`; with `weak` a stencil has as many planes on each of them as `spec` says."""
     if grid := grid_and_block(spec):
         stencil, points, block_size = grid
         planes = points * (size if weak else 1)
         nrows = planes * points**2 * block_size
-        if nrows > np.iinfo(index).max:
-            raise BenchError(f"--matrix {spec}: {nrows} rows on {size} ranks are too many for {index}")
         first, last = in_equal_numbers(planes, size).bounds[rank : rank + 2]
         pattern = stencil_pattern(stencil, points, index, range(first, last), planes)
     else:
@@ -81,8 +86,6 @@ def make_rows(spec: str, rank: int, size: int, weak: bool, scalar: np.dtype, ind
             block_size, (rowptr, colidx) = RESERVOIR_BLOCK, reservoir_pattern(refinement, index)
         else:
             read = read_pattern(Path(spec), index)
-            if read.shape[0] != read.shape[1]:
-                raise BenchError(f"--matrix {spec}: it is {read.shape[0]} x {read.shape[1]}; choose a square one")
             block_size, rowptr, colidx = 1, read.indptr, read.indices
         nrows = (rowptr.size - 1) * block_size
         first, last = in_equal_numbers(rowptr.size - 1, size).bounds[rank : rank + 2]

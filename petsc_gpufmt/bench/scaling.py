@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +61,18 @@ class Start:
     mpiexec: str | None
     limit: float
 
-    def run(self, task: Task, ranks: int) -> list[Case]:
-        """The cases of a task on so many ranks; ProgramError if they fail."""
+    def run(self, task: Task, ranks: int, add: Callable[[Case], None]) -> None:
+        """Measure a task on so many ranks; ProgramError if they fail, after `add` of the cases before that."""
         given = os.environ.get("PETSC_OPTIONS", "")
         options = given if self.on_device else f"{given} -device_enable none"
         words = [sys.executable, "-m", "petsc_gpufmt.bench.rank_mult", json.dumps(dataclasses.asdict(task))]
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "cases")
-            run_program([*launcher(ranks, self.mpiexec), *words, str(path)], self.limit, {"PETSC_OPTIONS": options})
-            return [json.loads(line) for line in path.read_text().splitlines()]
+            (path := Path(folder, "cases")).touch()
+            try:
+                run_program([*launcher(ranks, self.mpiexec), *words, str(path)], self.limit, {"PETSC_OPTIONS": options})
+            finally:
+                for line in path.read_text().splitlines():
+                    add(json.loads(line))
 
 
 def run_name(task: Task, gpu_aware: bool) -> str:

@@ -32,20 +32,23 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     check_least("--seconds", arguments.seconds, 1)
     matrices = tuple(arguments.matrix or scaling.MATRICES["host" if reason else "cuda"])
     for spec in matrices:
-        check_ranks_matrix(spec, arguments.weak, petsc_types()[1])
+        check_ranks_matrix(spec, max(ranks), arguments.weak, petsc_types()[1])
     peer = None if arguments.without_peer else "aij" if reason else "aijcusparse"
     matrix_type = arguments.type.removeprefix("aij")
     task = Task(matrices, arguments.weak, matrix_type, peer, modes, arguments.distribution)
     start = scaling.Start(reason is None, arguments.mpiexec, arguments.seconds)
     gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
     recorder = Recorder(scaling.run_name(task, gpu_aware), arguments.json, arguments.commit)
+
+    def add(case: scaling.Case) -> None:
+        recorder.add(case, gpu_aware=gpu_aware)
+        show(scaling.case_line(case))
+
     with timed(recorder.run["name"]):
         if reason:
             show(f"Host only: {reason}.")
         for size in ranks:
-            for case in start.run(task, size):
-                recorder.add(case, gpu_aware=gpu_aware)
-                show(scaling.case_line(case))
+            start.run(task, size, add)
         for line in scaling.summary_lines(recorder.cases):
             show(line)
     return finish(scaling.wrong_cases(recorder.cases))

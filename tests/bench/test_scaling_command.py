@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ scipy_sparse = pytest.importorskip("scipy.sparse")
 from petsc_gpufmt.bench import mpiexec, scaling  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.matrices import blocked_pattern, make_matrix, reservoir_pattern  # noqa: E402
-from petsc_gpufmt.bench.rank_rows import make_rows, x_values  # noqa: E402
+from petsc_gpufmt.bench.rank_rows import check_ranks_matrix, make_rows, x_values  # noqa: E402
 from petsc_gpufmt.bench.results import read_runs  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 
@@ -101,6 +102,16 @@ def test_weak_scaling_in_a_mode_with_a_thread_leaves_the_peer_out(tmp_path):
     assert (run["name"], case["rows"], case["mode"], case["weak"]) == ("scaling, weak", 192, "task", True)
 
 
+@pytest.mark.mpi
+def test_what_was_measured_before_a_failure_is_kept(tmp_path):
+    (damaged := tmp_path / "empty.npz").touch()
+    task = scaling.Task(("7point:3", str(damaged)), False, "pjds", None, (), "petsc")
+    kept = []
+    with pytest.raises(BenchError, match="status 1"):
+        scaling.Start(False, None, 60.0).run(task, 1, kept.append)
+    assert [case["matrix"] for case in kept] == ["7point:3"]
+
+
 def some_case(**changes):
     case = {"matrix": "7point:9", "ranks": 1, "weak": False, "type": "pjds", "ours": True, "distribution": "petsc"}
     case |= {"mode": None, "nnz": 1_000_000, "seconds": 1e-4, "least_seconds": 9e-5, "largest_seconds": 2e-4}
@@ -181,12 +192,15 @@ def test_bad_arguments_are_refused_in_one_line(capsys, words, text):
     assert error.startswith("petsc_gpufmt: ") and text in error and error.count("\n") == 1
 
 
-def test_matrices_that_are_found_out_late_are_refused(tmp_path):
+def test_matrices_that_do_not_suit_are_refused_before_anything_starts(tmp_path):
     scipy_sparse.save_npz(path := tmp_path / "wide.npz", scipy_sparse.random(3, 4, 0.5, format="csr"))
-    with pytest.raises(BenchError, match="it is 3 x 4; choose a square one"):
-        make_rows(str(path), 0, 1, False, SCALAR, INDEX)
-    with pytest.raises(BenchError, match="rows on 300 ranks are too many for int32"):
-        make_rows("7point:200", 0, 300, True, SCALAR, INDEX)
+    for spec, weak, text in (
+        (str(path), False, "it is 3 x 4; choose a square matrix"),
+        (f"{path}*2", False, "copies of a matrix have no halo"),
+        ("7point:200", True, "on 300 ranks there are more rows than the 2147483647 that int32 counts"),
+    ):
+        with pytest.raises(BenchError, match=re.escape(text)):
+            check_ranks_matrix(spec, 300, weak, INDEX)
 
 
 def stand_in(path, says):
