@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from figures import Runs, all_cases
 from report import collect, committed_results
 
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import read_runs
+from petsc_gpufmt.bench.svg import box, picture, text, ticks, upright
 from petsc_gpufmt.cli.outcome import program
 
 Entry = dict[str, Any]
@@ -28,8 +28,6 @@ BARS = (
 WIDTH, LEFT, RIGHT = 760, 150, 70  # of the picture, of the names, of the numbers behind the bars
 TOP, STEP, HEIGHT = 44, 34, 22  # the first bar, from bar to bar, of a bar
 LEGEND_STEP, LEGEND_COLUMNS = 20, 3
-FONT = 'font-family="sans-serif" font-size="13"'
-TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 MOST_TICKS = 8
 
 
@@ -72,14 +70,6 @@ def measured_bars(runs: Runs) -> tuple[int, list[tuple[str, Entry]]]:
     return size, [(label, of_size[size]) for label, of_size in found if size in of_size]
 
 
-def text(x: float, y: float, words: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def box(x: float, y: float, width: float, height: float, colour: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
-
-
 def make_plot(runs: Runs) -> str:
     """The picture as SVG: a bar for each program and type, as long as its seconds."""
     size, bars = measured_bars(runs)
@@ -88,17 +78,11 @@ def make_plot(runs: Runs) -> str:
     bottom = TOP + STEP * len(bars)
     height = bottom + 34 + LEGEND_STEP * -(-len(PARTS) // LEGEND_COLUMNS) + 6
     title = f"3-D Bratu problem, {size}^3 points, CG and GAMG: seconds from start to end"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" {FONT}>',
-        f"<title>{escape(title)}</title>",
-        box(0, 0, WIDTH, height, "#ffffff"),
-        text(10, 24, title),
-    ]
-    tick = next((t for t in TICKS if longest / t <= MOST_TICKS), TICKS[-1])
-    for k in range(int(longest / tick) + 1):
-        x = LEFT + k * tick * scale
-        lines.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="#dddddd"/>')
-        lines.append(text(x, bottom + 14, f"{k * tick:g}", "middle"))
+    lines = []
+    for tick in ticks(longest, MOST_TICKS):
+        x = LEFT + tick * scale
+        lines.append(upright(x, TOP - 6, bottom))
+        lines.append(text(x, bottom + 14, f"{tick:g}", "middle"))
     for row, (label, entry) in enumerate(bars):
         y, x = TOP + STEP * row, float(LEFT)
         lines.append(text(LEFT - 8, y + 16, label, "end"))
@@ -110,7 +94,7 @@ def make_plot(runs: Runs) -> str:
         x = 10 + (k % LEGEND_COLUMNS) * (WIDTH - 20) / LEGEND_COLUMNS
         y = bottom + 34 + LEGEND_STEP * (k // LEGEND_COLUMNS)
         lines += [box(x, y - 11, 14, 14, colour), text(x + 20, y, label)]
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    return picture(WIDTH, height, title, lines)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
+from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.cli.bench_runs import check_least
 from petsc_gpufmt.cli.model import parse_ranks
@@ -30,6 +32,8 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     scaling.check_choices("--distribution", [arguments.distribution], scaling.DISTRIBUTIONS)
     check_types([arguments.type])
     check_least("--seconds", arguments.seconds, 1)
+    if arguments.plot:
+        check_picture(arguments.plot)
     matrices = tuple(arguments.matrix or scaling.MATRICES["host" if reason else "cuda"])
     for spec in matrices:
         check_ranks_matrix(spec, max(ranks), arguments.weak, petsc_types()[1])
@@ -51,4 +55,27 @@ def run_scaling(arguments: argparse.Namespace) -> int:
             start.run(task, size, add)
         for line in scaling.summary_lines(recorder.cases):
             show(line)
+    if arguments.plot:
+        draw(arguments.plot, recorder, reason)
     return finish(scaling.wrong_cases(recorder.cases))
+
+
+def check_picture(path: Path) -> None:
+    """BenchError for a file that is not to be an SVG, or that cannot be."""
+    if path.suffix != ".svg":
+        raise BenchError(f"--plot {path}: pictures are SVG; name a file that ends with .svg")
+    if not path.parent.is_dir():
+        raise BenchError(f"--plot {path}: there is no folder {path.parent}")
+
+
+def draw(path: Path, recorder: Recorder, host_reason: str | None) -> None:
+    """The picture of what was measured, beside what the model says of a GPU that it knows."""
+    from petsc_gpufmt.backends.native_library import petsc_types
+    from petsc_gpufmt.scaling.machine import gpu_called
+    from petsc_gpufmt.scaling.plot import make_plot, models_of
+
+    environment = recorder.run["environment"]
+    name = environment["processor"] if host_reason else environment.get("gpu")
+    gpu = None if host_reason else gpu_called(name)
+    models = models_of(recorder.cases, gpu, recorder.run["gpu_aware"], petsc_types()) if gpu else {}
+    path.write_text(make_plot(recorder.cases, models, name))

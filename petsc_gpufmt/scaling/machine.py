@@ -120,6 +120,11 @@ def find_gpu(name: str) -> Gpu:
     return replace(find_gpu("h200"), name=f"a GPU of {terabytes:g} TB/s", bandwidth=terabytes * 1e12)
 
 
+def gpu_called(name: str | None) -> str | None:
+    """How the file calls a GPU whose driver calls it `name`; None if it is not there."""
+    return next((key for key, gpu in constants()["gpus"].items() if gpu["name"] == name), None)
+
+
 def find_machine(
     gpu: str = "h200",
     link: str = "nvlink",

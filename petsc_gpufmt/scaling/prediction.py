@@ -7,7 +7,8 @@ ghost vector, and a round of threads for each `resident_threads` rows that it is
     vector    exchange + local + nonlocal
     overlap   exchange + what it takes more beside the local part + local + nonlocal
     task      max(local, thread_handover + exchange) + nonlocal
-    peer      kernels that send and wait + max(local, latency) + nonlocal; on several hosts as overlap
+    peer      max(local, exchange) + what it takes more beside the local part + nonlocal; of few entries
+              exchange + local + nonlocal; on several hosts as overlap
 
 In overlap MPI moves nothing between the begin of the exchange and its end, and then the device is busy.
 """
@@ -30,6 +31,8 @@ BREAKS_DOWN = 0.5
 CHOSEN = "gpufmt"
 # The nonlocal part is stored in it.
 NONLOCAL_FORMAT = "pjds"
+# Of fewer entries a rank exchanges before its local part, in mode peer: LONG_LOCAL_PART of native/halo/peer.c.
+LONG_LOCAL_PART = 3_000_000
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,10 @@ class Model:
             return Exchange()
         if mode == "peer" and machine.peer and size <= machine.gpus_per_host:
             peer = machine.peer
-            return Exchange(peer.start, nbytes / peer.bandwidth, hidden_waits=peer.latency)
+            waits, transfer = peer.start + neighbours * peer.latency, nbytes / peer.bandwidth
+            if parts.local_entries[k] < LONG_LOCAL_PART:
+                return Exchange(waits, transfer)
+            return Exchange(peer.beside, hidden_waits=waits, hidden_transfer=transfer)
         inside, outside = machine.mpi, machine.network
         waits = max(inside.start, outside.start if far else 0.0)
         waits += (neighbours - far) * inside.latency + far * outside.latency

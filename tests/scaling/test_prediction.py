@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from petsc_gpufmt.scaling import machine as machines  # noqa: E402
 from petsc_gpufmt.scaling.code_balance import code_balance, split_balance  # noqa: E402
 from petsc_gpufmt.scaling.machine import Link, ModelledDevice, find_gpu, find_machine  # noqa: E402
 from petsc_gpufmt.scaling.partition import StencilRows  # noqa: E402
-from petsc_gpufmt.scaling.prediction import MODES, Exchange, Model, breakdown  # noqa: E402
+from petsc_gpufmt.scaling.prediction import LONG_LOCAL_PART, MODES, Exchange, Model, breakdown  # noqa: E402
 from petsc_gpufmt.scaling.problem import MOST_POINTS, make_problem, scaled  # noqa: E402
 
 
@@ -49,7 +50,7 @@ def test_one_rank_is_what_the_choice_of_a_format_expects(problem, device):
 
 def test_an_exchange_by_hand(problem, device):
     scalar = device.scalar.itemsize
-    links = {"mpi": Link(1e-6, 2e-6, 1e9, 4e-6), "peer": Link(8e-6, 3e-6, 2e9), "network": Link(5e-6, 7e-6, 1e8)}
+    links = {"mpi": Link(1e-6, 2e-6, 1e9, 4e-6), "peer": Link(8e-6, 3e-6, 2e9, 1e-6), "network": Link(5e-6, 7e-6, 1e8)}
     machine = dataclasses.replace(find_machine(gpus_per_host=2), **links)
     parts = problem.rows.parts(4, 2)
     inner, face = 1, 128**2 * scalar  # a neighbour on its host, and one on the other
@@ -63,7 +64,15 @@ def test_an_exchange_by_hand(problem, device):
     assert both.shown_waits == pytest.approx(5e-6 + 2e-6 + 7e-6)
     assert both.shown_transfer == pytest.approx(face / 1e9 + face / 1e8)
     assert mine.exchange("peer", parts, inner, 4) == mine.exchange("overlap", parts, inner, 4)
-    assert mine.exchange("peer", problem.rows.parts(2, 2), 0, 2) == Exchange(8e-6, face / 2e9, 3e-6)
+    halves = problem.rows.parts(2, 2)
+    assert mine.exchange("peer", halves, 0, 2) == Exchange(1e-6, 0, 8e-6 + 3e-6, face / 2e9)
+    few = dataclasses.replace(halves, local_entries=np.full(2, LONG_LOCAL_PART - 1))
+    assert mine.exchange("peer", few, 0, 2) == Exchange(8e-6 + 3e-6, face / 2e9)
+
+
+def test_exchanges_stand_beside_local_parts_of_as_many_entries_as_in_the_library():
+    source = (Path(machines.__file__).parents[1] / "native/halo/peer.c").read_text()
+    assert f"LONG_LOCAL_PART = {LONG_LOCAL_PART} " in source
 
 
 def test_what_is_hidden_is_waited_for_where_it_takes_longer_than_the_local_part():
@@ -101,7 +110,9 @@ def test_modes_differ_in_what_they_wait_for(problem, device):
     assert overlap.exchange == pytest.approx(vector.exchange + machine.mpi.beside)
     assert task.exchange == pytest.approx(vector.exchange + machine.thread_handover)
     assert task.waited == pytest.approx(max(0.0, task.exchange - task.local))
-    assert peer.waited == pytest.approx(peer.exchange - machine.peer.latency)
+    assert peer.waited == pytest.approx(
+        machine.peer.beside + max(0.0, peer.exchange - machine.peer.beside - peer.local)
+    )
     assert task.seconds < vector.seconds < overlap.seconds
 
 
