@@ -72,7 +72,7 @@ def test_products_from_end_to_end(distribution, tmp_path, capsys):
     command = ["bench", "scaling", "--host", "--ranks", "1,2", *words, "--json", str(path)]
     assert main([*command, "--distribution", distribution]) == 0
     (run,) = read_runs(path)
-    assert run["name"] == ("scaling" if distribution == "petsc" else f"scaling, {distribution}")
+    assert run["name"] == ("scaling, bsr" if distribution == "petsc" else f"scaling, bsr, {distribution}")
     assert run["gpu_aware"] is True
     found = [(case["matrix"], case["ranks"], case["type"], case["mode"]) for case in run["cases"]]
     modes = {1: [None], 2: ["overlap", "peer"]}
@@ -99,7 +99,7 @@ def test_weak_scaling_in_a_mode_with_a_thread_leaves_the_peer_out(tmp_path):
     assert main(["bench", "scaling", "--host", "--ranks", "3", *words, "--json", str(path)]) == 0
     (run,) = read_runs(path)
     (case,) = run["cases"]
-    assert (run["name"], case["rows"], case["mode"], case["weak"]) == ("scaling, weak", 192, "task", True)
+    assert (run["name"], case["rows"], case["mode"], case["weak"]) == ("scaling, pjds, weak", 192, "task", True)
 
 
 @pytest.mark.mpi
@@ -157,8 +157,8 @@ def test_results_are_kept_apart_by_what_they_are_of():
         given = {"matrices": (), "weak": False, "matrix_type": "pjds", "peer": None, "modes": ()}
         return scaling.run_name(scaling.Task(**(given | {"distribution": "petsc"} | changes)), gpu_aware)
 
-    assert name() == "scaling" and name(weak=True) == "scaling, weak"
-    assert name(False, distribution="cyclic") == "scaling, MPI not GPU-aware, cyclic"
+    assert name() == "scaling, pjds" and name(weak=True) == "scaling, pjds, weak"
+    assert name(False, distribution="cyclic") == "scaling, pjds, MPI not GPU-aware, cyclic"
 
 
 def test_ranks_are_as_many_as_there_are_devices():

@@ -87,7 +87,7 @@ def test_a_contender_has_one_colour_in_all_panels(models):
 
 @pytest.mark.parametrize(
     ("largest", "found"),
-    [(4, [0, 1, 2, 3, 4]), (1150, [0, 200, 400, 600, 800, 1000]), (0.31, [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3])],
+    [(4, [0, 1, 2, 3, 4]), (1150, [0, 200, 400, 600, 800, 1000]), (0.26, [0, 0.05, 0.1, 0.15, 0.2, 0.25])],
 )
 def test_ticks(largest, found):
     assert svg.ticks(largest, plot.MOST_TICKS) == pytest.approx(found)
