@@ -7,6 +7,7 @@
 #     spgemm                sparse products: squares and Galerkin pyramids
 #     bratu mpi             the Bratu problem, on one GPU and on two
 #     gamg                  the Bratu problem with GAMG, on one GPU, on two and on four
+#     scaling               MatMult on 1, 2, 4, ... ranks, as many as there are GPUs: stencils, a reservoir
 #     programs              whole programs by wall clock, with caches of kernels empty and filled
 #     setup                 whole programs that show the set-up of GAMG, on one GPU, on two and on four
 #     formats types         every format: MatMult, and the iterations of the Bratu problem
@@ -23,9 +24,9 @@
 #   PETSC_SRC             PETSc's source tree, for the tutorials of `programs` (default: looked for under PETSC_DIR)
 set -uo pipefail
 
-STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg programs setup formats types)
+STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg scaling programs setup formats types)
 declare -A LIMIT=([build]=180 [test]=400 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
-LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [programs]=800 [setup]=1000 [formats]=150 [types]=200)
+LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [scaling]=300 [programs]=800 [setup]=1000 [formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
@@ -140,7 +141,7 @@ on_ranks() { # the command on so many ranks, one number after the other, as far 
       echo "skipped: GPUs here: $devices, $ranks ranks need as many"
       return
     fi
-    "${@:2}" --ranks "$ranks" --mpiexec "$(command -v mpiexec)" || return 1
+    "${@:2}" --ranks "$ranks" || return 1
   done
 }
 
@@ -154,6 +155,12 @@ step_gamg() {
   source=$(find_ex14) || return 1
   campaign bratu "$source" --json "$results" --pc gamg --grid 128 200 --types aijcusparse gpufmt || return 1
   on_ranks "2 4" campaign bratu "$source" --json "$results" --pc gamg --grid 200 --types aijcusparse gpufmt
+}
+
+step_scaling() {
+  bench scaling --matrix 7point:128 --matrix 27point:128 || return 1
+  bench scaling --matrix 7point:200 --weak --mode peer || return 1
+  bench scaling --matrix reservoir:10 --type bsr --mode peer
 }
 
 programs() { # tutorials that are not found are left out

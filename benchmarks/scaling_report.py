@@ -1,7 +1,11 @@
-"""The page of the model of MatMult on many GPUs beside what was measured: ``python benchmarks/scaling_report.py``."""
+"""The page of MatMult over the ranks, measured and modelled: ``python benchmarks/scaling_report.py > docs/scaling.md``.
+
+Its picture: ``python benchmarks/scaling_report.py --plot > docs/scaling.svg``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections.abc import Sequence
@@ -11,23 +15,53 @@ from typing import Any
 import numpy as np
 from markdown_parts import microseconds, section, table
 
+from petsc_gpufmt.bench.matrices import grid_and_block
+from petsc_gpufmt.bench.rank_mult import AS_MADE
 from petsc_gpufmt.bench.results import read_runs
+from petsc_gpufmt.bench.scaling import Case, contender, efficiency, gflops, lines_of
 from petsc_gpufmt.cli.outcome import program
 from petsc_gpufmt.scaling.machine import ModelledDevice, find_machine
-from petsc_gpufmt.scaling.prediction import Model, breakdown
+from petsc_gpufmt.scaling.plot import make_plot
+from petsc_gpufmt.scaling.prediction import CHOSEN, MODES, Model, breakdown
 from petsc_gpufmt.scaling.problem import make_problem
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks/results/scaling/h200.json"
+RESULTS = tuple(ROOT / "benchmarks/results/scaling" / name for name in ("h200-x2.json", "h200.json"))
+DRAWN = "scaling, pjds"
+DRAWN_MATRICES = ("7point:128", "27point:128")
 SHOWN = (("7point:256", False), ("27point:200", False), ("7point:200", True))
 RANKS = (1, 2, 4, 8, 16, 64, 512, 4096)
 SHOWN_MODES = ("overlap", "task", "peer")
 
 INTRODUCTION = """\
-# MatMult on many GPUs: a model
+# MatMult on many GPUs
 
-Made by `python benchmarks/scaling_report.py`, which runs the model; do not edit this page.
+Made by `python benchmarks/scaling_report.py`, which runs the model; do not edit this page. The picture is made by
+`python benchmarks/scaling_report.py --plot`.
 
+`petsc-gpufmt bench scaling` measures MatMult on 1, 2, 4, ... ranks, as many as there are GPUs, in all modes of the halo
+exchange, and with PETSc's own type. It starts `mpiexec` itself:
+
+    petsc-gpufmt bench scaling --matrix 7point:128 --matrix 27point:128 --ranks 1,2 --plot scaling.svg
+    petsc-gpufmt bench scaling --matrix 7point:200 --weak --mode peer --json scaling.json
+    petsc-gpufmt bench scaling --matrix reservoir:10 --type bsr --distribution cyclic
+
+Ranks have whole planes of a stencil, or block rows in equal numbers; `--distribution` deals them out anew, as
+[distribution.md](distribution.md) says. All entries of each product are compared with the exact ones. A product is
+timed by the host between barriers, in 9 sequences of 50 that do not wait for the device: median, least and largest.
+
+`reservoir:10` is the oil reservoir of A. Abdelfattah et al., *Performance optimization of sparse matrix-vector
+multiplication for multi-component PDE-based applications using GPUs*, 2016: SPE5's 7 x 7 x 3 cells, each cut into ten
+in each direction, for a porous medium and its fractures, with 7 x 7 blocks. Rows and nonzeros are those of their
+spe5Ref_dpdp, whose product on two GPUs they found 1.93 times as fast as on one. The order of the rows is chosen here:
+the two media of a cell lie side by side.
+"""
+
+PICTURE = """\
+![GF/s over the ranks of a 7-point and a 27-point stencil](scaling.svg)
+"""
+
+MODEL = """\
 `petsc-gpufmt model MATRIX` predicts MatMult of our types on several ranks with a GPU each, before there are any:
 
     petsc-gpufmt model 7point:256 --ranks 1:4096      # strong scaling, doubled from 1 on; --weak for weak scaling
@@ -65,7 +99,8 @@ part, and of others, the nonlocal part. Their numbers, the halo and the neighbou
     vector    exchange + local + nonlocal
     overlap   exchange + what it takes more beside the local part + local + nonlocal
     task      max(local, hand-over to the thread + exchange) + nonlocal
-    peer      kernels that send and wait + max(local, latency) + nonlocal; on several hosts as overlap
+    peer      max(local, exchange) + what it takes more beside the local part + nonlocal; of less than 3 million
+              entries a rank exchange + local + nonlocal; on several hosts as overlap
 
 In `overlap` nothing overlaps, as the paper expects of MPI without progress of its own, and as was measured: messages
 take even longer while the device computes. Ranks of other hosts are reached through a network. The constants, each with
@@ -76,48 +111,91 @@ Not modelled: what a solver does between products, and halos that change the for
 """
 
 COMPARED = """\
-Slabs on H200s with NVLink and Open MPI 4.1.4, timed by the host between barriers, as `mpiexec -n 4 python
-benchmarks/mult_ranks.py` does. 7-point stencils on several ranks are what constants of the exchange are *fitted* to;
-one rank, 27 points and weak scaling are predictions. That of one rank is too slow for 27 points because the model lets
-every product reach 4.0 TB/s, where these reach 4.27. In the first run the nonlocal part was launched over all rows. The
-empty ones cost 1.16 us for each 270 336 of them, as many threads as run at once: with 7 points on 256^3, more than the
-exchange. Since then it is launched over its own rows.
+7-point stencils on several ranks are what constants of the exchange are *fitted* to; one rank, 27 points and weak
+scaling are predictions.
 """
 
 
-def model(spec: str, compressed: bool = True, gpu_aware: bool = True) -> Model:
+def model(spec: str, matrix_type: str = CHOSEN, compressed: bool = True, gpu_aware: bool = True) -> Model:
     """Of a matrix in double precision with 32-bit indices."""
     machine = find_machine(link="nvlink" if gpu_aware else "host")
     device = ModelledDevice(np.float64, np.int32, machine.gpu.resident_threads)
-    return Model(make_problem(spec, device), machine, device, compressed=compressed)
+    return Model(make_problem(spec, device), machine, device, matrix_type, compressed)
 
 
-def errors(run: dict[str, Any]) -> list[tuple[dict[str, Any], float]]:
-    """The cases of a run, each with the seconds that the model gives."""
-    specs = dict.fromkeys(case["matrix"] for case in run["cases"])
-    models = {spec: model(spec, run.get("compressed", True), run["gpu_aware"]) for spec in specs}
+def is_modelled(case: Case) -> bool:
+    """Whether a case is a stencil of ours in whole planes, which the page compares with the model."""
+    return (
+        case.get("ours", True)
+        and case.get("distribution", AS_MADE) == AS_MADE
+        and grid_and_block(case["matrix"]) is not None
+    )
+
+
+def errors(run: dict[str, Any]) -> list[tuple[Case, float]]:
+    """The cases of a run that are modelled, each with the seconds that the model gives."""
+    cases = [case for case in run["cases"] if is_modelled(case)]
+    specs = {case["matrix"]: case.get("type", CHOSEN) for case in cases}
+    models = {spec: model(spec, name, run.get("compressed", True), run["gpu_aware"]) for spec, name in specs.items()}
     pairs = []
-    for case in run["cases"]:
-        ((prediction,),) = models[case["matrix"]].predict([case["ranks"]], [case["mode"]], case["weak"]).values()
+    for case in cases:
+        modes = [case["mode"] or MODES[0]]
+        ((prediction,),) = models[case["matrix"]].predict([case["ranks"]], modes, case["weak"]).values()
         pairs.append((case, prediction.seconds))
     return pairs
 
 
-def is_fitted(case: dict[str, Any]) -> bool:
+def is_fitted(case: Case) -> bool:
     """Whether constants of the exchange were fitted to a case."""
     return case["ranks"] > 1 and case["matrix"].startswith("7point:") and not case["weak"]
 
 
+def title(run: dict[str, Any]) -> str:
+    """What was measured, with what."""
+    facts = "{gpu}, PETSc {petsc}, commit {commit:.7}, {date}".format(**run["environment"])
+    return f"{run['name'][0].upper()}{run['name'][1:]}: {facts}.\n"
+
+
+def matrix_name(case: Case) -> str:
+    return f"{case['matrix']}{' on each' if case['weak'] else ''}"
+
+
 def compared(run: dict[str, Any]) -> str:
-    """A table of one run."""
+    """A table of one run; empty if none of its cases is modelled."""
     rows = []
     for case, seconds in errors(run):
-        matrix = f"{case['matrix']}{' on each' if case['weak'] else ''}"
         times = (microseconds(case["seconds"]), microseconds(seconds), f"{seconds / case['seconds'] - 1:+.1%}")
-        rows.append((matrix, str(case["ranks"]), case["mode"], *times, "fitted" if is_fitted(case) else "predicted"))
-    facts = "{gpu}, PETSc {petsc}, commit {commit:.7}, {date}.\n".format(**run["environment"])
+        fitted = "fitted" if is_fitted(case) else "predicted"
+        rows.append((matrix_name(case), str(case["ranks"]), case["mode"] or "", *times, fitted))
     head = ("matrix", "ranks", "mode", "measured us", "model us", "error", "")
-    return f"{run['name'][0].upper()}{run['name'][1:]}: {facts}\n{table(head, rows)}"
+    return f"{title(run)}\n{table(head, rows)}" if rows else ""
+
+
+def measured(run: dict[str, Any]) -> str:
+    """A table of what `bench scaling` has measured, a line for each contender and number of ranks."""
+    peers = {(case["matrix"], case["ranks"]): case for case in run["cases"] if not case["ours"]}
+    rows = []
+    for *_, of_line in lines_of(run["cases"]):
+        for case in of_line:
+            peer = peers.get((case["matrix"], case["ranks"])) if case["ours"] else None
+            spread = "-".join(microseconds(case[key]) for key in ("least_seconds", "largest_seconds"))
+            times = (microseconds(case["seconds"]), spread, f"{gflops(case):.0f}")
+            speed = efficiency(case, of_line[0]) * case["ranks"]
+            relative = (f"{speed:.2f}", f"{speed / case['ranks']:.2f}") if of_line[0]["ranks"] == 1 else ("", "")
+            against = f"{peer['seconds'] / case['seconds']:.2f}" if peer else ""
+            rows.append((matrix_name(case), contender(case), str(case["ranks"]), *times, *relative, against))
+    head = (
+        "matrix",
+        "type, mode",
+        "ranks",
+        "us",
+        "least-largest",
+        "GF/s",
+        "speed-up",
+        "efficiency",
+        "aijcusparse / ours",
+    )
+    return f"{title(run)}\n{table(head, dict.fromkeys(rows))}"
 
 
 def stated_errors(runs: Sequence[dict[str, Any]]) -> str:
@@ -155,19 +233,40 @@ def predicted_section(spec: str, weak: bool) -> str:
     return section(f"Prediction: {title}", table(head, rows), lines)
 
 
+def all_runs() -> list[dict[str, Any]]:
+    return [run for path in RESULTS for run in read_runs(path)]
+
+
+def of_the_command(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs of `bench scaling`; others were measured before there was such a command."""
+    return [run for run in runs if run["name"].startswith("scaling")]
+
+
 def make_page(runs: Sequence[dict[str, Any]]) -> str:
     return "\n".join(
         [
             INTRODUCTION,
+            section("Measured", PICTURE, *(measured(run) for run in of_the_command(runs))),
+            section("Model", MODEL),
             section("Equations", EQUATIONS),
-            section("Against what was measured", COMPARED, stated_errors(runs), *(compared(run) for run in runs)),
+            section("Model against what was measured", COMPARED, stated_errors(runs), *(compared(run) for run in runs)),
             *(predicted_section(*shown) for shown in SHOWN),
         ]
     )
 
 
-def main() -> int:
-    print(make_page(read_runs(RESULTS)), end="")
+def make_picture(runs: Sequence[dict[str, Any]]) -> str:
+    """The strong scaling of two stencils that differ in the entries of a row."""
+    run = next(run for run in runs if run["name"] == DRAWN)
+    cases = [case for case in run["cases"] if case["matrix"] in DRAWN_MATRICES]
+    return make_plot(cases, {spec: model(spec, "pjds") for spec in DRAWN_MATRICES}, run["environment"]["gpu"])
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="scaling_report.py", description="The page of MatMult over the ranks.")
+    parser.add_argument("--plot", action="store_true", help="print its picture instead, as SVG")
+    arguments = parser.parse_args(words)
+    print((make_picture if arguments.plot else make_page)(all_runs()), end="")
     return 0
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.bench.environment import petsc_variables
@@ -23,6 +24,7 @@ FAMILIES = {
 
 LIBRARY_VERSION_BYTES = 8192  # the most of any MPI, MPI_MAX_LIBRARY_VERSION_STRING
 ANSWER_SECONDS = 20
+FOLDERS_ABOVE = 5  # of a library in /usr/lib/x86_64-linux-gnu/openmpi/lib the last is /usr
 
 
 def launcher(ranks: int, mpiexec: str | None) -> list[str]:
@@ -32,9 +34,9 @@ def launcher(ranks: int, mpiexec: str | None) -> list[str]:
 
 @functools.cache
 def find_mpiexec() -> str:
-    """The first of MPIEXEC, PETSc's own and that on PATH that is of the MPI which PETSc links.
+    """The first of `candidates` that is of the MPI which PETSc links.
 
-    Where that MPI is none of FAMILIES, the first of them; BenchError if all are of another one.
+    Where that MPI is none of FAMILIES, the first of all; BenchError if all are of another one.
     """
     library = library_version()
     family = family_of(library)
@@ -54,13 +56,41 @@ def find_mpiexec() -> str:
 
 def candidates() -> Iterator[str]:
     """Commands that may start MPI programs, the most wanted first."""
-    for command in (os.environ.get(VARIABLE), petsc_variables().get("MPIEXEC"), "mpiexec"):
-        if command:
-            yield command
+    if command := os.environ.get(VARIABLE):
+        yield command
+    if path := beside_the_library(library_path()):
+        yield shlex.quote(str(path))
+    if command := petsc_variables().get("MPIEXEC"):
+        yield command
+    yield "mpiexec"
+
+
+def beside_the_library(library: Path) -> Path | None:
+    """The mpiexec of the folders that an MPI was installed into."""
+    folders = library.parents[:FOLDERS_ABOVE]
+    return next((path for folder in folders if (path := folder / "bin/mpiexec").is_file()), None)
+
+
+class _Symbol(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("file_address", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def library_path() -> Path:
+    """The file of the MPI that PETSc links."""
+    symbol, function = _Symbol(), ctypes.cast(native_library.load().MPI_Get_library_version, ctypes.c_void_p)
+    ctypes.CDLL(None).dladdr(function, ctypes.byref(symbol))
+    return Path(os.fsdecode(symbol.file)).resolve()
 
 
 def library_version() -> str:
-    """What the MPI that PETSc links says of itself; it need not have been started."""
+    """What that MPI says of itself; it need not have been started."""
     text, length = ctypes.create_string_buffer(LIBRARY_VERSION_BYTES), ctypes.c_int()
     native_library.load().MPI_Get_library_version(text, ctypes.byref(length))
     return text.value.decode(errors="replace")

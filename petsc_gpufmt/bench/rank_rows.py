@@ -91,4 +91,5 @@ def make_rows(spec: str, rank: int, size: int, weak: bool, scalar: np.dtype, ind
         first, last = in_equal_numbers(rowptr.size - 1, size).bounds[rank : rank + 2]
         pattern = rowptr[first : last + 1] - rowptr[first], colidx[rowptr[first] : rowptr[last]]
     rowptr, colidx = pattern if block_size == 1 else blocked_pattern(*pattern, block_size)
-    return RankRows(rowptr, colidx, np.resize(VALUES.astype(scalar), colidx.size), nrows, block_size)
+    values = np.tile(VALUES.astype(scalar), colidx.size // VALUES.size + 1)[: colidx.size]
+    return RankRows(rowptr, colidx, values, nrows, block_size)

@@ -77,7 +77,12 @@ class Start:
 
 def run_name(task: Task, gpu_aware: bool) -> str:
     """What tells the results of a task from those of others in one file."""
-    parts = ["scaling", task.matrix_type, *(["weak"] if task.weak else []), *(["MPI not GPU-aware"] if not gpu_aware else [])]
+    parts = [
+        "scaling",
+        task.matrix_type,
+        *(["weak"] if task.weak else []),
+        *(["MPI not GPU-aware"] if not gpu_aware else []),
+    ]
     parts += [task.distribution] if task.distribution != AS_MADE else []
     return ", ".join(parts)
 

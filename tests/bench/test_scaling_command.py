@@ -216,10 +216,11 @@ def mpiexecs(tmp_path, monkeypatch):
     def say(library, variable, own, on_path):
         mpiexec.find_mpiexec.cache_clear()
         monkeypatch.setattr(mpiexec, "library_version", lambda: library)
+        monkeypatch.setattr(mpiexec, "library_path", lambda: tmp_path / "mpi/lib/libmpi.so")
         monkeypatch.setattr(mpiexec, "petsc_variables", lambda: {"MPIEXEC": stand_in(tmp_path / "own", own)})
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        stand_in(tmp_path / "bin/mpiexec", on_path)
-        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+        (tmp_path / "on_path").mkdir(exist_ok=True)
+        stand_in(tmp_path / "on_path/mpiexec", on_path)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'on_path'}:/usr/bin:/bin")
         if variable:
             monkeypatch.setenv("MPIEXEC", stand_in(tmp_path / "variable", variable) + " --bind-to none")
         else:
@@ -246,6 +247,16 @@ def test_mpiexec_is_of_the_mpi_that_is_linked(mpiexecs):
     assert mpiexec.find_mpiexec() == str(folder / "own")
 
 
+def test_mpiexec_beside_the_library_is_wanted_more_than_that_of_the_configuration(mpiexecs):
+    folder = mpiexecs("Open MPI v4.1.4", None, OPEN_RTE, OPEN_RTE)
+    (folder / "mpi/bin").mkdir(parents=True)
+    beside = stand_in(folder / "mpi/bin/mpiexec", OPEN_RTE)
+    assert mpiexec.find_mpiexec() == beside
+    stand_in(folder / "mpi/bin/mpiexec", HYDRA)
+    mpiexec.find_mpiexec.cache_clear()
+    assert mpiexec.find_mpiexec() == str(folder / "own")
+
+
 def test_no_fitting_mpiexec_is_said_in_one_line(mpiexecs):
     folder = mpiexecs("Open MPI v4.1.4", None, HYDRA, "usage: mpiexec")
     with pytest.raises(BenchError) as error:
@@ -262,3 +273,4 @@ def test_no_fitting_mpiexec_is_said_in_one_line(mpiexecs):
 
 def test_the_mpi_of_this_machine_is_known():
     assert mpiexec.family_of(mpiexec.library_version()) in mpiexec.FAMILIES
+    assert mpiexec.library_path().is_file() and "mpi" in mpiexec.library_path().name
