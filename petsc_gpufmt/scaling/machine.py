@@ -33,7 +33,9 @@ class Gpu:
     Attributes
     ----------
     name : for people
-    bandwidth : bytes that products move from memory in a second
+    bandwidth : bytes that products of matrices with few entries a row move from memory in a second
+    reading : how many times as fast entries are read
+    row_bytes : as long as to move so many takes each row beside that
     resident_threads : that run at once
     cache_bytes : of products so small the second-level cache holds all; of twice as large ones, nothing
     cache_factor : how many times as fast as memory it is
@@ -41,14 +43,17 @@ class Gpu:
 
     name: str
     bandwidth: float
+    reading: float
+    row_bytes: float
     resident_threads: int
     cache_bytes: float
     cache_factor: float
 
-    def bandwidth_of(self, nbytes: float) -> float:
-        """Bytes a second of products that move so many again and again."""
+    def bandwidth_of(self, nbytes: float, nrows: float) -> float:
+        """Bytes a second of products that move so many for so many rows, again and again."""
         held = min(1.0, max(0.0, 2 - nbytes / self.cache_bytes))
-        return self.bandwidth * (1 + held * (self.cache_factor - 1))
+        of_rows = nbytes / (nbytes / self.reading + nrows * self.row_bytes)
+        return self.bandwidth * of_rows * (1 + held * (self.cache_factor - 1))
 
 
 @dataclass(frozen=True)

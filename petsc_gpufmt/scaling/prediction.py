@@ -6,11 +6,12 @@ ghost vector, and a round of threads for each `resident_threads` rows that it is
 
     vector    exchange + local + nonlocal
     overlap   exchange + what it takes more beside the local part + local + nonlocal
-    task      max(local, thread_handover + exchange) + nonlocal
+    task      thread_handover + exchange + local + nonlocal
     peer      max(local, exchange) + what it takes more beside the local part + nonlocal; of few entries
               exchange + local + nonlocal; on several hosts as overlap
 
-In overlap MPI moves nothing between the begin of the exchange and its end, and then the device is busy.
+In overlap MPI moves nothing between the begin of the exchange and its end, and then the device is busy. In task another
+thread calls it meanwhile, but copies between devices wait behind the local part, as was measured.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Model:
         profile = scaled(self.problem.profile, round(nrows), round(nrows), round(nnz))
         gpu = self.machine.gpu
         from_memory = self._in_format(rank(profile, self.backend, gpu.bandwidth))
-        return self._in_format(rank(profile, self.backend, gpu.bandwidth_of(from_memory.nbytes)))
+        return self._in_format(rank(profile, self.backend, gpu.bandwidth_of(from_memory.nbytes, nrows)))
 
     def _in_format(self, ranked: Sequence[Candidate]) -> Candidate:
         if self.format_name == CHOSEN:
@@ -203,9 +204,8 @@ class Model:
         waits = max(inside.start, outside.start if far else 0.0)
         waits += (neighbours - far) * inside.latency + far * outside.latency
         transfer = (nbytes - far_bytes) / inside.bandwidth + far_bytes / outside.bandwidth
-        if mode == "task":
-            return Exchange(hidden_waits=waits + machine.thread_handover, hidden_transfer=transfer)
-        return Exchange(waits + (0.0 if mode == "vector" else inside.beside), transfer)
+        more = {"vector": 0.0, "task": machine.thread_handover}
+        return Exchange(waits + more.get(mode, inside.beside), transfer)
 
     def _product(self, mode: str, size: int, parts: Parts, k: int, times: RankTimes) -> Prediction:
         """That of the k-th rank, which does not know of the others."""
