@@ -22,7 +22,8 @@ SCALAR, INDEX = np.dtype(np.float64), np.dtype(np.int32)
 
 @pytest.mark.parametrize("spec", ["7point:5", "27point:4x3", "reservoir:1", "FILE"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_rows_of_all_ranks_are_the_matrix(spec, size, tmp_path):
+def test_rows_of_all_ranks_are_the_matrix(spec, size, tmp_path, monkeypatch):
+    monkeypatch.setattr("petsc_gpufmt.bench.rank_rows.ROWS_AT_ONCE", 7)
     if spec == "FILE":
         spec = str(tmp_path / "some.npz")
         scipy_sparse.save_npz(spec, scipy_sparse.random(20, 20, 0.1, format="csr", random_state=3))
