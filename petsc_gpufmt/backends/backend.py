@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends import driver, native_library
-from petsc_gpufmt.backends.compile import device_function, load_if_compiled
+from petsc_gpufmt.backends.compile import device_function
 from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
 from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.device_memory import memory_of
-from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, address, argument_word
 from petsc_gpufmt.backends.program import Prepared, Program
 from petsc_gpufmt.errors import UnsupportedError
@@ -52,9 +51,6 @@ class Backend(ABC):
     @abstractmethod
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
         """What to launch: a kernel of ``kernels/<stem>.cu`` with its template arguments, or its host counterpart."""
-
-    def load(self, module: Module) -> None:  # noqa: B027  on the host they are ready
-        """Make the kernels of a module ready to be asked for, unless they would have to be compiled."""
 
     @abstractmethod
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
@@ -220,9 +216,6 @@ class CudaBackend(Backend):
             known = device_function(stem, kernel, template_arguments, self.scalar, self.index, self.device)
             self._functions[stem, kernel, template_arguments] = known
         return known
-
-    def load(self, module: Module) -> None:
-        load_if_compiled(module, self.scalar, self.index, self.device)
 
     def run(
         self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None, *, stream: int | None = None

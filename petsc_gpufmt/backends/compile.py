@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +36,9 @@ def loaded_module(module: Module, scalar: np.dtype, index: np.dtype, device: int
     """A module's handle and the names of its kernels in it. Plans hold bare handles into it: it is never unloaded."""
     capability = driver.compute_capability(device)
     for folder in known_folders(capability, scalar, index):
+        taken = folder.taken(module)
+        if taken:
+            return taken
         found = folder.read(module)
         handle = found and handle_if_accepted(found)
         if found and handle:
@@ -44,14 +48,19 @@ def loaded_module(module: Module, scalar: np.dtype, index: np.dtype, device: int
     return driver.load_module(compiled.image), compiled.symbols
 
 
-def load_if_compiled(module: Module, scalar: np.dtype, index: np.dtype, device: int) -> None:
-    """Load a module and its kernels, which the driver may put off until they are asked for, if a folder has it."""
-    known = known_folders(driver.compute_capability(device), scalar, index)
-    if all(folder.missing([module]) for folder in known):
-        return
-    handle, symbols = loaded_module(module, scalar, index, device)
-    for symbol in symbols.values():
-        driver.module_function(handle, symbol)
+def name_kernels(wanted: Callable[[str], Any], scalar: np.dtype, index: np.dtype, device: int) -> None:
+    """Name to the library the files of compiled modules that it is to load beside the application.
+
+    `wanted` says for the stem of a file and what follows, such as ``formats.pjds.123.module``, how late it is wanted,
+    as what can be compared; None if it is not.
+    """
+    found: dict[str, Folder] = {}
+    for folder in known_folders(driver.compute_capability(device), scalar, index):
+        for file in folder.files():
+            found.setdefault(file, folder)
+    late = {file: wanted(file) for file in found}
+    for file in sorted((file for file in found if late[file] is not None), key=lambda file: (late[file], file)):
+        found[file].name(file)
 
 
 def handle_if_accepted(found: Compiled) -> int | None:

@@ -62,11 +62,6 @@ def default_modules() -> list[Module]:
     return [module for stem in sorted(_declarations) for module in declared(stem)]
 
 
-def declared_so_far(beginnings: tuple[str, ...]) -> list[Module]:
-    """Those that imported modules declare for stems with such a beginning, in the order of the stems."""
-    return [module for stem in sorted(_declarations) if stem.startswith(beginnings) for module in declared(stem)]
-
-
 @functools.cache
 def declared(stem: str) -> tuple[Module, ...]:
     """The modules that are declared for one file."""

@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_sources import device_flags, source_digest
 from petsc_gpufmt.user_cache import VARIABLE, user_cache
 
-FORMAT = "petsc_gpufmt module 1"
+FORMAT = "petsc_gpufmt module 2"
 ENDING = ".module"
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "kernels_compiled")
 """Read only; the build of the package fills it."""
@@ -58,6 +59,7 @@ class Folder:
         self.architecture, self.scalar, self.index = architecture, scalar, index
         self._key = os.path.join(version(scalar, index), architecture, f"{scalar.name}-{index.name}")
         self.path = os.path.join(place, self._key)
+        self._checksum = zlib.adler32(self._key.encode())
 
     def file(self, module: Module) -> str:
         """Where a module is, if it is there."""
@@ -67,17 +69,32 @@ class Folder:
 
     def read(self, module: Module) -> Compiled | None:
         """A module; None if there is none, or if the file is not what was written for it."""
-        try:
-            with open(self.file(module), "rb") as file:
-                data = file.read()
-        except OSError:
-            return None
-        header, _, contents = data.partition(b"\n")
-        if header != self._header(contents):
+        contents = native_library.module_file(self.file(module), FORMAT, self._checksum)
+        if contents is None:
             return None
         table, _, image = contents.partition(b"\n\n")
-        symbols = dict(line.split(" ") for line in table.decode().splitlines())
+        symbols = symbols_in(table)
         return Compiled(symbols, image) if tuple(symbols) == module.names else None
+
+    def taken(self, module: Module) -> tuple[int, dict[str, str]] | None:
+        """The handle and the symbols of a module that the library has loaded from here; None if it has not."""
+        taken = native_library.take_kernels(self.file(module))
+        if taken is None:
+            return None
+        handle, table = taken
+        symbols = symbols_in(table)
+        return (handle, symbols) if tuple(symbols) == module.names else None
+
+    def files(self) -> list[str]:
+        """The names of all modules that are here."""
+        try:
+            return [name for name in os.listdir(self.path) if name.endswith(ENDING)]
+        except OSError:
+            return []
+
+    def name(self, file: str) -> None:
+        """Name one of `files` to the library, to be loaded beside the application."""
+        native_library.name_kernels(os.path.join(self.path, file), FORMAT, self._checksum)
 
     def write(self, module: Module, compiled: Compiled) -> None:
         """Keep a module; who reads it meanwhile gets all of it, or nothing. OSError if the place takes no files."""
@@ -103,7 +120,7 @@ class Folder:
 
     def _header(self, contents: bytes) -> bytes:
         """Of the folder too: a file that was brought from another one does not fit."""
-        return f"{FORMAT} {len(contents)} {zlib.crc32(contents, zlib.crc32(self._key.encode())):08x}".encode()
+        return f"{FORMAT} {len(contents)} {zlib.adler32(contents, self._checksum):08x}".encode()
 
     def missing(self, modules: Iterable[Module]) -> list[Module]:
         """Those without a file."""
@@ -112,6 +129,11 @@ class Folder:
     def nbytes(self, modules: Iterable[Module]) -> int:
         """Of the files of the modules that are there."""
         return sum(os.path.getsize(self.file(m)) for m in modules if os.path.exists(self.file(m)))
+
+
+def symbols_in(table: bytes) -> dict[str, str]:
+    """The name of each kernel and its symbol, from the lines of a file."""
+    return dict(line.split(" ") for line in table.decode().splitlines())
 
 
 @functools.cache

@@ -86,6 +86,48 @@ def petsc_types() -> tuple[np.dtype, np.dtype]:
     return np.dtype(scalar), np.dtype(index)
 
 
+@functools.cache
+def _function(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of the library with its types."""
+    function = getattr(load(), name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+def module_file(path: str, file_format: str, folder: int) -> bytes | None:
+    """A file of compiled kernels without its first line; None if it is not what was written into that folder.
+
+    `folder` is the checksum of its name.
+    """
+    text, nbytes = ctypes.c_char_p, ctypes.c_size_t()
+    read = _function("GpufmtModuleFileRead", ctypes.c_void_p, text, text, ctypes.c_uint32, ctypes.c_void_p)
+    contents = read(os.fsencode(path), file_format.encode(), folder, ctypes.addressof(nbytes))
+    if not contents:
+        return None
+    try:
+        return ctypes.string_at(contents, nbytes.value)
+    finally:
+        _function("GpufmtModuleFileFree", None, ctypes.c_void_p)(contents)
+
+
+def name_kernels(path: str, file_format: str, folder: int) -> None:
+    """Name a file, as for `module_file`, whose kernels the library is to load beside the application."""
+    text = ctypes.c_char_p
+    name = _function("GpufmtKernelsName", None, text, text, ctypes.c_uint32)
+    name(os.fsencode(path), file_format.encode(), folder)
+
+
+def take_kernels(path: str) -> tuple[int, bytes] | None:
+    """The handle of a module that the library has loaded from a file, and its lines of names and symbols.
+
+    It may be waited for. None if the caller is to load it; then the library does not.
+    """
+    module = ctypes.c_void_p()
+    take = _function("GpufmtKernelsTake", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+    symbols = take(os.fsencode(path), ctypes.addressof(module))
+    return None if symbols is None else (module.value or 0, symbols)
+
+
 def check_types(scalar: np.dtype, index: np.dtype) -> None:
     """Raise UnsupportedError unless the host functions were compiled for these dtypes."""
     if (scalar, index) != petsc_types():

@@ -27,6 +27,7 @@ static PetscErrorCode Finalize(void)
 {
   PetscFunctionBegin;
   GpufmtStartEnd();
+  GpufmtKernelsEnd();
   GpufmtHaloThreadEnd();
   PetscCall(GpufmtLeasesForget(PETSC_TRUE)); /* matrices that the user leaked: their arrays must go while the device context lives */
   PetscCall(GpufmtArenasFree());

@@ -11,7 +11,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, AggregationStep, Launch, Operation, PeerStep, Slot
 
-ABI_VERSION = 14
+ABI_VERSION = 15
 BACKENDS = ("host", "cuda")
 
 
@@ -546,6 +546,7 @@ RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 RELEASE_ALL_FUNCTION = c.CFUNCTYPE(None)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
 PREPARE_FUNCTION = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_char_p)
+NAME_KERNELS_FUNCTION = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_char_p)
 
 
 class PlannerStruct(c.Structure):
@@ -556,6 +557,7 @@ class PlannerStruct(c.Structure):
         ("release_all", RELEASE_ALL_FUNCTION),
         ("free_pool", FREE_POOL_FUNCTION),
         ("prepare", PREPARE_FUNCTION),
+        ("name_kernels", NAME_KERNELS_FUNCTION),
     ]
 
 

@@ -16,8 +16,8 @@ from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.held_patterns import held_arrays, held_pattern, know
 
-SCALARS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
-INDICES = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+SCALARS: dict[int, np.dtype] = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
+INDICES: dict[int, np.dtype] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
 @functools.cache

@@ -38,6 +38,7 @@ def install() -> None:
         abi.RELEASE_ALL_FUNCTION(_release_all),
         abi.FREE_POOL_FUNCTION(_free_pool),
         abi.PREPARE_FUNCTION(_prepare),
+        abi.NAME_KERNELS_FUNCTION(_name_kernels),
     )
     version = native_library.load().GpufmtSetPlanner(ctypes.byref(planner))
     if version != abi.ABI_VERSION:
@@ -132,9 +133,20 @@ def _prepare(place_address: int, format_name: bytes | None) -> bool:
         if format_name is not None:
             start.prepare(place, format_name.decode())
             return False
-        _later = _later or start.prepare_later(place)
+        _later = _later or start.prepare_later()
         for _ in _later:
             return True
+    return False
+
+
+def _name_kernels(place_address: int, format_name: bytes) -> bool:
+    """Callback of the library: whether it was interrupted. Kernels that are not named are loaded by the plans."""
+    try:
+        start.name_kernels(abi.PlaceStruct.from_address(place_address), format_name.decode())
+    except KeyboardInterrupt:
+        return True
+    except Exception:
+        pass
     return False
 
 

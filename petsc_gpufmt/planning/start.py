@@ -1,6 +1,6 @@
 """What is ready before plans are asked for: modules of Python, and kernels that are compiled already.
 
-A thread makes it ready beside the application. So nothing of PETSc is called here, not even for an upload.
+Threads make it ready beside the application. So nothing of PETSc is called here, not even for an upload.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from petsc_gpufmt.backends.kernel_modules import declared_by, declared_so_far, default_modules
-from petsc_gpufmt.choice.registry import FORMATS, find_format
-from petsc_gpufmt.planning.given import backend_at
+from petsc_gpufmt.backends import compile
+from petsc_gpufmt.backends.kernel_modules import declared_by
+from petsc_gpufmt.choice.registry import FORMATS, STORAGE_FORMATS, find_format
+from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning.given import INDICES, SCALARS, backend_at
 
 COARSENING = (
     *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
@@ -24,28 +26,39 @@ OTHERS = (
     "petsc_gpufmt.halo.peer",
 )
 """Imported when a plan first needs them, beside formats."""
-FIRST_STEMS = ("formats/", "patterns/csr")
+IN_TURN = ("formats.", "patterns.", "coarsening.", "spgemm.", "halo.")
+"""How files of kernels begin, in the order in which plans come to them."""
+
+
+def name_kernels(place: Any, format_name: str) -> None:
+    """Name to the library what it is to load for plans at a place that begin with a format: it loads beside Python."""
+    if abi.BACKENDS[place.backend] == "host":
+        return
+    own = f"formats.{format_name}"
+    others = tuple(f"formats.{name}" for name in STORAGE_FORMATS if name != format_name)
+
+    def turn(file: str) -> int | None:
+        if file.startswith(others) and not file.startswith(own):
+            return None
+        return next((k for k, beginning in enumerate(IN_TURN) if file.startswith(beginning)), None)
+
+    compile.name_kernels(turn, SCALARS[place.scalar_bytes], INDICES[place.index_bytes], place.device)
 
 
 def prepare(place: Any, format_name: str) -> None:
-    """Import and load what the first plan in a format needs at a place: formats not in use are not imported so far."""
+    """Import and make what the first plan in a format needs at a place: formats not in use are not imported so far."""
     find_format(format_name).accepted_options()
-    with backend_at(place) as backend:
-        for module in declared_so_far(FIRST_STEMS):
-            backend.load(module)
+    with backend_at(place):
+        pass
 
 
-def prepare_later(place: Any) -> Iterator[None]:
-    """Import and load what later plans may need at a place, a little at a time."""
+def prepare_later() -> Iterator[None]:
+    """Import what later plans may need, a little at a time."""
     for name in OTHERS:
         importlib.import_module(name)
         yield
     for name in FORMATS:
         find_format(name)
-        yield
-    for module in default_modules():
-        with backend_at(place) as backend:
-            backend.load(module)
         yield
 
 

@@ -10,7 +10,7 @@ import fake_gpu
 import numpy as np
 import pytest
 
-from petsc_gpufmt.backends import compile, driver, kernel_modules, kernel_sources, kernel_store
+from petsc_gpufmt.backends import compile, driver, kernel_modules, kernel_sources, kernel_store, native_library
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_store import Compiled, Folder
 from petsc_gpufmt.errors import GpufmtError
@@ -58,15 +58,29 @@ def test_a_module_is_loaded_once_for_a_device(gpu, tmp_path):
     assert gpu.compiled == []
 
 
-def test_a_module_is_loaded_before_it_is_asked_for_if_it_is_compiled(gpu, tmp_path, monkeypatch):
-    in_place(tmp_path / "package")
-    looked_up = []
-    monkeypatch.setattr(driver, "module_function", lambda module, name: looked_up.append(name))
-    for module in (DEFAULTS[0], Module(STEM, ("pjds_other<3>",))):
-        compile.load_if_compiled(module, F8, I4, 0)
-    assert len(gpu.loaded) == 1 and looked_up == ["_Zpjds_a<1>", "_Zpjds_a<2>"] and gpu.compiled == []
-    function("pjds_a", (1,))
-    assert len(gpu.loaded) == 1
+def test_files_are_named_in_turn_each_from_the_best_folder(gpu, tmp_path, monkeypatch):
+    package, cache = in_place(tmp_path / "package"), in_place(tmp_path / "cache" / "kernels")
+    os.unlink(package.file(DEFAULTS[2]))
+    named = []
+    monkeypatch.setattr(native_library, "name_kernels", lambda *file: named.append(file))
+    late = {"patterns.csr": 1, "formats.pjds": 2}
+    compile.name_kernels(lambda file: late.get(file.rsplit(".", 2)[0]), F8, I4, 0)
+    pjds = sorted(package.file(module) for module in DEFAULTS[:2])
+    assert [path for path, *_ in named] == [cache.file(DEFAULTS[2]), *pjds]
+    named.clear()
+    compile.name_kernels(lambda file: None if "pjds" in file else 0, F8, I4, 0)
+    assert [path for path, *_ in named] == [cache.file(DEFAULTS[2])]
+    (file,) = named
+    assert native_library.module_file(*file).endswith(b"from " + str(tmp_path / "cache" / "kernels").encode())
+
+
+def test_what_the_library_has_loaded_is_not_loaded_again(gpu, tmp_path, monkeypatch):
+    folder = in_place(tmp_path / "package")
+    contents = [(50, b"pjds_a<1> _Z1\npjds_a<2> _Z2"), (51, b"other _Z3")]
+    taken = {folder.file(module): content for module, content in zip(DEFAULTS, contents, strict=False)}
+    monkeypatch.setattr(native_library, "take_kernels", taken.get)
+    assert function("pjds_a", (2,)) == (50, "_Z2") and gpu.loaded == []
+    assert function("pjds_b") == (1, "_Zpjds_b") and len(gpu.loaded) == 1
 
 
 @pytest.mark.parametrize("found", [True, False])

@@ -1,50 +1,84 @@
-"""What the thread that starts Python makes ready, for the first plan and for later ones."""
+"""What threads make ready, for the first plan and for later ones."""
 
-import contextlib
 import subprocess
 import sys
 
 import pytest
 
-from petsc_gpufmt.backends.kernel_modules import default_modules
+from petsc_gpufmt.backends import compile
 from petsc_gpufmt.planning import abi, planner, start
+
+HOST, CUDA = (abi.BACKENDS.index(name) for name in ("host", "cuda"))
 
 
 @pytest.fixture
-def loaded(monkeypatch):
-    """The kernel modules that a backend was told to load."""
-    modules = []
+def named(monkeypatch):
+    """Files among these that were named to the library, in turn, and for which types and device."""
+    files = [f"{stem}.0123.module" for stem in ("spgemm.hash", "patterns.csr", "other.kernels", "halo.peer")]
+    files += [f"formats.{stem}.0123.module" for stem in ("bsr", "bsr_values", "columns", "ellpack", "ellpackr", "pjds")]
+    names = []
 
-    class Recording:
-        load = staticmethod(modules.append)
+    def name_kernels(wanted, *where):
+        turns = {file: wanted(file) for file in files}
+        names.extend(sorted(f.removesuffix(".0123.module") for f in files if turns[f] is not None))
+        names.sort(key=lambda name: turns[f"{name}.0123.module"])
+        names.append(where)
 
-    monkeypatch.setattr(start, "backend_at", lambda place: contextlib.nullcontext(Recording))
-    monkeypatch.setattr(planner, "_later", None)
-    return modules
+    monkeypatch.setattr(compile, "name_kernels", name_kernels)
+    return names
+
+
+def name_kernels(format_name, backend=CUDA):
+    place = abi.PlaceStruct(backend, 2, 4, 8, None)
+    return planner._planner.name_kernels(abi.c.addressof(place), format_name)
 
 
 def prepare(format_name):
-    place = abi.PlaceStruct(0, 0, 4, 8, None)
+    place = abi.PlaceStruct(HOST, 0, 4, 8, None)
     return planner._planner.prepare(abi.c.addressof(place), format_name)
 
 
-def test_the_first_plan_finds_the_kernels_that_store_and_multiply(loaded):
-    prepare(b"pjds")
-    stems = {module.stem for module in loaded}
-    assert {"patterns/csr", "formats/pjds", "formats/columns"} <= stems
-    assert all(stem == "patterns/csr" or stem.startswith("formats/") for stem in stems)
+@pytest.mark.parametrize(
+    ("format_name", "formats"),
+    [
+        (b"pjds", ["columns", "pjds"]),
+        (b"bsr", ["bsr", "bsr_values", "columns"]),
+        (b"ellpack", ["columns", "ellpack", "ellpackr"]),
+        (b"ellpackr", ["columns", "ellpackr"]),
+    ],
+)
+def test_kernels_of_a_format_are_named_first_and_those_of_others_are_not(named, format_name, formats):
+    assert not name_kernels(format_name)
+    others = ["patterns.csr", "spgemm.hash", "halo.peer"]
+    assert named == [*(f"formats.{name}" for name in formats), *others, ("float64", "int32", 2)]
 
 
-def test_all_kernels_are_ready_after_short_steps(loaded):
+def test_on_the_host_no_kernels_are_named(named):
+    assert not name_kernels(b"pjds", HOST) and named == []
+
+
+@pytest.mark.parametrize(("error", "interrupted"), [(ZeroDivisionError, False), (KeyboardInterrupt, True)])
+def test_kernels_that_cannot_be_named_are_left_to_plans(monkeypatch, error, interrupted):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(compile, "name_kernels", fail)
+    assert name_kernels(b"pjds") == interrupted
+
+
+def test_all_that_plans_are_made_by_is_imported_in_short_steps(monkeypatch):
+    imported = []
+    monkeypatch.setattr(planner, "_later", None)
+    monkeypatch.setattr(start.importlib, "import_module", imported.append)
     steps = 0
     while prepare(None):
         steps += 1
-        assert len(loaded) <= steps
-    assert loaded == default_modules()
+        assert len(imported) <= steps
+    assert tuple(imported[: len(start.OTHERS)]) == start.OTHERS
     assert not prepare(None)
 
 
-def test_what_fails_is_left_to_the_plan(loaded, monkeypatch):
+def test_what_fails_is_left_to_the_plan(monkeypatch):
     monkeypatch.setattr(start, "backend_at", lambda place: 1 / 0)
     assert not prepare(b"pjds")
     assert not prepare(b"no such format")

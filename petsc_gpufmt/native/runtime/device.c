@@ -4,6 +4,7 @@
 #if PetscDefined(HAVE_CUDA)
   #include <dlfcn.h>
   #include <petscdevice.h>
+  #include <pthread.h>
 
 /* declared here with an untyped stream so that the CUDA headers are not needed to build; a cudaStream_t is a CUstream */
 PETSC_EXTERN PetscErrorCode PetscGetCurrentCUDAStream(void **);
@@ -34,6 +35,8 @@ static PetscBool DriverLoad(void)
   LOAD(CtxSetCurrent, "cuCtxSetCurrent");
   LOAD(CtxSynchronize, "cuCtxSynchronize");
   LOAD(GetErrorString, "cuGetErrorString");
+  LOAD(ModuleLoadData, "cuModuleLoadData");
+  LOAD(ModuleGetFunction, "cuModuleGetFunction");
   LOAD(LaunchKernel, "cuLaunchKernel");
   LOAD(MemAlloc, "cuMemAlloc_v2");
   LOAD(MemFree, "cuMemFree_v2");
@@ -153,15 +156,21 @@ PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Makes the context of a device that of this thread, which is not PETSc's. A context that is made here stays for the life of the process: kernels
+/* Makes the context of a device that of this thread, which is none of PETSc's. A context that is made here stays for the life of the process: kernels
    that are loaded in it do, too. */
 bool GpufmtDeviceEnter(int device, void *context)
 {
-  static void *retained = NULL;
-  int          handle;
+  static pthread_mutex_t making   = PTHREAD_MUTEX_INITIALIZER;
+  static void           *retained = NULL;
+  int                    handle;
 
-  if (!context && !retained && (gpufmt_driver.DeviceGet(&handle, device) || gpufmt_driver.DevicePrimaryCtxRetain(&retained, handle))) return false;
-  return !gpufmt_driver.CtxSetCurrent(context ? context : retained);
+  if (!context) {
+    (void)pthread_mutex_lock(&making);
+    if (!retained && !gpufmt_driver.DeviceGet(&handle, device) && gpufmt_driver.DevicePrimaryCtxRetain(&retained, handle)) retained = NULL;
+    context = retained;
+    (void)pthread_mutex_unlock(&making);
+  }
+  return context && !gpufmt_driver.CtxSetCurrent(context);
 }
 
 /* Before the memory of a plan is given back: it is handed out again for work on the stream on which the plan was made, and the plan may still

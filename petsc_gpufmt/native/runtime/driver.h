@@ -41,6 +41,8 @@ typedef struct {
   CudaResult (*CtxSetCurrent)(void *);
   CudaResult (*CtxSynchronize)(void);
   CudaResult (*GetErrorString)(CudaResult, const char **);
+  CudaResult (*ModuleLoadData)(void **, const void *image);
+  CudaResult (*ModuleGetFunction)(void **, void *module, const char *);
   CudaResult (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
   CudaResult (*MemAlloc)(DevicePointer *, size_t);
   CudaResult (*MemFree)(DevicePointer);

@@ -47,6 +47,15 @@ void GpufmtPlannerEnd(void)
     if (interrupted_) GpufmtPythonInterrupt(); \
   } while (0)
 
+/* The planner names the files of kernels that plans may need at a place, those of the format first. */
+void GpufmtPlannerNameKernels(const GpufmtPlace *place, const char format[])
+{
+  int32_t interrupted = 0;
+
+  if (planner_set && planner.name_kernels) CallPlanner(interrupted = planner.name_kernels(place, format));
+  if (interrupted) GpufmtPythonInterrupt();
+}
+
 static pid_t compiling = 0; /* the process whose threads compile; a child has none of them */
 
 /* The program ends without PetscFinalize(): a thread that is in the compiler would crash once its library is closed, which is next. */

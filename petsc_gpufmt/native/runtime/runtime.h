@@ -26,6 +26,15 @@ GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
 GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPlannerPresent(void);
 GPUFMT_HIDDEN bool           GpufmtPlannerPrepare(const GpufmtPlace *, const char format[]);
+GPUFMT_HIDDEN void           GpufmtPlannerNameKernels(const GpufmtPlace *, const char format[]);
+
+/* module_file.c; backends/native_library.py calls these too */
+PETSC_EXTERN char *GpufmtModuleFileRead(const char path[], const char format[], uint32_t folder, size_t *nbytes);
+PETSC_EXTERN void  GpufmtModuleFileFree(char *contents);
+
+/* kernels.c */
+GPUFMT_HIDDEN void GpufmtKernelsStart(int device, void *context);
+GPUFMT_HIDDEN void GpufmtKernelsEnd(void);
 
 /* lease.c */
 GPUFMT_HIDDEN extern int64_t gpufmt_generation;

@@ -1,5 +1,5 @@
 /* Python starts beside the application: a thread does, in steps, what the first plan of the process would have to do first. It calls nothing of
-   PETSc or MPI. A step that fails is done again by the first plan, which says why. */
+   PETSc or MPI. A step that fails is done again by the first plan, which says why. Kernels are loaded beside that, also in a Python program. */
 #define _GNU_SOURCE /* pthread_timedjoin_np() */
 #include "runtime/driver.h"
 #include <fenv.h>
@@ -48,9 +48,18 @@ static bool ImportPackage(void)
   return !GpufmtPythonImport("petsc_gpufmt", message);
 }
 
+static void LoadKernels(void)
+{
+  GpufmtPlannerNameKernels(&wanted.place, wanted.format);
+  GpufmtKernelsStart(wanted.place.device, wanted.context);
+}
+
 static bool PrepareFirst(void)
 {
-  if (wanted.place.backend == GPUFMT_BACKEND_CUDA && !GpufmtDeviceEnter(wanted.place.device, wanted.context)) return false;
+  if (wanted.place.backend == GPUFMT_BACKEND_CUDA) {
+    LoadKernels();
+    if (!GpufmtDeviceEnter(wanted.place.device, wanted.context)) return false;
+  }
   (void)GpufmtPlannerPrepare(&wanted.place, wanted.format);
   return true;
 }
@@ -187,10 +196,11 @@ static PetscErrorCode LeftToOthers(PetscBool *left)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Called for every matrix that gets a type of ours, of the named format; begins once, if the matrix will be on a device. */
+/* Called for every matrix that gets a type of ours, of the named format; begins once, if the matrix will be on a device. In a program that has
+   Python with the planner, kernels are all that is begun. */
 PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
 {
-  PetscBool      early, stays = PETSC_FALSE, left = PETSC_FALSE;
+  PetscBool      early, stays = PETSC_FALSE, left = PETSC_FALSE, python;
   PetscErrorCode ierr = PETSC_SUCCESS;
 
   PetscFunctionBegin;
@@ -199,14 +209,14 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
   PetscCall(PetscOptionsGetBool(NULL, NULL, "-gpufmt_start_early", &early, NULL));
   if (early) PetscCall(StaysBelow(A, &stays));
   if (stays) PetscFunctionReturn(PETSC_SUCCESS); /* another matrix may be larger */
-  asked = PETSC_TRUE;
-  if (GpufmtPlannerPresent()) PetscFunctionReturn(PETSC_SUCCESS);
-  if (early) PetscCall(LeftToOthers(&left));
+  asked  = PETSC_TRUE;
+  python = GpufmtPlannerPresent();
+  if (early && !python) PetscCall(LeftToOthers(&left));
   if (!early || left) PetscFunctionReturn(PETSC_SUCCESS);
   wanted.place  = (GpufmtPlace){.backend = GPUFMT_BACKEND_HOST, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
   wanted.format = format;
   (void)pthread_mutex_lock(&wanted_lock); /* Python starts while PETSc starts its device */
-  PetscCall(Begin());
+  if (!python) PetscCall(Begin());
   if (GpufmtDeviceUsable()) {
     int device;
 
@@ -218,6 +228,7 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
   }
   (void)pthread_mutex_unlock(&wanted_lock);
   PetscCall(ierr);
+  if (python && wanted.place.backend == GPUFMT_BACKEND_CUDA) LoadKernels();
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
