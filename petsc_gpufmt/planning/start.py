@@ -34,12 +34,13 @@ def name_kernels(place: Any, format_name: str) -> None:
     """Name to the library what it is to load for plans at a place that begin with a format: it loads beside Python."""
     if abi.BACKENDS[place.backend] == "host":
         return
-    own = f"formats.{format_name}"
-    others = tuple(f"formats.{name}" for name in STORAGE_FORMATS if name != format_name)
+    chooses = format_name not in STORAGE_FORMATS
+    first = next(iter(STORAGE_FORMATS)) if chooses else format_name
+    others = tuple(f"formats.{name}" for name in STORAGE_FORMATS if name != first)
 
     def turn(file: str) -> int | None:
-        if file.startswith(others) and not file.startswith(own):
-            return None
+        if file.startswith(others) and not file.startswith(f"formats.{first}"):
+            return len(IN_TURN) if chooses else None
         return next((k for k, beginning in enumerate(IN_TURN) if file.startswith(beginning)), None)
 
     compile.name_kernels(turn, SCALARS[place.scalar_bytes], INDICES[place.index_bytes], place.device)

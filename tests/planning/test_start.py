@@ -8,6 +8,7 @@ import pytest
 from petsc_gpufmt.backends import compile
 from petsc_gpufmt.planning import abi, planner, start
 
+OTHERS = ["patterns.csr", "spgemm.hash", "halo.peer"]
 HOST, CUDA = (abi.BACKENDS.index(name) for name in ("host", "cuda"))
 
 
@@ -49,8 +50,13 @@ def prepare(format_name):
 )
 def test_kernels_of_a_format_are_named_first_and_those_of_others_are_not(named, format_name, formats):
     assert not name_kernels(format_name)
-    others = ["patterns.csr", "spgemm.hash", "halo.peer"]
-    assert named == [*(f"formats.{name}" for name in formats), *others, ("float64", "int32", 2)]
+    assert named == [*(f"formats.{name}" for name in formats), *OTHERS, ("float64", "int32", 2)]
+
+
+def test_where_a_format_is_chosen_kernels_of_the_first_are_named_first_and_of_others_last(named):
+    assert not name_kernels(b"gpufmt")
+    last = [f"formats.{name}" for name in ("bsr", "bsr_values", "ellpack", "ellpackr")]
+    assert named == ["formats.columns", "formats.pjds", *OTHERS, *last, ("float64", "int32", 2)]
 
 
 def test_on_the_host_no_kernels_are_named(named):

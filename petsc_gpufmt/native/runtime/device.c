@@ -34,6 +34,7 @@ static PetscBool DriverLoad(void)
   LOAD(CtxGetCurrent, "cuCtxGetCurrent");
   LOAD(CtxSetCurrent, "cuCtxSetCurrent");
   LOAD(CtxSynchronize, "cuCtxSynchronize");
+  LOAD(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
   LOAD(GetErrorString, "cuGetErrorString");
   LOAD(ModuleLoadData, "cuModuleLoadData");
   LOAD(ModuleGetFunction, "cuModuleGetFunction");

@@ -9,6 +9,7 @@ typedef uintptr_t DevicePointer;
 enum {
   CUDA_OUT_OF_MEMORY             = 2,
   CUDA_EVENT_DISABLE_TIMING      = 2,
+  CUDA_CAPTURE_RELAXED           = 2,
   CUDA_STREAM_NON_BLOCKING       = 1, /* beside the stream that others wait for */
   CUDA_MEM_ATTACH_GLOBAL         = 1,
   CUDA_ADVISE_PREFERRED_LOCATION = 3,
@@ -40,6 +41,7 @@ typedef struct {
   CudaResult (*CtxGetCurrent)(void **);
   CudaResult (*CtxSetCurrent)(void *);
   CudaResult (*CtxSynchronize)(void);
+  CudaResult (*ThreadExchangeStreamCaptureMode)(int *);
   CudaResult (*GetErrorString)(CudaResult, const char **);
   CudaResult (*ModuleLoadData)(void **, const void *image);
   CudaResult (*ModuleGetFunction)(void **, void *module, const char *);

@@ -125,8 +125,11 @@ static ModuleFile *Next(void)
 
 static void *Run(void *unused)
 {
+  int mode = CUDA_CAPTURE_RELAXED; /* while the application captures a graph, too */
+
   (void)fesetenv(FE_DFL_ENV); /* traps of -fp_trap are for the application */
   if (!GpufmtDeviceEnter(device, context) || gpufmt_driver.CtxGetCurrent(&context)) return NULL;
+  if (gpufmt_driver.ThreadExchangeStreamCaptureMode(&mode)) return NULL;
   (void)atexit(AtExit); /* before what the driver does at the end, which it has noted as it began */
   while (!atomic_load(&ending)) {
     ModuleFile *const f = Next();

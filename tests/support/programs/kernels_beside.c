@@ -17,6 +17,7 @@ GpufmtDriver gpufmt_driver;
 static int                 delay = 0, refused = -1, fails_to_enter = 0; /* us; number of a module */
 static atomic_int          nloads = 0, nfunctions = 0, loading = 0;
 static _Thread_local void *current = NULL;
+static _Thread_local bool  relaxed = false;
 
 bool GpufmtDeviceEnter(int wanted_device, void *its_context)
 {
@@ -38,7 +39,7 @@ static CudaResult ModuleLoadData(void **module, const void *image)
   sigset_t             blocked;
 
   atomic_store(&loading, 1);
-  Check((uintptr_t)image % sizeof(void *) == 0 && current);
+  Check((uintptr_t)image % sizeof(void *) == 0 && current && relaxed);
   Check(!pthread_sigmask(SIG_SETMASK, NULL, &blocked) && sigismember(&blocked, SIGINT));
   for (int k = 0; k < IMAGE_BYTES; k++) Check(bytes[k] == bytes[0]);
   Check(!bytes[IMAGE_BYTES]); /* PTX is text */
@@ -53,6 +54,12 @@ static CudaResult ModuleGetFunction(void **function, void *module, const char *s
 {
   Check(!strcmp(symbol, atomic_fetch_add(&nfunctions, 1) % 2 ? "_Z6secondv" : "_Z5firstv"));
   *function = module;
+  return 0;
+}
+
+static CudaResult ExchangeMode(int *mode)
+{
+  relaxed = *mode == CUDA_CAPTURE_RELAXED;
   return 0;
 }
 
@@ -80,10 +87,11 @@ static void Write(int number)
 
 static void Begin(void)
 {
-  gpufmt_driver.CtxGetCurrent     = CtxGetCurrent;
-  gpufmt_driver.ModuleLoadData    = ModuleLoadData;
-  gpufmt_driver.ModuleGetFunction = ModuleGetFunction;
-  current                         = (void *)THE_CONTEXT;
+  gpufmt_driver.ThreadExchangeStreamCaptureMode = ExchangeMode;
+  gpufmt_driver.CtxGetCurrent                   = CtxGetCurrent;
+  gpufmt_driver.ModuleLoadData                  = ModuleLoadData;
+  gpufmt_driver.ModuleGetFunction               = ModuleGetFunction;
+  current                                       = (void *)THE_CONTEXT;
   for (int k = 1; k <= FILES; k++) {
     Write(k);
     GpufmtKernelsName(Path(k), text, FOLDER);
