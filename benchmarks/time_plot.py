@@ -78,7 +78,7 @@ def make_plot(runs: Runs) -> str:
     bottom = TOP + STEP * len(bars)
     height = bottom + 34 + LEGEND_STEP * -(-len(PARTS) // LEGEND_COLUMNS) + 6
     title = f"3-D Bratu problem, {size}^3 points, CG and GAMG: seconds from start to end"
-    lines = []
+    lines = [text(10, 24, title)]
     for tick in ticks(longest, MOST_TICKS):
         x = LEFT + tick * scale
         lines.append(upright(x, TOP - 6, bottom))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 GRID = "#dddddd"
@@ -14,8 +14,9 @@ def text(x: float, y: float, words: str, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def box(x: float, y: float, width: float, height: float, colour: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
+def box(x: float, y: float, width: float, height: float, colour: str, opacity: float = 1) -> str:
+    pale = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{pale}/>'
 
 
 def upright(x: float, top: float, bottom: float) -> str:
@@ -47,8 +48,8 @@ def ticks(largest: float, most: int) -> list[float]:
     return [k * step for k in range(int(largest / step) + 1)]
 
 
-def picture(width: int, height: int, title: str, parts: Sequence[str]) -> str:
-    """A white picture with a title at its top."""
+def picture(width: float, height: float, title: str, parts: Iterable[str]) -> str:
+    """Parts on a white ground; the title is for readers of the screen."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {FONT}>'
-    named = [f"<title>{escape(title)}</title>", box(0, 0, width, height, "#ffffff"), text(10, 24, title)]
-    return "\n".join([head, *named, *parts, "</svg>"]) + "\n"
+    lines = [head, f"<title>{escape(title)}</title>", box(0, 0, width, height, "#ffffff"), *parts, "</svg>"]
+    return "\n".join(lines) + "\n"

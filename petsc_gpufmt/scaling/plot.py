@@ -121,12 +121,13 @@ def make_plot(cases: Sequence[Case], models: Mapping[str, Model], machine: str) 
     rows = -(-len(panels) // beside)
     legend = [*colour, *([MODEL] if models else []), IDEAL]
     height = TOP + (HEIGHT - TOP) * rows + LEGEND_STEP * -(-len(legend) // LEGEND_COLUMNS) + 10
-    parts: list[str] = []
+    weak = ", the matrix grows with them" if cases[0]["weak"] else ""
+    title = f"MatMult on {machine}: GF/s over the ranks{weak}"
+    parts = [text(10, 24, title)]
     for k, panel in enumerate(panels):
         parts += draw_panel(panel, colour, PANEL * (k % beside), (HEIGHT - TOP) * (k // beside))
     parts += draw_legend(legend, colour, PANEL * beside, TOP + (HEIGHT - TOP) * rows + 6)
-    weak = ", the matrix grows with them" if cases[0]["weak"] else ""
-    return picture(PANEL * beside, height, f"MatMult on {machine}: GF/s over the ranks{weak}", parts)
+    return picture(PANEL * beside, height, title, parts)
 
 
 def draw_panel(panel: Panel, colour: Mapping[str, str], x0: float, y0: float) -> Iterator[str]:
