@@ -140,6 +140,8 @@ def run_sections(run: dict[str, Any]) -> list[str]:
         return [from_c_section(run)]
     if kind == "spgemm":
         return spgemm_sections(run)
+    if kind == "scaling":
+        return []  # docs/scaling.md has them
     return [bratu_section(run)]
 
 

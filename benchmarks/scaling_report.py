@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from markdown_parts import microseconds, section, table
+from report import committed_results, kind_of
 
 from petsc_gpufmt.bench.matrices import grid_and_block
 from petsc_gpufmt.bench.rank_mult import AS_MADE
@@ -26,12 +27,15 @@ from petsc_gpufmt.scaling.prediction import CHOSEN, MODES, Model, breakdown
 from petsc_gpufmt.scaling.problem import make_problem
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = tuple(ROOT / "benchmarks/results/scaling" / name for name in ("h200-x2.json", "h200.json"))
+RESULTS = ROOT / "benchmarks/results/scaling"
+KINDS = ("scaling", "mult in slabs")
 DRAWN = "scaling, pjds"
 DRAWN_MATRICES = ("7point:128", "27point:128")
 SHOWN = (("7point:256", False), ("27point:200", False), ("7point:200", True))
 RANKS = (1, 2, 4, 8, 16, 64, 512, 4096)
 SHOWN_MODES = ("overlap", "task", "peer")
+
+Run = dict[str, Any]
 
 INTRODUCTION = """\
 # MatMult on many GPUs
@@ -136,7 +140,7 @@ def is_modelled(case: Case) -> bool:
     )
 
 
-def errors(run: dict[str, Any]) -> list[tuple[Case, float]]:
+def errors(run: Run) -> list[tuple[Case, float]]:
     """The cases of a run that are modelled, each with the seconds that the model gives."""
     cases = [case for case in run["cases"] if is_modelled(case)]
     specs = {case["matrix"]: case.get("type", CHOSEN) for case in cases}
@@ -154,7 +158,7 @@ def is_fitted(case: Case) -> bool:
     return not case["weak"] and (case["ranks"] == 1 or case["matrix"].startswith("7point:"))
 
 
-def title(run: dict[str, Any]) -> str:
+def title(run: Run) -> str:
     """What was measured, with what."""
     facts = "{gpu}, PETSc {petsc}, commit {commit:.7}, {date}".format(**run["environment"])
     return f"{run['name'][0].upper()}{run['name'][1:]}: {facts}.\n"
@@ -164,7 +168,7 @@ def matrix_name(case: Case) -> str:
     return f"{case['matrix']}{' on each' if case['weak'] else ''}"
 
 
-def compared(run: dict[str, Any]) -> str:
+def compared(run: Run) -> str:
     """A table of one run; empty if none of its cases is modelled."""
     rows = []
     for case, seconds in errors(run):
@@ -175,7 +179,7 @@ def compared(run: dict[str, Any]) -> str:
     return f"{title(run)}\n{table(head, rows)}" if rows else ""
 
 
-def measured(run: dict[str, Any]) -> str:
+def measured(run: Run) -> str:
     """A table of what `bench scaling` has measured, a line for each contender and number of ranks."""
     peers = {(case["matrix"], case["ranks"]): case for case in run["cases"] if not case["ours"]}
     rows = []
@@ -202,7 +206,7 @@ def measured(run: dict[str, Any]) -> str:
     return f"{title(run)}\n{table(head, dict.fromkeys(rows))}"
 
 
-def stated_errors(runs: Sequence[dict[str, Any]]) -> str:
+def stated_errors(runs: Sequence[Run]) -> str:
     """What is fitted, and what is predicted, in a sentence."""
     pairs = [pair for run in runs for pair in errors(run)]
     sizes = {
@@ -237,16 +241,19 @@ def predicted_section(spec: str, weak: bool) -> str:
     return section(f"Prediction: {title}", table(head, rows), lines)
 
 
-def all_runs() -> list[dict[str, Any]]:
-    return [run for path in RESULTS for run in read_runs(path)]
+def all_runs() -> list[Run]:
+    """What was measured over the ranks. Of runs of one name in several files the last counts, as in report.py."""
+    found = [run for path in [*sorted(RESULTS.glob("*.json")), *committed_results()] for run in read_runs(path)]
+    runs = {run["name"]: run for run in found if kind_of(run) in KINDS}
+    return sorted(runs.values(), key=lambda run: (KINDS.index(kind_of(run)), run["name"]))
 
 
-def of_the_command(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def of_the_command(runs: Sequence[Run]) -> list[Run]:
     """The runs of `bench scaling`; others were measured before there was such a command."""
-    return [run for run in runs if run["name"].startswith("scaling")]
+    return [run for run in runs if kind_of(run) == KINDS[0]]
 
 
-def make_page(runs: Sequence[dict[str, Any]]) -> str:
+def make_page(runs: Sequence[Run]) -> str:
     return "\n".join(
         [
             INTRODUCTION,
@@ -259,7 +266,7 @@ def make_page(runs: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def make_picture(runs: Sequence[dict[str, Any]]) -> str:
+def make_picture(runs: Sequence[Run]) -> str:
     """The strong scaling of two stencils that differ in the entries of a row."""
     run = next(run for run in runs if run["name"] == DRAWN)
     cases = [case for case in run["cases"] if case["matrix"] in DRAWN_MATRICES]

@@ -179,3 +179,8 @@ def test_what_the_benchmarks_write_is_shown(tmp_path, monkeypatch, capsys):
     for title in (*TITLES.values(), "Compression while rows are merged"):
         assert f"## {title}\n" in page
     assert "| 7-point 4^3 | 352 | " in page
+
+
+def test_runs_over_the_ranks_have_a_page_of_their_own():
+    (run,) = results.read_runs(report.ROOT / "benchmarks/results/scaling/h200-x2.json")
+    assert report.kind_of(run) == "scaling" and report.run_sections(run) == []
