@@ -70,12 +70,12 @@ def check_picture(path: Path) -> None:
 
 def draw(path: Path, recorder: Recorder, host_reason: str | None) -> None:
     """The picture of what was measured, beside what the model says of a GPU that it knows."""
+    from petsc_gpufmt.backends import driver
     from petsc_gpufmt.backends.native_library import petsc_types
     from petsc_gpufmt.scaling.machine import gpu_called
     from petsc_gpufmt.scaling.plot import make_plot, models_of
 
-    environment = recorder.run["environment"]
-    name = environment["processor"] if host_reason else environment.get("gpu")
+    name = recorder.run["environment"]["processor"] if host_reason else driver.device_name(0)
     gpu = None if host_reason else gpu_called(name)
     models = models_of(recorder.cases, gpu, recorder.run["gpu_aware"], petsc_types()) if gpu else {}
     path.write_text(make_plot(recorder.cases, models, name))
