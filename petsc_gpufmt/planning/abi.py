@@ -36,6 +36,7 @@ class Ask(enum.IntEnum):
     OUTSIDE = 15
     PARALLEL_SMOOTHED = 16
     PEER = 17
+    VECTOR_SUMS = 18
 
 
 class LaunchStruct(c.Structure):
@@ -488,6 +489,20 @@ class StartVectorRequestStruct(c.Structure):
 
 class StartVectorAnswerStruct(c.Structure):
     _fields_ = [("outcome", OutcomeStruct), ("fill", PlanStruct)]
+
+
+class VectorSumsRequestStruct(c.Structure):
+    _fields_ = [("place", PlaceStruct)]
+
+
+class VectorSumsAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("dots", PlanStruct),
+        ("not_positive", PlanStruct),
+        ("vectors", c.c_void_p),
+        ("sums", c.c_void_p),
+    ]
 
 
 class GatherRequestStruct(c.Structure):

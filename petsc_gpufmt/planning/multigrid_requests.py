@@ -35,6 +35,10 @@ def _what_start_vector(request: Any) -> str:
     return f"start vector of {request.nrows} rows"
 
 
+def _what_vector_sums(request: Any) -> str:
+    return "sums over vectors"
+
+
 def _what_graph(request: Any) -> str:
     return f"graph of {sizes_of(request.matrix, 'matrix')}"
 
@@ -239,6 +243,17 @@ def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
 
 
+def _fill_vector_sums(request: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.coarsening.vector_sums import vector_sums
+
+    made = vector_sums(backend)
+    answer.vectors, answer.sums = address(made.vectors), address(made.sums)
+    kept = [made.vectors, made.sums]
+    for launches, plan in ((made.dots, answer.dots), (made.not_positive, answer.not_positive)):
+        kept += abi.export_plan(launches, plan)
+    return [(answer.outcome, kept)]
+
+
 MULTIGRID_KINDS = {
     Ask.GRAPH: Kind(abi.GraphRequestStruct, abi.GraphAnswerStruct, _what_graph, _fill_graph),
     Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
@@ -265,5 +280,8 @@ MULTIGRID_KINDS = {
     ),
     Ask.START_VECTOR: Kind(
         abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
+    ),
+    Ask.VECTOR_SUMS: Kind(
+        abi.VectorSumsRequestStruct, abi.VectorSumsAnswerStruct, _what_vector_sums, _fill_vector_sums
     ),
 }

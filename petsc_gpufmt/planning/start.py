@@ -16,7 +16,7 @@ from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.given import INDICES, SCALARS, backend_at
 
 COARSENING = (
-    *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
+    *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector", "vector_sums"),
     *("parallel_aggregates", "parallel_prolongator", "parallel_smoothed"),
 )
 OTHERS = (

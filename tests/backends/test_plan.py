@@ -66,6 +66,8 @@ STRUCTURES = {
     "GpufmtSmoothedAnswer": abi.SmoothedAnswerStruct,
     "GpufmtStartVectorRequest": abi.StartVectorRequestStruct,
     "GpufmtStartVectorAnswer": abi.StartVectorAnswerStruct,
+    "GpufmtVectorSumsRequest": abi.VectorSumsRequestStruct,
+    "GpufmtVectorSumsAnswer": abi.VectorSumsAnswerStruct,
     "GpufmtGatherRequest": abi.GatherRequestStruct,
     "GpufmtGatherAnswer": abi.GatherAnswerStruct,
     "GpufmtPeerMessage": abi.PeerMessageStruct,

@@ -35,6 +35,7 @@ from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.coarsening.strength import strength_graph
+from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
@@ -167,6 +168,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
+    vector_sums(backend)
     exchange_alone(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)

@@ -385,6 +385,33 @@ def check_memory_fails_on_one_rank():
     same.destroy()
 
 
+def smoothed_prolongator(dense, options, more):
+    A, ksp = matrix(dense), PETSc.KSP().create(COMM)
+    for name, value in more.items():
+        options[name] = value
+    ksp.setOperators(A)
+    ksp.getPC().setType("gamg")
+    ksp.setFromOptions()
+    ksp.setUp()
+    P = ksp.getPC().getMGInterpolation(ksp.getPC().getMGLevels() - 1)
+    dense = to_dense(P)
+    ksp.destroy()
+    A.destroy()
+    for name in more:
+        options.delValue(name)
+    return dense
+
+
+def check_dots_of_estimates(options):
+    """By plans where vectors are as on a device: the estimate is that of PETSc's dots, one after another."""
+    by_plans = {"pc_gamg_coarse_eq_limit": 5, "vec_mdot_use_gemv": False, "vec_maxpy_use_gemv": False}
+    dense = 3.0 * np.eye(COUNT) - np.eye(COUNT, k=1) - np.eye(COUNT, k=-1)
+    asked, found = asked_for(lambda: smoothed_prolongator(dense, options, by_plans))
+    one_by_one = smoothed_prolongator(dense, options, by_plans | {"pc_gamg_esteig_ksp_orthogonalization": "mgs"})
+    assert asked[Ask.VECTOR_SUMS] == 1
+    np.testing.assert_allclose(found, one_by_one, rtol=0, atol=1e-10)
+
+
 def main():
     options = PETSc.Options()
     options["matmatmult_via"] = "rmerge"
@@ -395,6 +422,7 @@ def main():
     check_vectors_of_other_layouts()
     check_memory_fails_on_one_rank()
     check_plans_of_a_galerkin_product(options)
+    check_dots_of_estimates(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
     runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]

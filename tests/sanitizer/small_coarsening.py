@@ -23,6 +23,7 @@ from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.coarsening.strength import strength_graph
+from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 
@@ -61,6 +62,9 @@ def coarsened(graph, distance, backend, rng):
     (start,) = backend.empty((n, backend.scalar))
     backend.run(start_vector(n, 7, backend), {Slot.RESULT: start})
     made.append(start)
+    sums = vector_sums(backend)
+    backend.run(sums.not_positive, {Slot.ALPHA: np.int64(n), Slot.X: start})
+    made.append(sums.sums[:1])
     made += graphs_with_values(graph, backend, rng)
     for block, nvectors in ((1, None), *SIZES):
         vectors = None

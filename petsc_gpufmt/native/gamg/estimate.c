@@ -31,10 +31,16 @@ static PetscErrorCode EstimatorPrepare(PC pc, Mat A, KSP ksp)
 
 static PetscErrorCode EstimatorSolve(PC pc, GpufmtGamg *gamg, Mat A, KSP ksp, Vec start, Vec solution, PetscReal *emin, PetscReal *emax)
 {
+  GpufmtGamgDots dots = {NULL};
+  PetscErrorCode ierr;
+
   PetscFunctionBegin;
   PetscCall(GpufmtGamgStartVector(gamg, GpufmtGamgOf(pc)->current_level, A, start));
   PetscCall(EstimatorPrepare(pc, A, ksp));
-  PetscCall(KSPSolve(ksp, start, solution));
+  PetscCall(GpufmtGamgDotsTake(solution, &dots));
+  ierr = KSPSolve(ksp, start, solution);
+  PetscCall(GpufmtGamgDotsGiveBack(&dots));
+  PetscCall(ierr);
   PetscCall(KSPCheckSolve(ksp, pc, solution));
   PetscCall(KSPComputeExtremeSingularValues(ksp, emax, emin));
   PetscCall(PetscInfo(pc, "%s: Smooth P0: max eigen=%e min=%e PC=%s\n", ((PetscObject)pc)->prefix, (double)*emax, (double)*emin, PCJACOBI));

@@ -37,8 +37,9 @@ static PetscErrorCode WorkGet(PC pc, Vec *diagonal)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The matrix is multiplied next, so the store of its own columns is made before: the diagonal comes from there. One rank may fail alone. */
-static PetscErrorCode DiagonalGet(Mat A, Vec diagonal)
+/* The matrix is multiplied next, so the store of its own columns is made before: the diagonal comes from there. Whether it is positive on this rank,
+   which may fail alone. */
+static PetscErrorCode DiagonalGet(Mat A, Vec diagonal, PetscBool *positive)
 {
   Mat          own = A;
   PetscBool    parallel;
@@ -49,18 +50,22 @@ static PetscErrorCode DiagonalGet(Mat A, Vec diagonal)
   if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &own, NULL, NULL));
   if (GpufmtSeqData(own) && GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(own, GpufmtSeqData(own), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
   PetscCall(MatGetDiagonal(A, diagonal));
+  PetscCall(GpufmtGamgIsPositive(diagonal, positive));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* whether all entries of the diagonal are positive */
 static PetscErrorCode IsPositive(Mat A, Vec diagonal, PetscBool *positive)
 {
-  PetscReal least;
+  PetscErrorCode ierr;
+  int            replaced;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtAgree((PetscObject)A, "The diagonal of PCJACOBI", DiagonalGet(A, diagonal), 0, NULL));
-  PetscCall(VecMin(diagonal, NULL, &least));
-  *positive = (PetscBool)(least > 0);
+  *positive = PETSC_FALSE;
+  ierr      = DiagonalGet(A, diagonal, positive);
+  replaced  = !*positive;
+  PetscCall(GpufmtAgree((PetscObject)A, "The diagonal of PCJACOBI", ierr, 1, &replaced));
+  *positive = (PetscBool)!replaced;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from answers import settled_tokens
 
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning import requests
 
 
@@ -23,6 +24,17 @@ def several_levels(options):
 def small(several_levels, options):
     """Several levels of small matrices, with no estimates that rounding changes."""
     options["pc_gamg_eigenvalues"] = "0.1,2.0"
+
+
+@pytest.fixture
+def managed():
+    """Arrays as on a device, where vectors are not to come to the host."""
+    library = native_library.load()
+    if not library.GpufmtManagedSimulate(1):
+        pytest.skip("there is a device")
+    yield
+    settled_tokens()
+    assert library.GpufmtManagedSimulate(0)
 
 
 @pytest.fixture

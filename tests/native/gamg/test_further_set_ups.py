@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from answers import settled_tokens
 from multigrid import check_same, geometric_graph, levels, pair, solver
 from petsc4py import PETSc
 from petsc_products import stencil_csr
@@ -16,17 +15,6 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning.abi import Ask
 
 pytestmark = pytest.mark.usefixtures("several_levels")
-
-
-@pytest.fixture
-def managed():
-    """Arrays as on a device, where vectors are not to come to the host."""
-    library = native_library.load()
-    if not library.GpufmtManagedSimulate(1):
-        pytest.skip("there is a device")
-    yield
-    settled_tokens()
-    assert library.GpufmtManagedSimulate(0)
 
 
 def view(ksp, tmp_path):
