@@ -111,6 +111,8 @@ static PetscErrorCode FillLengths(PetscInt nrows, Rows *rows)
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(nrows, &rows->imax));
   PetscCall(PetscMalloc1(nrows, &rows->ilen));
+  GpufmtPagesMayBeLarge(rows->imax, (size_t)nrows * sizeof(PetscInt));
+  GpufmtPagesMayBeLarge(rows->ilen, (size_t)nrows * sizeof(PetscInt));
   for (int k = 0; k < nparts; k++)
     parts[k] = (Part){.rowptr = rows->i,
                       .imax   = rows->imax,

@@ -228,6 +228,7 @@ PetscErrorCode GpufmtManagedTakeRowptr(PetscInt nrows, GpufmtMemory *rowptr)
   *rowptr = GpufmtKeptTake(&kept_rowptr, bytes);
   if (rowptr->address) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscMalloc(bytes, &rowptr->address));
+  GpufmtPagesMayBeLarge(rowptr->address, bytes);
   rowptr->capacity = bytes;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -119,6 +119,9 @@ GPUFMT_HIDDEN int            GpufmtBesideUpload(const GpufmtBeside *, void *dev,
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedReturn(void **host);
 
+/* pages.c */
+GPUFMT_HIDDEN void GpufmtPagesMayBeLarge(void *array, size_t bytes);
+
 /* shared_memory.c */
 enum { GPUFMT_HANDLE_BYTES = 64, GPUFMT_IDENTITY_BYTES = 16 };
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceIdentity(char identity[GPUFMT_IDENTITY_BYTES]);
