@@ -15,14 +15,17 @@ PetscErrorCode GpufmtDeviceIdentity(char identity[GPUFMT_IDENTITY_BYTES])
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* of the clock that kernels read, at its highest rate */
+/* of the clock that kernels read, at its highest rate; to ask for that takes the driver half a millisecond */
 PetscErrorCode GpufmtDeviceTicks(double seconds, int64_t *ticks)
 {
-  int device, kilohertz;
+  static int kilohertz = 0;
+  int        device;
 
   PetscFunctionBegin;
-  CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(&device));
-  CallDriver("cuDeviceGetAttribute", gpufmt_driver.DeviceGetAttribute(&kilohertz, CUDA_CLOCK_RATE, device));
+  if (!kilohertz) {
+    CallDriver("cuCtxGetDevice", gpufmt_driver.CtxGetDevice(&device));
+    CallDriver("cuDeviceGetAttribute", gpufmt_driver.DeviceGetAttribute(&kilohertz, CUDA_CLOCK_RATE, device));
+  }
   *ticks = (int64_t)PetscMin(1e3 * kilohertz * seconds, 4e18);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
