@@ -262,7 +262,8 @@ def test_c_program_shows_the_options_in_its_help(c_programs):
     assert "-mat_pjds_slice_height: <now 0 : formerly 0>" in finished.output, str(finished)
     assert "-mat_pjds_sigma_window: <now 0 : formerly 0>" in finished.output
     assert re.search("-mat_pjds_index: <now auto : .* \\(choose one of\\) auto full short pattern", finished.output)
-    assert re.search("-mat_halo_mode: <now .* \\(choose one of\\) .*vector, task", finished.output)
+    modes = "overlap, vector, task, peer"
+    assert re.search(f"-mat_halo_mode: <now (overlap|peer) : .* \\(choose one of\\) {modes}", finished.output)
 
 
 @pytest.mark.mpi

@@ -21,7 +21,8 @@ class Slot(enum.IntEnum):
 
     X, Y, Z are the vectors of z = y + A x, VALUES the CSR values of A; A_VALUES, B_VALUES and C_VALUES those of the
     operands of a sparse product, and RESULT those of the matrix that it makes. ALPHA is a scalar, passed by value.
-    COLIDX are the columns of the pattern; ROWS and COLUMNS have a byte for each, not 0 if it is meant.
+    COLIDX are the columns of the pattern; ROWS and COLUMNS have a byte for each, not 0 if it is meant. MESSAGES and
+    ARRIVALS are what is sent and what is waited for in a halo exchange.
     """
 
     X = 0
@@ -36,6 +37,8 @@ class Slot(enum.IntEnum):
     COLIDX = 9
     ROWS = 10
     COLUMNS = 11
+    MESSAGES = 12
+    ARRIVALS = 13
 
 
 class Operation(enum.IntEnum):
@@ -110,15 +113,12 @@ class AggregationStep(enum.IntEnum):
 class PeerStep(enum.IntEnum):
     """What a rank does in a halo exchange through memory of other ranks.
 
-    Entries of x are sent, those of others are waited for; sums go back to the owners of the entries, are waited for,
-    and are added.
+    Entries of a vector are sent; what others send is waited for; sums that have arrived are added to their entries.
     """
 
     SEND = 0
     WAIT = 1
-    SEND_BACK = 2
-    WAIT_BACK = 3
-    ADD = 4
+    ADD = 2
 
 
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC", "AtBC")

@@ -9,7 +9,7 @@ enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
    of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word; the columns of the pattern; a byte
-   for each row, and for each column, which is not 0 if it is meant */
+   for each row, and for each column, which is not 0 if it is meant; what is sent in a halo exchange, and what is waited for */
 enum {
   GPUFMT_SLOT_X,
   GPUFMT_SLOT_Y,
@@ -23,6 +23,8 @@ enum {
   GPUFMT_SLOT_COLIDX,
   GPUFMT_SLOT_ROWS,
   GPUFMT_SLOT_COLUMNS,
+  GPUFMT_SLOT_MESSAGES,
+  GPUFMT_SLOT_ARRIVALS,
   GPUFMT_NUM_SLOTS
 };
 
@@ -495,41 +497,45 @@ typedef struct {
   GpufmtPlan    values; /* A_VALUES into RESULT */
 } GpufmtGatherAnswer;
 
-/* What a rank sends to another in each halo exchange through memory that both reach: entries [first, first + count) of all that it sends. Addresses are
-   those by which this rank reaches memory of the other. */
+/* What a rank sends to another in each halo exchange through memory that both reach: entries [first, first + count) of all that it sends. It lies on
+   the backend, for kernels; addresses in the memory of the other are those by which this rank reaches it. */
 typedef struct {
-  void   *target; /* in exchanges with even numbers; in others so many scalars further on */
-  int64_t stride;
-  void   *flag; /* 64 bits, becomes the number of the exchange after that */
-  int64_t first, count;
+  void       *target; /* in exchanges with even numbers; in others so many scalars further on */
+  int64_t     stride;
+  void       *flag;  /* 64 bits, becomes the number of the exchange after that */
+  const void *index; /* [count] the entries of the vector, ascending; NULL: those from `first` on */
+  int64_t     first, count;
+  int64_t     done; /* blocks of threads, while the kernel runs; else 0 */
 } GpufmtPeerMessage;
 
-/* where other ranks write in the memory of this one */
+/* What a rank waits for, likewise on the backend. The ranks that send follow it, numbers of 64 bits. */
 typedef struct {
-  void   *address; /* on the backend: [2][stride] scalars */
-  int64_t stride, count;
-} GpufmtPeerArrival;
+  void        *flags; /* of 64 bits, that of rank r so many words further on */
+  int64_t      spacing;
+  int64_t      nneighbours, rank; /* that send; this one */
+  int64_t      limit;             /* ticks of the device's clock, or nanoseconds on the host, after which a flag is given up; 0: none */
+  void        *arrived;           /* in exchanges with even numbers; in others so many scalars further on */
+  int64_t      stride, count;
+  int64_t      nranks;
+  void *const *failures; /* [nranks] words of 64 bits by which ranks see a failure where they wait */
+  void        *failure;  /* that of this one */
+  void        *report;   /* that which its host sees */
+} GpufmtPeerArrivals;
 
-/* entries of x go to ghosts of other ranks; what is sent to this one is there; sums go back; they are there; they are added */
-enum { GPUFMT_PEER_SEND, GPUFMT_PEER_WAIT, GPUFMT_PEER_SEND_BACK, GPUFMT_PEER_WAIT_BACK, GPUFMT_PEER_ADD, GPUFMT_NUM_PEER_STEPS };
+/* messages go to other ranks; what is waited for is there; sums that have arrived for what was sent are added */
+enum { GPUFMT_PEER_SEND, GPUFMT_PEER_WAIT, GPUFMT_PEER_ADD, GPUFMT_NUM_PEER_STEPS };
 
+/* of all halo exchanges on a backend */
 typedef struct {
-  GpufmtPlace              place;
-  int64_t                  nneighbours, nsent;
-  const GpufmtPeerMessage *messages[2]; /* host: [nneighbours] each: entries, and sums that go back */
-  const void              *index;       /* host: [nsent] the entries of x that are sent */
-  GpufmtPeerArrival        arrivals[2]; /* of ghosts; of sums, of which entry e is for the row index[e] */
-  const void              *flags;       /* host: [nneighbours] addresses of the flags that neighbours raise, on the backend */
-  const void              *ranks;       /* host: [nneighbours] of 64 bits */
-  const void              *failures;    /* host: [nranks] addresses of the words that tell ranks of a failure, as this rank reaches them */
-  void                    *report;      /* that which tells the host of this rank: 64 bits */
-  int64_t                  rank, nranks;
-  int64_t                  limit; /* ticks of the device's clock, or nanoseconds on the host, after which a flag is given up; 0: none */
+  GpufmtPlace place;
 } GpufmtPeerRequest;
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan steps[GPUFMT_NUM_PEER_STEPS]; /* ALPHA: number of the exchange, 64 bits; X: where what is sent comes from; Z: what sums are added to */
+  GpufmtPlan    steps[GPUFMT_NUM_PEER_STEPS];         /* one launch each; MESSAGES, ARRIVALS; ALPHA: number of the exchange, 64 bits; X: where what is
+                                                         sent comes from; Z: what sums are added to */
+  int64_t       block_entries[GPUFMT_NUM_PEER_STEPS]; /* of a message that a block takes. The library sets the grid: blocks for the longest message,
+                                                         times messages */
 } GpufmtPeerAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */

@@ -525,35 +525,40 @@ class PeerMessageStruct(c.Structure):
         ("target", c.c_void_p),
         ("stride", c.c_int64),
         ("flag", c.c_void_p),
+        ("index", c.c_void_p),
         ("first", c.c_int64),
         ("count", c.c_int64),
+        ("done", c.c_int64),
     ]
 
 
-class PeerArrivalStruct(c.Structure):
-    _fields_ = [("address", c.c_void_p), ("stride", c.c_int64), ("count", c.c_int64)]
+class PeerArrivalsStruct(c.Structure):
+    _fields_ = [
+        ("flags", c.c_void_p),
+        ("spacing", c.c_int64),
+        ("nneighbours", c.c_int64),
+        ("rank", c.c_int64),
+        ("limit", c.c_int64),
+        ("arrived", c.c_void_p),
+        ("stride", c.c_int64),
+        ("count", c.c_int64),
+        ("nranks", c.c_int64),
+        ("failures", c.c_void_p),
+        ("failure", c.c_void_p),
+        ("report", c.c_void_p),
+    ]
 
 
 class PeerRequestStruct(c.Structure):
-    _fields_ = [
-        ("place", PlaceStruct),
-        ("nneighbours", c.c_int64),
-        ("nsent", c.c_int64),
-        ("messages", c.c_void_p * 2),
-        ("index", c.c_void_p),
-        ("arrivals", PeerArrivalStruct * 2),
-        ("flags", c.c_void_p),
-        ("ranks", c.c_void_p),
-        ("failures", c.c_void_p),
-        ("report", c.c_void_p),
-        ("rank", c.c_int64),
-        ("nranks", c.c_int64),
-        ("limit", c.c_int64),
-    ]
+    _fields_ = [("place", PlaceStruct)]
 
 
 class PeerAnswerStruct(c.Structure):
-    _fields_ = [("outcome", OutcomeStruct), ("steps", PlanStruct * len(PeerStep))]
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("steps", PlanStruct * len(PeerStep)),
+        ("block_entries", c.c_int64 * len(PeerStep)),
+    ]
 
 
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)

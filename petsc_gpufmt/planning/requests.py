@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.backends.backend import WORD, Backend
+from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.formats.common.base import parse_options
@@ -62,8 +62,8 @@ def _what_gather(request: Any) -> str:
     return f"values of {request.nentries} entries of {request.nnz}"
 
 
-def _what_peer(request: Any) -> str:
-    return f"halo exchange of {request.nsent} entries with {request.nneighbours} of {request.nranks} ranks"
+def _what_peer(_: Any) -> str:
+    return "halo exchanges through memory of other ranks"
 
 
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -161,23 +161,13 @@ def _fill_scale_and_add(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
-def _fill_peer(request: Any, answer: Any, backend: Backend) -> Leases:
-    from petsc_gpufmt.halo.peer import MESSAGE_WORDS, Arrival, Neighbours, plan_exchange
+def _fill_peer(_: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.halo.peer import BLOCK_ENTRIES, exchange_launches
 
-    def words(pointer: int | None, size: int) -> np.ndarray:
-        return host_view(pointer, size, WORD).copy()
-
-    count = request.nneighbours
-    messages = [words(pointer, count * MESSAGE_WORDS).reshape(count, MESSAGE_WORDS) for pointer in request.messages]
-    neighbours = Neighbours(
-        *(words(request.flags, count), words(request.ranks, count), request.rank),
-        *(words(request.failures, request.nranks), request.report or 0, request.limit),
-    )
-    arrivals = [Arrival(arrival.address or 0, arrival.stride, arrival.count) for arrival in request.arrivals]
-    index = host_view(request.index, request.nsent, backend.index)
     kept: list[Any] = []
-    for step, launches in plan_exchange(messages, index, arrivals, neighbours, backend).items():
-        kept += abi.export_plan(launches, answer.steps[step])
+    for step, launch in exchange_launches(backend).items():
+        kept += abi.export_plan([launch], answer.steps[step])
+        answer.block_entries[step] = BLOCK_ENTRIES[step]
     return [(answer.outcome, kept)]
 
 

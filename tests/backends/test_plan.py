@@ -71,7 +71,7 @@ STRUCTURES = {
     "GpufmtGatherRequest": abi.GatherRequestStruct,
     "GpufmtGatherAnswer": abi.GatherAnswerStruct,
     "GpufmtPeerMessage": abi.PeerMessageStruct,
-    "GpufmtPeerArrival": abi.PeerArrivalStruct,
+    "GpufmtPeerArrivals": abi.PeerArrivalsStruct,
     "GpufmtPeerRequest": abi.PeerRequestStruct,
     "GpufmtPeerAnswer": abi.PeerAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,

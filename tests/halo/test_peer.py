@@ -1,14 +1,12 @@
 """Halo exchanges through memory of other ranks, with all ranks in one process: what arrives, and what fails."""
 
-import ctypes
-
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
 from places import SCALAR, make_backend
 
-from petsc_gpufmt.backends.plan import PeerStep, Slot, address
-from petsc_gpufmt.halo.peer import BLOCK_THREADS, ITEMS, Arrival, Neighbours, plan_exchange
+from petsc_gpufmt.backends.plan import PeerStep, Slot, address, ceil_div
+from petsc_gpufmt.halo.peer import BLOCK_ENTRIES, BLOCK_THREADS, ITEMS, exchange_launches
 from petsc_gpufmt.planning import abi
 
 PLACES = [
@@ -21,13 +19,19 @@ PLACES = [
 WORD = np.dtype(np.int64)
 LIMIT = 1_000_000  # ticks, or nanoseconds
 MANY = 2 * ITEMS * BLOCK_THREADS + 7  # entries of a message in several blocks
-# entries of x that rank r sends to rank s: needed[s][r]; rank 3 has no neighbours, rank 2 gets nothing
+# Entries of x that rank r sends to rank s: needed[s][r]. Rank 3 has no neighbours; rank 2 gets nothing, and sends some
+# entries to several ranks.
 NEEDED = [
-    [[], list(range(0, 2 * MANY, 2)), [1, 0], []],
-    [[5, 3, 5, MANY], [], [7], []],
-    [[], [], [], []],
-    [[], [], [], []],
+    [[], list(range(0, 2 * MANY, 2)), [0, 1, 7], [], []],
+    [[3, 5, MANY], [], [1, 7, 9], [], []],
+    [[], [], [], [], []],
+    [[], [], [], [], []],
+    [[], [], [1, 2 * MANY - 1], [], []],
 ]
+
+
+def words_of(structures):
+    return np.frombuffer(b"".join(bytes(structure) for structure in structures), dtype=WORD)
 
 
 class Rank:
@@ -45,48 +49,46 @@ class Rank:
             (2 * self.stride, backend.scalar), (2 * self.stride_back, backend.scalar), zeros=2
         )
         (self.words,) = backend.empty((self.nranks + 2, WORD), zeros=1)  # flags, a failure, and that for the host
+        self.entries = backend.adopt(self.index)
+        self.launches = exchange_launches(backend)
+
+    def message(self, other, counts, index, arrays, stride, first_there):
+        first, itemsize = sum(counts[: other.number]), self.backend.scalar.itemsize
+        if index:
+            index += first * self.backend.index.itemsize
+        target, flag = address(arrays) + first_there * itemsize, address(other.words) + 8 * self.number
+        return abi.PeerMessageStruct(target, stride, flag, index, first, counts[other.number], 0)
+
+    def arrivals(self, arrays, stride, count, failures):
+        word = address(self.words)
+        return abi.PeerArrivalsStruct(
+            *(word, 1, len(self.neighbours), self.number, LIMIT, address(arrays), stride, count, self.nranks),
+            *(address(failures), word + 8 * self.nranks, word + 8 * (self.nranks + 1)),
+        )
 
     def plan(self, ranks):
-        word = address(self.words)
+        """The tables that kernels read, for entries and for sums that go back."""
+        adopt, here, others = self.backend.adopt, self.number, [ranks[s] for s in self.neighbours]
+        index = address(self.entries)
+        direct = [self.message(o, self.counts_sent, index, o.ghosts, o.stride, sum(o.counts[:here])) for o in others]
+        back = [self.message(o, self.counts, None, o.sums, o.stride_back, sum(o.counts_sent[:here])) for o in others]
+        self.messages = [adopt(words_of(m)) for m in (direct, back)]
+        self.longest = [max([m.count for m in messages], default=0) for messages in (direct, back)]
+        self.failures = adopt(np.array([address(r.words) + 8 * self.nranks for r in ranks], dtype=WORD))
+        both = (self.ghosts, self.stride, sum(self.counts)), (self.sums, self.stride_back, self.index.size)
+        numbers = np.array(self.neighbours, dtype=WORD)
+        self.waited_for = [adopt(np.append(words_of([self.arrivals(*b, self.failures)]), numbers)) for b in both]
 
-        def message(other, first, count, arrays, stride, first_there):
-            target = address(arrays) + first_there * self.backend.scalar.itemsize
-            return target, stride, address(other.words) + 8 * self.number, first, count
-
-        here, others = self.number, [ranks[s] for s in self.neighbours]
-        messages = [
-            message(
-                o,
-                sum(self.counts_sent[: o.number]),
-                self.counts_sent[o.number],
-                o.ghosts,
-                o.stride,
-                sum(o.counts[:here]),
-            )
-            for o in others
-        ]
-        back = [
-            message(
-                o, sum(self.counts[: o.number]), self.counts[o.number], o.sums, o.stride_back, sum(o.counts_sent[:here])
-            )
-            for o in others
-        ]
-        failures = [address(r.words) + 8 * self.nranks for r in ranks]
-        neighbours = Neighbours(
-            np.array([word + 8 * s for s in self.neighbours], dtype=WORD),
-            np.array(self.neighbours, dtype=WORD),
-            *(here, np.array(failures, dtype=WORD), word + 8 * (self.nranks + 1), LIMIT),
-        )
-        arrivals = [
-            Arrival(address(self.ghosts), self.stride, sum(self.counts)),
-            Arrival(address(self.sums), self.stride_back, self.index.size),
-        ]
-        tables = [np.array(m, dtype=WORD).reshape(-1, 5) for m in (messages, back)]
-        self.steps = plan_exchange(tables, self.index, arrivals, neighbours, self.backend)
-
-    def run(self, step, exchange, **arrays):
+    def run(self, step, exchange, back=False, **arrays):
+        sent = 0 if step is PeerStep.ADD else back
+        if step is not PeerStep.WAIT:
+            if not self.neighbours:
+                return
+            blocks = max(1, ceil_div(self.longest[sent], BLOCK_ENTRIES[step]))
+            self.launches[step].grid = (blocks, len(self.neighbours), 1)
         slots = {Slot[name.upper()]: array for name, array in arrays.items()}
-        self.backend.run(self.steps[step], {**slots, Slot.ALPHA: np.int64(exchange)})
+        tables = {Slot.MESSAGES: self.messages[sent], Slot.ARRIVALS: self.waited_for[back]}
+        self.backend.run([self.launches[step]], {**slots, **tables, Slot.ALPHA: np.int64(exchange)})
 
     def arrived(self, what, stride, count, exchange):
         begin = exchange % 2 * stride
@@ -142,11 +144,11 @@ def test_sums_go_back_and_are_added_in_the_order_of_ranks(ranks):
     sums = [np.random.default_rng(50 + r.number).uniform(-1, 1, sum(r.counts)).astype(r.x.dtype) for r in ranks]
     for number in (4, 5):
         for rank in ranks:
-            rank.run(PeerStep.SEND_BACK, number, x=rank.backend.adopt(sums[rank.number]))
+            rank.run(PeerStep.SEND, number, back=True, x=rank.backend.adopt(sums[rank.number]))
         for rank in ranks:
             result = rank.backend.adopt(rank.x.copy())
-            rank.run(PeerStep.WAIT_BACK, number)
-            rank.run(PeerStep.ADD, number, z=result)
+            rank.run(PeerStep.WAIT, number, back=True)
+            rank.run(PeerStep.ADD, number, back=True, z=result)
             expected = rank.x.copy()
             for s in range(len(ranks)):
                 begin = sum(ranks[s].counts[: rank.number])
@@ -168,34 +170,41 @@ def test_a_flag_that_does_not_come_is_a_failure_of_all_ranks(ranks):
     assert waits.told() == [failure, failure]
     assert np.isnan(waits.arrived(waits.ghosts, waits.stride, sum(waits.counts), 2)).all()
     assert not np.isnan(waits.arrived(waits.ghosts, waits.stride, sum(waits.counts), 1)).any()
-    assert [rank.told() for rank in ranks[1:]] == [[failure, 0]] * 3
+    assert [rank.told() for rank in ranks[1:]] == [[failure, 0]] * (len(ranks) - 1)
     late.run(PeerStep.SEND, 2, x=late.backend.adopt(late.x))
     for rank in ranks[1:]:  # they have what they wait for, or no neighbours, and hear of it
         rank.run(PeerStep.WAIT, 2)
         assert rank.told() == [failure, failure]
 
 
-def test_an_answer_has_the_plans_of_all_steps():
+def test_an_answer_has_the_launches_of_all_steps():
     """Of a rank that is its own neighbour."""
     before, count = settled_tokens(), 3
     x, ghosts, words = np.array([1, 2, 3, 4], SCALAR), np.zeros(2 * count, SCALAR), np.zeros(3, WORD)
-    request = abi.PeerRequestStruct(requested_place(), 1, count)
-    message = abi.PeerMessageStruct(ghosts.ctypes.data, count, words.ctypes.data, 0, count)
-    index = np.array([3, 0, 3], np.dtype(f"i{request.place.index_bytes}"))
-    tables = [np.array([n], WORD) for n in (words.ctypes.data, 0, words[1:].ctypes.data)]
-    request.messages[0] = request.messages[1] = ctypes.addressof(message)
-    request.index, request.report = index.ctypes.data, words[2:].ctypes.data
-    request.flags, request.ranks, request.failures = (table.ctypes.data for table in tables)
-    request.rank, request.nranks, request.limit = 0, 1, LIMIT
-    for arrival in request.arrivals:
-        arrival.address, arrival.stride, arrival.count = ghosts.ctypes.data, count, count
-    with Answer(abi.Ask.PEER, request, abi.PeerAnswerStruct(), {}) as a:
+    place = requested_place()
+    index = np.array([0, 2, 3], np.dtype(f"i{place.index_bytes}"))
+    flag, failure, report = (words[k:].ctypes.data for k in range(3))
+    failures = np.array([failure], WORD)
+    message = abi.PeerMessageStruct(ghosts.ctypes.data, count, flag, index.ctypes.data, 0, count, 0)
+    back = abi.PeerMessageStruct(ghosts.ctypes.data, count, flag, None, 0, count, 0)
+    arrivals = abi.PeerArrivalsStruct(
+        *(flag, 8, 1, 0, LIMIT, ghosts.ctypes.data, count, count, 1, failures.ctypes.data, failure, report)
+    )
+    waited_for = np.append(words_of([arrivals]), np.zeros(1, WORD))
+    with Answer(abi.Ask.PEER, abi.PeerRequestStruct(place), abi.PeerAnswerStruct(), {}) as a:
         assert a.error == (0, "")
-        a.launch(a.answer.steps[PeerStep.SEND], {Slot.X: x, Slot.ALPHA: np.int64(1)})
-        a.launch(a.answer.steps[PeerStep.WAIT], {Slot.ALPHA: np.int64(1)})
-        assert ghosts.tolist() == [0, 0, 0, 4, 1, 4] and words.tolist() == [1, 0, 0]
-        a.launch(a.answer.steps[PeerStep.SEND_BACK], {Slot.X: x, Slot.ALPHA: np.int64(2)})
-        a.launch(a.answer.steps[PeerStep.WAIT_BACK], {Slot.ALPHA: np.int64(2)})
-        a.launch(a.answer.steps[PeerStep.ADD], {Slot.Z: x, Slot.ALPHA: np.int64(2)})
-        assert x.tolist() == [3, 2, 3, 8]
+        assert list(a.answer.block_entries) == [BLOCK_ENTRIES[step] for step in PeerStep]
+
+        def launch(step, exchange, message=message, **vectors):
+            slots = {Slot[name.upper()]: vector for name, vector in vectors.items()}
+            tables = {Slot.MESSAGES: words_of([message]), Slot.ARRIVALS: waited_for}
+            a.launch(a.answer.steps[step], {**slots, **tables, Slot.ALPHA: np.int64(exchange)})
+
+        launch(PeerStep.SEND, 1, x=x)
+        launch(PeerStep.WAIT, 1)
+        assert ghosts.tolist() == [0, 0, 0, 1, 3, 4] and words.tolist() == [1, 0, 0]
+        launch(PeerStep.SEND, 2, back, x=x)
+        launch(PeerStep.WAIT, 2)
+        launch(PeerStep.ADD, 2, z=x)
+        assert x.tolist() == [2, 2, 5, 7]
     assert settled_tokens() == before

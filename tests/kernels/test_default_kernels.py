@@ -10,7 +10,7 @@ from builders import CsrMatrix, blocked, shape, stencil, uniform
 from graphs import path, star
 from multigrid import in_blocks, one_sided
 from recording_backend import RecordingBackend
-from several_ranks import a_rank_alone, exchange_alone
+from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.kernel_modules import declared, instance_name
@@ -25,6 +25,7 @@ from petsc_gpufmt.coarsening.strength import strength_graph
 from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
+from petsc_gpufmt.halo.peer import exchange_launches
 from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
@@ -88,7 +89,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
     vector_sums(backend)
-    exchange_alone(backend)
+    exchange_launches(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     scale_and_add.plan_scale(csr.nnz, backend)

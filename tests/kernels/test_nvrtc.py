@@ -21,7 +21,7 @@ from graphs import path, star
 from multigrid import in_blocks, one_sided
 from option_sets import ALL_OPTION_SETS
 from recording_backend import RecordingBackend
-from several_ranks import a_rank_alone, exchange_alone
+from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.backend import Backend
@@ -38,6 +38,7 @@ from petsc_gpufmt.coarsening.strength import strength_graph
 from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
+from petsc_gpufmt.halo.peer import exchange_launches
 from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
@@ -169,7 +170,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
     vector_sums(backend)
-    exchange_alone(backend)
+    exchange_launches(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)

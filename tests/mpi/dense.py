@@ -15,6 +15,7 @@ petsc4py.init(sys.argv)
 from petsc4py import PETSc  # noqa: E402
 
 import petsc_gpufmt  # noqa: E402, F401
+from petsc_gpufmt.backends import driver  # noqa: E402
 
 COMM = PETSc.COMM_WORLD
 FORMAT = PETSc.Options().getString("format")
@@ -139,6 +140,15 @@ def on_host():
     return distribute(np.eye(COMM.size, dtype=PETSc.ScalarType)).createVecs()[0].getType() in ("seq", "mpi")
 
 
+def ranks_share_gpus():
+    """PETSc deals ranks to the devices of a host in turn."""
+    return not on_host() and COMM.size > driver.device_count()
+
+
 def mode_instead_of(mode):
-    """Where it cannot be: one rank has no peers, and on a device ranks may share a GPU."""
-    return mode if mode != "peer" or (COMM.size > 1 and on_host()) else "overlap"
+    """Where it cannot be: one rank has no peers, and ranks that share a GPU have none either."""
+    return mode if mode != "peer" or (COMM.size > 1 and not ranks_share_gpus()) else "overlap"
+
+
+def default_mode():
+    return "overlap" if on_host() else mode_instead_of("peer")

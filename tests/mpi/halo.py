@@ -10,7 +10,18 @@ from mpi4py import MPI  # before PETSc, which would ask for a lower level of thr
 # isort: split
 import dense as support
 import numpy as np
-from dense import COMM, check_products, csr, distribute, halo_mode, layouts, mode_instead_of, own_rows, random_dense
+from dense import (
+    COMM,
+    check_products,
+    csr,
+    default_mode,
+    distribute,
+    halo_mode,
+    layouts,
+    mode_instead_of,
+    own_rows,
+    random_dense,
+)
 from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
 from petsc4py import PETSc
 
@@ -174,7 +185,15 @@ def check_nonlocal_part_is_added():
 def check_option():
     dense = random_dense(30, 30)
     for mode in MODES:
-        assert halo_mode(in_mode(mode, dense)) in (mode, mode_instead_of(mode))
+        assert halo_mode(in_mode(mode, dense)) == mode_instead_of(mode)
+    OPTIONS.delValue(OPTION)
+    A = distribute(dense, TYPE)
+    check_products(A, dense, "default")
+    assert halo_mode(A) == default_mode()
+    A = distribute(dense, TYPE)
+    A.bindToCPU(True)
+    check_products(A, dense, "default on the host")
+    assert halo_mode(A) == "overlap"
     OPTIONS["mine_" + OPTION] = "vector"
     A = distribute(dense, TYPE)
     A.setOptionsPrefix("mine_")
@@ -249,4 +268,5 @@ check_nonlocal_part_is_added()
 check_option()
 if COMM.size > 1:
     check_a_rank_that_stops()
-in_mode("task", random_dense(30, 30)).incRef()  # PETSc ends with the thread still held
+for last in ("peer", "task"):
+    in_mode(last, random_dense(30, 30)).incRef()  # PETSc ends with memory of others, and the thread, still held

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from graphs import Graph
 
-from petsc_gpufmt.backends.plan import AggregationStep, Launch, PeerStep, Slot
+from petsc_gpufmt.backends.plan import AggregationStep, Slot
 from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 from petsc_gpufmt.coarsening.parallel_prolongator import (
     RankAggregates,
@@ -17,7 +17,6 @@ from petsc_gpufmt.coarsening.parallel_prolongator import (
     tentative_rows,
 )
 from petsc_gpufmt.coarsening.parallel_smoothed import parallel_smoothed
-from petsc_gpufmt.halo.peer import Arrival, Neighbours, plan_exchange
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 
 
@@ -172,11 +171,3 @@ def _smoothed_alone(graph: RankGraph, rank: RankAggregates, made: Any, backend: 
         backend.run(numeric, {**slots, Slot.ALPHA: backend.scalar.type(-0.7), Slot.RESULT: values})
         arrays += [pattern.rowptr, pattern.colidx, values]
     return arrays
-
-
-def exchange_alone(backend: Any) -> dict[PeerStep, list[Launch]]:
-    """The launches of a halo exchange with another rank that are not to run: their addresses lead nowhere."""
-    message, words = np.array([[8, 1, 8, 0, 1]]), np.array([8])
-    neighbours = Neighbours(words, words, 0, words, 8, 0)
-    index = np.zeros(1, dtype=backend.index)
-    return plan_exchange((message, message), index, (Arrival(8, 1, 1), Arrival(8, 1, 1)), neighbours, backend)

@@ -9,44 +9,36 @@
 typedef _Atomic uint64_t flag_t;
 
 typedef struct {
-  scalar_t *target;
-  offset_t  stride;
-  flag_t   *flag;
-  offset_t  first, count;
+  scalar_t      *target;
+  offset_t       stride;
+  flag_t        *flag;
+  const index_t *index;
+  offset_t       first, count;
+  offset_t       done; /* not used */
 } Message;
 
 typedef struct {
-  const Message  *messages;
-  const offset_t *blocks; /* not used, as `tickets` */
-  offset_t        nmessages;
-  const index_t  *index;
-  unsigned       *tickets;
-} Sender;
-
-typedef struct {
-  flag_t *const  *flags;
-  offset_t        nflags;
-  const offset_t *ranks;
-  offset_t        rank;
-  offset_t        limit; /* nanoseconds */
-  scalar_t       *arrived;
-  offset_t        stride, count;
-  flag_t *const  *failures;
-  offset_t        nranks;
-  flag_t         *report;
-} Receiver;
+  flag_t        *flags;
+  offset_t       spacing;
+  offset_t       nneighbours, rank;
+  offset_t       limit; /* nanoseconds */
+  scalar_t      *arrived;
+  offset_t       stride, count;
+  offset_t       nranks;
+  flag_t *const *failures;
+  flag_t        *failure, *report;
+} Arrivals;
 
 HOST_KERNEL(peer_send)
 {
-  const Sender    sender   = PARAM(Sender, 0);
+  const Message  *messages = PARAM(const Message *, 0);
   const scalar_t *source   = PARAM(const scalar_t *, 1);
   const uint64_t  exchange = PARAM(uint64_t, 2);
 
-  for (offset_t m = 0; m < sender.nmessages; m++) {
-    const Message *message = &sender.messages[m];
-    scalar_t      *target  = message->target + (offset_t)(exchange & 1) * message->stride;
+  for (const Message *message = messages; message < messages + grid[1]; message++) {
+    scalar_t *target = message->target + (offset_t)(exchange & 1) * message->stride;
 
-    for (offset_t e = 0; e < message->count; e++) target[e] = source[sender.index ? (offset_t)sender.index[message->first + e] : message->first + e];
+    for (offset_t e = 0; e < message->count; e++) target[e] = source[message->index ? (offset_t)message->index[e] : message->first + e];
     atomic_store_explicit(message->flag, exchange, memory_order_release);
   }
 }
@@ -60,47 +52,44 @@ static int64_t Now(void)
 }
 
 /* 0: the flags of all neighbours have come */
-static uint64_t Wait(const Receiver *receiver, uint64_t exchange)
+static uint64_t Wait(const Arrivals *arrivals, uint64_t exchange)
 {
-  flag_t *const own = receiver->failures[receiver->rank];
+  const offset_t *ranks = (const offset_t *)(arrivals + 1);
 
-  for (offset_t n = 0; n < receiver->nflags; n++) {
-    int64_t begin = 0;
+  for (offset_t n = 0; n < arrivals->nneighbours; n++) {
+    flag_t *const flag  = arrivals->flags + ranks[n] * arrivals->spacing;
+    int64_t       begin = 0;
 
-    while (atomic_load_explicit(receiver->flags[n], memory_order_acquire) < exchange) {
-      const uint64_t failure = atomic_load(own);
+    while (atomic_load_explicit(flag, memory_order_acquire) < exchange) {
+      const uint64_t failure = atomic_load(arrivals->failure);
 
       if (failure) return failure;
       if (!begin) begin = Now();
-      if (receiver->limit && Now() - begin > receiver->limit) return (uint64_t)(receiver->rank + 1) << 32 | (uint64_t)(receiver->ranks[n] + 1);
+      if (arrivals->limit && Now() - begin > arrivals->limit) return (uint64_t)(arrivals->rank + 1) << 32 | (uint64_t)(ranks[n] + 1);
       (void)sched_yield();
     }
   }
-  return atomic_load(own);
+  return atomic_load(arrivals->failure);
 }
 
 HOST_KERNEL(peer_wait)
 {
-  const Receiver receiver = PARAM(Receiver, 0);
-  const uint64_t exchange = PARAM(uint64_t, 1), failure = Wait(&receiver, exchange);
+  const Arrivals *arrivals = PARAM(const Arrivals *, 0);
+  const uint64_t  exchange = PARAM(uint64_t, 1), failure = Wait(arrivals, exchange);
 
   if (!failure) return;
-  for (offset_t r = 0; r < receiver.nranks; r++) atomic_store(receiver.failures[r], failure);
-  atomic_store(receiver.report, failure);
-  for (offset_t e = 0; e < receiver.count; e++) receiver.arrived[(offset_t)(exchange & 1) * receiver.stride + e] = (scalar_t)NAN;
+  for (offset_t r = 0; r < arrivals->nranks; r++) atomic_store(arrivals->failures[r], failure);
+  atomic_store(arrivals->report, failure);
+  for (offset_t e = 0; e < arrivals->count; e++) arrivals->arrived[(offset_t)(exchange & 1) * arrivals->stride + e] = (scalar_t)NAN;
 }
 
 HOST_KERNEL(peer_add)
 {
-  const offset_t  nrows = PARAM(offset_t, 0);
-  const index_t  *rows = PARAM(const index_t *, 1), *begins = PARAM(const index_t *, 2), *places = PARAM(const index_t *, 3);
-  const scalar_t *sums   = PARAM(const scalar_t *, 4) + (offset_t)(PARAM(uint64_t, 7) & 1) * PARAM(offset_t, 5);
-  scalar_t       *result = PARAM(scalar_t *, 6);
+  const Message  *messages = PARAM(const Message *, 0);
+  const Arrivals *arrivals = PARAM(const Arrivals *, 1);
+  scalar_t       *result   = PARAM(scalar_t *, 2);
+  const scalar_t *sums     = arrivals->arrived + (offset_t)(PARAM(uint64_t, 3) & 1) * arrivals->stride;
 
-  for (offset_t k = 0; k < nrows; k++) {
-    scalar_t sum = result[rows[k]];
-
-    for (index_t e = begins[k]; e < begins[k + 1]; e++) sum += sums[places[e]];
-    result[rows[k]] = sum;
-  }
+  for (const Message *message = messages; message < messages + grid[1]; message++)
+    for (offset_t e = 0; e < message->count; e++) result[message->index[e]] += sums[message->first + e];
 }

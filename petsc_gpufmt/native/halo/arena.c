@@ -7,7 +7,7 @@
 #include "halo/halo.h"
 #include <stdatomic.h>
 
-static const size_t smallest_chunk[GPUFMT_NUM_BACKENDS] = {(size_t)1 << 20, (size_t)1 << 23};
+static const size_t smallest_chunk[GPUFMT_NUM_BACKENDS] = {(size_t)1 << 20, (size_t)1 << 25};
 
 enum { CHUNK_HEAD = GPUFMT_ARENA_ALIGNMENT, REASON_LENGTH = 128 };
 
@@ -18,7 +18,8 @@ typedef struct Piece {
 
 typedef struct Chunk {
   size_t        bytes;
-  char        **base; /* [nranks] where this rank reaches it */
+  size_t        given; /* the end of all pieces so far: what lies before may have been used */
+  char        **base;  /* [nranks] where this rank reaches it */
   MPI_Win       window;
   Piece        *pieces;
   struct Chunk *next;
@@ -39,14 +40,6 @@ struct _GpufmtArena {
 static GpufmtArena arenas     = NULL; /* in the order in which they were made, which ranks of several communicators agree on */
 static int64_t     generation = 1;    /* grows when PETSc ends, and with it all arenas */
 
-static PetscErrorCode FailWithOthers(PetscErrorCode own, PetscErrorCode worst)
-{
-  PetscFunctionBegin;
-  PetscCall(own);
-  PetscCheck(!worst, PETSC_COMM_SELF, worst, "The set-up of a halo exchange failed on another rank, which says why");
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* The arena has a reason on all ranks if it has one on any; and what failed on one, `own`, fails on all. Collective. */
 static PetscErrorCode AgreeOnReason(GpufmtArena arena, PetscErrorCode own)
 {
@@ -54,7 +47,8 @@ static PetscErrorCode AgreeOnReason(GpufmtArena arena, PetscErrorCode own)
 
   PetscFunctionBegin;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, arena->comm));
-  PetscCall(FailWithOthers(own, (PetscErrorCode)most[0]));
+  PetscCall(own);
+  PetscCheck(!most[0], PETSC_COMM_SELF, (PetscErrorCode)most[0], "The set-up of a halo exchange failed on another rank, which says why");
   if (most[1] && !arena->reason[0]) PetscCall(PetscStrncpy(arena->reason, "another rank cannot map memory", REASON_LENGTH));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -204,8 +198,8 @@ static PetscErrorCode ChunkFree(GpufmtArena arena, Chunk *chunk)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A chunk with room for a piece of so many bytes on every rank, or a reason on all of them. What fails on one fails on all. Collective. */
-static PetscErrorCode ChunkAdd(GpufmtArena arena, size_t bytes)
+/* Room for a piece of so many bytes on every rank, or a reason on all of them. What fails on one fails on all. Collective. */
+PetscErrorCode GpufmtArenaGrow(GpufmtArena arena, size_t bytes)
 {
   Chunk         *chunk = NULL, **last = &arena->chunks;
   PetscErrorCode ierr;
@@ -309,7 +303,7 @@ static PetscErrorCode Build(GpufmtArena arena, PetscErrorCode own)
   PetscFunctionBegin;
   PetscCall(ReasonFind(arena, own));
   if (!arena->reason[0]) PetscCall(AgreeOnReason(arena, Equip(arena)));
-  if (!arena->reason[0]) PetscCall(ChunkAdd(arena, 0));
+  if (!arena->reason[0]) PetscCall(GpufmtArenaGrow(arena, 0));
   for (PetscMPIInt r = 0; r < arena->nranks && !arena->reason[0]; r++) arena->failures[r] = arena->chunks->base[r];
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -331,32 +325,33 @@ static PetscErrorCode ArenaClear(GpufmtArena arena)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ArenaMake(MPI_Comm comm, int backend, GpufmtArena *out)
+/* where there is none; it may have a reason why not. What fails on one rank fails on all. Collective. */
+PetscErrorCode GpufmtArenaMake(MPI_Comm comm, int backend)
 {
-  struct _GpufmtArena made = {.backend = backend};
-  GpufmtArena        *last = &arenas;
+  struct _GpufmtArena made  = {.backend = backend};
+  GpufmtArena         arena = NULL, *last = &arenas;
   PetscErrorCode      ierr;
 
   PetscFunctionBegin;
   PetscCallMPI(MPI_Comm_dup(comm, &made.comm));
   PetscCallMPI(MPI_Comm_rank(comm, &made.rank));
   PetscCallMPI(MPI_Comm_size(comm, &made.nranks));
-  ierr = PetscNew(out);
+  ierr = PetscNew(&arena);
   if (!ierr) ierr = PetscCalloc1(made.nranks, &made.failures);
   ierr = Build(&made, ierr);
   if (ierr) {
     PetscCall(ArenaClear(&made));
-    PetscCall(PetscFree(*out));
+    PetscCall(PetscFree(arena));
   }
   PetscCall(ierr);
   while (*last) last = &(*last)->next;
-  *last  = *out;
-  **last = made;
+  *arena = made;
+  *last  = arena;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the arena of a communicator all of whose ranks work on one backend; collective */
-PetscErrorCode GpufmtArenaGet(MPI_Comm comm, int backend, GpufmtArena *out)
+/* the arena of a communicator all of whose ranks work on one backend, NULL if there is none so far; not collective */
+PetscErrorCode GpufmtArenaFind(MPI_Comm comm, int backend, GpufmtArena *out)
 {
   PetscFunctionBegin;
   for (*out = arenas; *out; *out = (*out)->next) {
@@ -364,9 +359,8 @@ PetscErrorCode GpufmtArenaGet(MPI_Comm comm, int backend, GpufmtArena *out)
 
     if ((*out)->backend != backend) continue;
     PetscCallMPI(MPI_Comm_compare(comm, (*out)->comm, &relation));
-    if (relation == MPI_IDENT || relation == MPI_CONGRUENT) PetscFunctionReturn(PETSC_SUCCESS);
+    if (relation == MPI_IDENT || relation == MPI_CONGRUENT) break;
   }
-  PetscCall(ArenaMake(comm, backend, out));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -378,12 +372,14 @@ const char *GpufmtArenaWhyNot(GpufmtArena arena)
 
 /* ---- pieces ---- */
 
-static PetscErrorCode PieceTake(GpufmtArena arena, size_t bytes, GpufmtPiece *piece)
+/* A piece of this rank; arena NULL: there is no room. It is full of zeros unless it was used. */
+PetscErrorCode GpufmtArenaTake(GpufmtArena arena, size_t bytes, GpufmtPiece *piece)
 {
   int64_t number = 0;
 
   PetscFunctionBegin;
-  bytes = (bytes + GPUFMT_ARENA_ALIGNMENT - 1) / GPUFMT_ARENA_ALIGNMENT * GPUFMT_ARENA_ALIGNMENT;
+  *piece = (GpufmtPiece){0};
+  bytes  = (bytes + GPUFMT_ARENA_ALIGNMENT - 1) / GPUFMT_ARENA_ALIGNMENT * GPUFMT_ARENA_ALIGNMENT;
   for (Chunk *chunk = arena->chunks; chunk; chunk = chunk->next, number++) {
     size_t  begin = CHUNK_HEAD;
     Piece **place = &chunk->pieces, *taken;
@@ -394,39 +390,15 @@ static PetscErrorCode PieceTake(GpufmtArena arena, size_t bytes, GpufmtPiece *pi
     }
     if (!*place && chunk->bytes - begin < bytes) continue;
     PetscCall(PetscNew(&taken));
-    *taken = (Piece){.begin = begin, .end = begin + bytes, .next = *place};
-    *place = taken;
-    *piece = (GpufmtPiece){.arena = arena, .generation = generation, .chunk = number, .offset = (int64_t)begin};
+    *taken       = (Piece){.begin = begin, .end = begin + bytes, .next = *place};
+    *place       = taken;
+    *piece       = (GpufmtPiece){.arena      = arena,
+                                 .generation = generation,
+                                 .used       = (PetscBool)(begin < chunk->given),
+                                 .chunk      = number,
+                                 .offset     = (int64_t)begin};
+    chunk->given = PetscMax(chunk->given, begin + bytes);
     break;
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* A piece for each rank, of its own size, full of zeros; arena NULL: there is no memory for it on some rank, as the arena says. What
-   failed on a rank before, `own`, fails on all. Collective. */
-PetscErrorCode GpufmtArenaReserve(GpufmtArena arena, PetscErrorCode own, size_t bytes, GpufmtPiece *piece)
-{
-  int64_t        most[2];
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  *piece = (GpufmtPiece){0};
-  if (!own) own = PieceTake(arena, bytes, piece);
-  most[0] = (int64_t)own;
-  most[1] = piece->arena ? 0 : (int64_t)bytes + GPUFMT_ARENA_ALIGNMENT;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT64_T, MPI_MAX, arena->comm));
-  ierr = FailWithOthers(own, (PetscErrorCode)most[0]);
-  if (!ierr && most[1]) ierr = ChunkAdd(arena, (size_t)most[1]);
-  if (ierr || arena->reason[0]) PetscCall(GpufmtArenaRelease(piece));
-  PetscCall(ierr);
-  if (!arena->reason[0] && !piece->arena) PetscCall(PieceTake(arena, bytes, piece));
-  if (!piece->arena) PetscFunctionReturn(PETSC_SUCCESS);
-  if (arena->backend == GPUFMT_BACKEND_HOST) PetscCall(PetscMemzero(GpufmtPieceAddress(piece), bytes));
-  else {
-    void *stream;
-
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceClear(GpufmtPieceAddress(piece), bytes, stream)); /* synchronize! */
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

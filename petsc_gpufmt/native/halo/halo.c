@@ -3,7 +3,6 @@
 
 static const char option[] = "-mat_halo_mode";
 
-/* the first is the default */
 static const GpufmtHaloMode *const modes[] = {&gpufmt_halo_overlap, &gpufmt_halo_vector, &gpufmt_halo_task, &gpufmt_halo_peer};
 
 enum { WORD_LENGTH = 64, WORDS_LENGTH = 128 };
@@ -24,9 +23,10 @@ PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems PetscOptionsObject)
 
   PetscFunctionBegin;
   Words(words);
-  PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s", words));
+  PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s",
+                          words)); /* without it, peer gives way to overlap */
   PetscOptionsHeadBegin(PetscOptionsObject, "Parallel product options");
-  PetscCall(PetscOptionsString(option, help, "None", modes[0]->name, word, sizeof(word), NULL));
+  PetscCall(PetscOptionsString(option, help, "None", (GpufmtDeviceUsable() ? gpufmt_halo_peer : gpufmt_halo_overlap).name, word, sizeof(word), NULL));
   PetscCall(PetscOptionsReal(GPUFMT_HALO_TIMEOUT, "seconds after which a rank that sends nothing is an error in modes peer and task, 0 for none",
                              "None", GPUFMT_HALO_SECONDS, &seconds, NULL));
   PetscOptionsHeadEnd();
@@ -56,7 +56,7 @@ PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late)
           waiting, limit, late);
 }
 
-/* the mode that a matrix is to have */
+/* the mode that an option names, NULL if none does */
 static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode)
 {
   const char *prefix = ((PetscObject)A)->prefix;
@@ -64,7 +64,7 @@ static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode)
   PetscBool   set;
 
   PetscFunctionBegin;
-  *mode = modes[0];
+  *mode = NULL;
   PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), &set));
   if (!set) PetscFunctionReturn(PETSC_SUCCESS);
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(modes); k++) {
@@ -75,40 +75,71 @@ static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode)
   SETERRQ(PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-%s%s %s: choose one of %s", prefix ? prefix : "", option + 1, word, words);
 }
 
-/* A mode that cannot be gives way to one that always can. Collective. */
-static PetscErrorCode ModeTry(GpufmtHalo halo, Mat A)
+/* who sends what, as the scatter knows it */
+static PetscErrorCode LinksFind(VecScatter scatter, GpufmtHaloLinks *links)
 {
-  const char *why_not = NULL;
-
   PetscFunctionBegin;
-  if (halo->mode->try) PetscCall((*halo->mode->try)(halo, A, &why_not));
-  if (!why_not) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscInfo(A, "halo exchange in mode %s, not %s: %s\n", gpufmt_halo_overlap.name, halo->mode->name, why_not));
-  halo->mode = &gpufmt_halo_overlap;
+  PetscCall(PetscSFGetLeafRanks(scatter, &links->nto, &links->to, &links->to_begins, &links->indices));
+  PetscCall(PetscSFGetRootRanks(scatter, &links->nfrom, &links->from, &links->from_begins, NULL, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Collective. What fails may fail on one rank alone; what there is then is to be destroyed. */
-PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
+static PetscErrorCode New(Mat A, const GpufmtHaloParts *parts, PetscBool links, GpufmtHalo *out)
 {
-  GpufmtHalo     halo;
-  PetscErrorCode ierr = PETSC_SUCCESS;
+  GpufmtHalo halo;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(out));
-  halo       = *out;
-  halo->mode = &gpufmt_halo_overlap; /* which needs nothing to be destroyed */
-  PetscCall(ModeFind(A, &halo->mode));
+  halo          = *out;
+  halo->mode    = &gpufmt_halo_overlap; /* which needs nothing to be destroyed */
   halo->ghost   = parts->ghost;
   halo->scatter = parts->scatter;
   halo->nx      = A->cmap->n;
   PetscCall(PetscObjectReference((PetscObject)halo->ghost));
   PetscCall(PetscObjectReference((PetscObject)halo->scatter));
   PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
-  PetscCall(ModeTry(halo, A));
-  if (halo->mode->links) ierr = GpufmtHaloLinksFind(A, halo->nghosts, parts->columns, &halo->links);
-  if (halo->mode->create) ierr = (*halo->mode->create)(halo, A, ierr);
-  PetscCall(ierr);
+  if (links) PetscCall(LinksFind(halo->scatter, &halo->links));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* why a mode cannot be, as far as all ranks know that by themselves; NULL: it may */
+static PetscErrorCode WhyNot(const GpufmtHaloParts *parts, const GpufmtHaloMode *mode, PetscBool links, const char **why_not)
+{
+  PetscBool   known;
+  PetscMPIInt nranks;
+
+  PetscFunctionBegin;
+  *why_not = NULL;
+  PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)parts->scatter), &nranks));
+  if (mode == &gpufmt_halo_peer && nranks == 1) *why_not = "there is one rank";
+  if (!links || *why_not) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscObjectTypeCompareAny((PetscObject)parts->scatter, &known, PETSCSFBASIC, PETSCSFNEIGHBOR, ""));
+  if (!known) *why_not = "-sf_type is neither basic nor neighbor";
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Collective. What fails on one rank fails on all; what there is then is to be destroyed. */
+PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
+{
+  const GpufmtHaloMode *named, *mode;
+  const char           *why_not;
+  PetscBool             links;
+  PetscErrorCode        ierr;
+
+  PetscFunctionBegin;
+  PetscCall(ModeFind(A, &named)); /* all ranks have the same options */
+  mode  = named ? named : PetscDefined(HAVE_CUDA) ? &gpufmt_halo_peer : &gpufmt_halo_overlap;
+  links = (PetscBool)(mode == &gpufmt_halo_peer || mode == &gpufmt_halo_task);
+  PetscCall(WhyNot(parts, mode, links, &why_not));
+  ierr = New(A, parts, links && !why_not, out);
+  if (!why_not && mode == &gpufmt_halo_peer) PetscCall(GpufmtPeerCreate(*out, A, (PetscBool) !!named, ierr, &why_not));
+  else {
+    if (!why_not && !ierr) (*out)->mode = mode;
+    if (!why_not && mode->create) ierr = (*mode->create)(*out, A, ierr);
+    PetscCall(GpufmtAgree((PetscObject)A, "The set-up of a halo exchange", ierr, 0, NULL));
+  }
+  if (!why_not) (*out)->mode = mode;
+  else PetscCall(PetscInfo(A, "halo exchange in mode %s, not %s: %s\n", gpufmt_halo_overlap.name, mode->name, why_not));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -119,7 +150,6 @@ PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *out)
   PetscFunctionBegin;
   if (!halo) PetscFunctionReturn(PETSC_SUCCESS);
   if (halo->mode->destroy) PetscCall((*halo->mode->destroy)(halo));
-  PetscCall(GpufmtHaloLinksFree(&halo->links));
   PetscCall(VecDestroy(&halo->ghost));
   PetscCall(VecScatterDestroy(&halo->scatter));
   PetscCall(PetscFree(*out));

@@ -6,15 +6,12 @@
 typedef struct _GpufmtHalo *GpufmtHalo;
 
 #define GPUFMT_HALO_TIMEOUT "-mat_halo_timeout"
-enum { GPUFMT_HALO_SECONDS = 300 }; /* its default */
+enum { GPUFMT_HALO_SECONDS = 3600 }; /* its default */
 
 /* how entries are exchanged; what a mode leaves out is NULL */
 typedef struct {
   const char *name;
-  PetscBool   links;                                             /* it sends by itself, and needs them */
-  PetscErrorCode (*try)(GpufmtHalo, Mat, const char **why_not);  /* whether it can be, on all ranks: NULL if so; collective */
-  PetscErrorCode (*create)(GpufmtHalo, Mat, PetscErrorCode own); /* makes `data`; collective, and so that no rank waits for one that fails, or failed
-                                                                    before, `own` */
+  PetscErrorCode (*create)(GpufmtHalo, Mat, PetscErrorCode own); /* makes `data`, on this rank; `own`: what failed before, with no exchange then */
   PetscErrorCode (*destroy)(GpufmtHalo);                         /* of `data`, which may be NULL; not collective */
   PetscErrorCode (*begin)(GpufmtHalo, Vec x);                    /* x does not change until the end */
   PetscErrorCode (*end)(GpufmtHalo, Vec x, Vec *ghost);
@@ -22,12 +19,12 @@ typedef struct {
   PetscErrorCode (*end_back)(GpufmtHalo, Vec); /* where received ones are added, rank by rank */
 } GpufmtHaloMode;
 
-/* Who sends what: rank to[k] gets the entries of x at indices[to_begins[k]], ..., and rank from[k] sends those of the ghost vector from
-   from_begins[k] on, which belong to it in this order. */
+/* Who sends what: rank to[k] gets the entries of x at indices[to_begins[k]], ..., ascending, and rank from[k] sends those of the ghost vector from
+   from_begins[k] on, which belong to it in this order. These are arrays of the scatter. */
 typedef struct {
-  PetscMPIInt  nto, nfrom;
-  PetscMPIInt *to, *from; /* ascending */
-  PetscInt    *to_begins, *indices, *from_begins;
+  PetscMPIInt        nto, nfrom;
+  const PetscMPIInt *to, *from; /* ascending */
+  const PetscInt    *to_begins, *indices, *from_begins;
 } GpufmtHaloLinks;
 
 struct _GpufmtHalo {
@@ -35,15 +32,14 @@ struct _GpufmtHalo {
   Vec                   ghost;   /* PETSc's */
   VecScatter            scatter; /* likewise, from x to the ghost vector */
   PetscInt              nx, nghosts;
-  GpufmtHaloLinks       links;
-  void                 *data; /* of the mode */
+  GpufmtHaloLinks       links; /* unless the mode is that of a scatter */
+  void                 *data;  /* of the mode */
 };
 
 /* what PETSc has made for products of a parallel matrix */
 typedef struct {
-  Vec             ghost;
-  VecScatter      scatter;
-  const PetscInt *columns; /* of the ghost vector's entries, ascending */
+  Vec        ghost;
+  VecScatter scatter;
 } GpufmtHaloParts;
 
 /* memory of each rank that all ranks of a communicator reach */
@@ -55,8 +51,31 @@ enum { GPUFMT_ARENA_ALIGNMENT = 256 /* bytes */ };
 typedef struct {
   GpufmtArena arena; /* NULL: none */
   int64_t     generation;
+  PetscBool   used; /* before, by another exchange */
   int64_t     chunk, offset;
 } GpufmtPiece;
+
+/* entries that go from this rank, and to it, in exchanges through memory of other ranks: 0 direct, 1 back */
+enum { GPUFMT_DIRECT, GPUFMT_BACK };
+
+/* the data of the mode `peer` */
+typedef struct {
+  GpufmtArena arena;
+  GpufmtPiece piece;
+  int         backend;
+  double      limit;       /* seconds */
+  uint64_t    exchange;    /* number of the last one */
+  PetscBool   open;        /* it has begun, and not ended */
+  PetscBool   beside;      /* PETSc's stream */
+  void       *stream;      /* that it ran on */
+  PetscMPIInt nmessages;   /* to so many neighbours, who send as many */
+  int64_t     longest[2];  /* of the messages */
+  void       *messages[2]; /* on the backend: GpufmtPeerMessage, GpufmtPeerArrivals */
+  void       *arrivals[2];
+  Vec         ghosts[2]; /* of exchanges with even and odd numbers */
+  void       *staged;    /* a copy on the device of a vector that is on the host */
+  size_t      capacity;  /* of it, in bytes */
+} GpufmtPeer;
 
 /* halo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
@@ -66,9 +85,11 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, Gpuf
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
 
 /* arena.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtArenaGet(MPI_Comm, int backend, GpufmtArena *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaFind(MPI_Comm, int backend, GpufmtArena *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaMake(MPI_Comm, int backend);
 GPUFMT_HIDDEN const char    *GpufmtArenaWhyNot(GpufmtArena);
-GPUFMT_HIDDEN PetscErrorCode GpufmtArenaReserve(GpufmtArena, PetscErrorCode own, size_t bytes, GpufmtPiece *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaGrow(GpufmtArena, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArenaTake(GpufmtArena, size_t bytes, GpufmtPiece *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtArenaRelease(GpufmtPiece *);
 GPUFMT_HIDDEN void          *GpufmtArenaAddress(GpufmtArena, PetscMPIInt rank, int64_t chunk, int64_t offset);
 GPUFMT_HIDDEN void          *GpufmtPieceAddress(const GpufmtPiece *);
@@ -77,9 +98,9 @@ GPUFMT_HIDDEN void           GpufmtArenaWords(GpufmtArena, void *const **failure
 GPUFMT_HIDDEN PetscErrorCode GpufmtArenaCheck(GpufmtArena, double limit);
 GPUFMT_HIDDEN PetscErrorCode GpufmtArenasFree(void);
 
-/* links.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFind(Mat, PetscInt nghosts, const PetscInt columns[], GpufmtHaloLinks *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFree(GpufmtHaloLinks *);
+/* peer_setup.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtPeerCreate(GpufmtHalo, Mat, PetscBool named, PetscErrorCode own, const char **why_not);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPeerDestroy(GpufmtHalo);
 
 /* thread.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloThreadHold(int *held);
@@ -94,4 +115,5 @@ GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_overlap;
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_task;
 
 /* peer.c */
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerPlan(int backend, Mat);
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_peer;

@@ -288,14 +288,15 @@ static PetscErrorCode CheckLevel(void)
 /* PETSc numbers the messages of a communicator: what is counted on one rank is counted on all, before anything can fail. */
 static PetscErrorCode Create(GpufmtHalo halo, Mat A, PetscErrorCode own)
 {
-  const GpufmtHaloLinks *links   = &halo->links;
   const int              backend = GpufmtBackendOf(A);
+  const GpufmtHaloLinks *links;
   PetscMPIInt            tag;
   Task                  *t;
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)A, &tag));
   PetscCall(own);
+  links = &halo->links;
   PetscCall(PetscNew(&t));
   halo->data         = t;
   t->comm            = PetscObjectComm((PetscObject)A);
@@ -425,4 +426,4 @@ static PetscErrorCode End(GpufmtHalo halo, Vec x, Vec *ghost)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-const GpufmtHaloMode gpufmt_halo_task = {.name = "task", .links = PETSC_TRUE, .create = Create, .destroy = Destroy, .begin = Begin, .end = End};
+const GpufmtHaloMode gpufmt_halo_task = {.name = "task", .create = Create, .destroy = Destroy, .begin = Begin, .end = End};
