@@ -181,6 +181,17 @@ def check_a_matrix_that_is_bound_to_the_host():
         check_products(A, dense, f"{bound=}")
 
 
+def check_scatters_of_other_types():
+    """One that does not tell who sends what leaves the exchange to PETSc."""
+    dense = random_dense(30, 30)
+    for sf_type, mode in (("neighbor", "peer"), ("window", "overlap")):
+        OPTIONS["sf_type"] = sf_type
+        A = distribute(dense, TYPE)
+        check_products(A, dense, sf_type)
+        assert halo_mode(A) == mode, sf_type
+    OPTIONS.delValue("sf_type")
+
+
 def check_bad_limit():
     OPTIONS[TIMEOUT] = "-1"
     A = distribute(random_dense(20, 20), TYPE)
@@ -245,6 +256,8 @@ if COMM.size > 1:
     check_the_first_exchange_of_a_communicator_without_memory()
     check_other_communicators()
     check_a_matrix_that_is_bound_to_the_host()
+    if on_host():  # PETSc's windows are
+        check_scatters_of_other_types()
     check_bad_limit()
     for name, local in layouts(40).items():
         A = distribute(random_dense(40, 40), TYPE, local, local)
