@@ -26,7 +26,7 @@ OTHERS = (
     "petsc_gpufmt.halo.peer",
 )
 """Imported when a plan first needs them, beside formats."""
-IN_TURN = ("formats.", "patterns.", "coarsening.", "spgemm.", "halo.")
+IN_TURN = ("formats.", "patterns.", "coarsening.", "halo.", "spgemm.")
 """How files of kernels begin, in the order in which plans come to them."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from petsc_gpufmt.backends import compile
 from petsc_gpufmt.planning import abi, planner, start
 
-OTHERS = ["patterns.csr", "spgemm.hash", "halo.peer"]
+OTHERS = ["patterns.csr", "halo.peer", "spgemm.hash"]
 HOST, CUDA = (abi.BACKENDS.index(name) for name in ("host", "cuda"))
 
 
