@@ -18,7 +18,7 @@ struct Message {
   alignas(8) unsigned done; // blocks, 0 before and after
 };
 
-// Sends all messages, blockIdx.y one each. A thread has ITEMS entries on the way, a block apart; the last block of a message raises the flag. Bytes
+// Sends all messages, blockIdx.y one each; without a source, what is not a number. A thread has ITEMS entries on the way, a block apart; the last block of a message raises the flag. Bytes
 // an entry: 2 sizeof(scalar_t), and sizeof(index_t) unless `index` is null.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) peer_send(Message *messages, const scalar_t *__restrict__ source, count_t exchange)
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) peer_send(Message *messages, co
     place[k] = e >= count ? -1 : index ? offset_t(__ldg(index + e)) : first + e;
   }
 #pragma unroll
-  for (int k = 0; k < ITEMS; k++) entry[k] = place[k] >= 0 ? __ldg(source + place[k]) : scalar_t(0);
+  for (int k = 0; k < ITEMS; k++) entry[k] = place[k] >= 0 && source ? __ldg(source + place[k]) : scalar_t(0) / scalar_t(0);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
     if (place[k] >= 0) target[begin + threadIdx.x + k * BLOCK_THREADS] = entry[k];

@@ -17,6 +17,7 @@ def exchange_launches(backend: Backend) -> dict[PeerStep, Launch]:
     """The launch of each step, the same for all exchanges on a backend; the grid is for who launches it.
 
     SEND writes the MESSAGES, entries of X, into the memory of other ranks, and raises flags there to the number ALPHA.
+    Without X it writes NaN.
     After WAIT, what neighbours send in exchange ALPHA is at the ARRIVALS, or NaN is. A rank without neighbours waits
     too, which tells it of failures of others. ADD adds what has arrived to the entries of Z that the MESSAGES take, in
     the order of ranks.

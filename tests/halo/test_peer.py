@@ -140,6 +140,17 @@ def test_an_exchange_leaves_what_the_one_before_has_brought(ranks):
         assert found.tobytes() == (expected_ghosts(ranks, rank) * 2).astype(found.dtype).tobytes()
 
 
+def test_a_rank_without_entries_sends_what_is_not_a_number(ranks):
+    exchange(ranks, 1)
+    for rank in ranks:
+        rank.run(PeerStep.SEND, 2, x=rank.backend.adopt(rank.x) if rank.number else None)
+    for rank in ranks:
+        rank.run(PeerStep.WAIT, 2)
+        found, counts = rank.arrived(rank.ghosts, rank.stride, sum(rank.counts), 2), rank.counts[0]
+        assert np.isnan(found[:counts]).all() and not np.isnan(found[counts:]).any()
+        assert rank.told() == [0, 0]
+
+
 def test_sums_go_back_and_are_added_in_the_order_of_ranks(ranks):
     sums = [np.random.default_rng(50 + r.number).uniform(-1, 1, sum(r.counts)).astype(r.x.dtype) for r in ranks]
     for number in (4, 5):

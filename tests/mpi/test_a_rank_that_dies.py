@@ -30,7 +30,7 @@ for k in range(20):
         A.mult(x, y)
         y.getArray()  # waits for a device, where the error comes with the next product
     except PETSc.Error as error:
-        print("error", error.ierr, str(error).splitlines()[-1], flush=True)
+        print(f"error {error.ierr} {str(error).splitlines()[-1]}", flush=True)
         os._exit(1)
 print("no error", flush=True)
 """

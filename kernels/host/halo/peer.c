@@ -38,7 +38,11 @@ HOST_KERNEL(peer_send)
   for (const Message *message = messages; message < messages + grid[1]; message++) {
     scalar_t *target = message->target + (offset_t)(exchange & 1) * message->stride;
 
-    for (offset_t e = 0; e < message->count; e++) target[e] = source[message->index ? (offset_t)message->index[e] : message->first + e];
+    for (offset_t e = 0; e < message->count; e++) {
+      const offset_t place = message->index ? (offset_t)message->index[e] : message->first + e;
+
+      target[e] = source ? source[place] : (scalar_t)NAN;
+    }
     atomic_store_explicit(message->flag, exchange, memory_order_release);
   }
 }

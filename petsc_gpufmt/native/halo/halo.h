@@ -34,6 +34,7 @@ struct _GpufmtHalo {
   PetscInt              nx, nghosts;
   GpufmtHaloLinks       links; /* unless the mode is that of a scatter */
   void                 *data;  /* of the mode */
+  PetscErrorCode        own;   /* what has failed on this rank alone in an exchange that goes on: its product fails in the end */
 };
 
 /* what PETSc has made for products of a parallel matrix */

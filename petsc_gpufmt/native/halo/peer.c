@@ -78,14 +78,16 @@ static PetscErrorCode SendOnHost(GpufmtPeer *peer, int k, Vec v)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Beside PETSc's stream both are queued before the local part, else one before it and one behind it. */
-static PetscErrorCode SendAndWait(GpufmtPeer *peer, int k, const PetscScalar *array, PetscMemType memtype, Vec v)
+/* Beside PETSc's stream both are queued before the local part, else one before it and one behind it. Without memory for a copy, *own, others get what
+   is not a number, and need not wait. */
+static PetscErrorCode SendAndWait(GpufmtPeer *peer, int k, const PetscScalar *array, PetscMemType memtype, Vec v, PetscErrorCode *own)
 {
   GpufmtBeside *beside = GpufmtArenaBeside(peer->arena);
   PetscScalar  *placed;
 
   PetscFunctionBegin;
-  PetscCall(Place(peer, v, array, memtype, &placed));
+  *own = Place(peer, v, array, memtype, &placed);
+  if (*own) placed = NULL;
   if (!peer->beside) {
     PetscCall(Run(peer, GPUFMT_PEER_SEND, k, peer->stream, placed, NULL));
     PetscFunctionReturn(PETSC_SUCCESS);
@@ -97,7 +99,7 @@ static PetscErrorCode SendAndWait(GpufmtPeer *peer, int k, const PetscScalar *ar
 }
 
 /* Exchanges follow what PETSc's stream has done so far. If that is another stream than in the last exchange, the one before has to be over. */
-static PetscErrorCode SendOnDevice(GpufmtPeer *peer, int k, Vec v)
+static PetscErrorCode SendOnDevice(GpufmtPeer *peer, int k, Vec v, PetscErrorCode *own)
 {
   const PetscScalar *array;
   PetscMemType       memtype;
@@ -109,20 +111,22 @@ static PetscErrorCode SendOnDevice(GpufmtPeer *peer, int k, Vec v)
   if (stream != peer->stream) PetscCall(GpufmtDeviceSettle()); /* synchronize! */
   peer->stream = stream;
   PetscCall(VecGetArrayReadAndMemType(v, &array, &memtype));
-  ierr = SendAndWait(peer, k, array, memtype, v); /* a failure leaves the vector usable */
+  ierr = SendAndWait(peer, k, array, memtype, v, own); /* a failure leaves the vector usable */
   PetscCall(VecRestoreArrayReadAndMemType(v, &array));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode BeginEither(GpufmtPeer *peer, int k, Vec v)
+static PetscErrorCode BeginEither(GpufmtHalo halo, int k, Vec v)
 {
+  GpufmtPeer *peer = (GpufmtPeer *)halo->data;
+
   PetscFunctionBegin;
   PetscCall(GpufmtArenaCheck(peer->arena, peer->limit));
   peer->exchange++;
   peer->open = PETSC_TRUE;
   if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(SendOnHost(peer, k, v));
-  else PetscCall(SendOnDevice(peer, k, v));
+  else PetscCall(SendOnDevice(peer, k, v, &halo->own));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -140,7 +144,7 @@ static PetscErrorCode EndEither(GpufmtPeer *peer, int k)
 static PetscErrorCode Begin(GpufmtHalo halo, Vec x)
 {
   PetscFunctionBegin;
-  PetscCall(BeginEither((GpufmtPeer *)halo->data, GPUFMT_DIRECT, x));
+  PetscCall(BeginEither(halo, GPUFMT_DIRECT, x));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -161,7 +165,7 @@ static PetscErrorCode End(GpufmtHalo halo, Vec x, Vec *ghost)
 static PetscErrorCode BeginBack(GpufmtHalo halo)
 {
   PetscFunctionBegin;
-  PetscCall(BeginEither((GpufmtPeer *)halo->data, GPUFMT_BACK, halo->ghost));
+  PetscCall(BeginEither(halo, GPUFMT_BACK, halo->ghost));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -184,7 +188,7 @@ static PetscErrorCode EndBack(GpufmtHalo halo, Vec z)
   if (!ierr && placed != array) ierr = GpufmtDeviceDownload(array, placed, (size_t)n * sizeof(PetscScalar), peer->stream);
   if (on_host) PetscCall(VecRestoreArray(z, &array));
   else PetscCall(VecRestoreArrayAndMemType(z, &array));
-  PetscCall(ierr);
+  if (!halo->own) halo->own = ierr;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

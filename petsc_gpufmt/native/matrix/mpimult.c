@@ -3,10 +3,10 @@
 
    A row is the sum of its local part and then of the nonlocal one, and of rows that come back likewise, so all modes give the same bits.
 
-   A block may fail on one rank alone, when it is planned or its values are new. That must neither leave the ghost vector locked nor other
-   ranks in the exchange, so the product goes on to its end. The first products after an assembly, which plan the blocks, then
-   fail on all ranks or on none: that they are the first is known everywhere without asking. Later ones, for instance where a planner has asked
-   to be called again after some products, fail on the rank that fails, and take no collective call. */
+   A block may fail on one rank alone, when it is planned or its values are new, and an exchange for want of memory. That must neither leave the
+   ghost vector locked nor other ranks in the exchange, so the product goes on to its end. The first products after an assembly, which plan the
+   blocks, then fail on all ranks or on none: that they are the first is known everywhere without asking. Later ones, for instance where a planner
+   has asked to be called again after some products, fail on the rank that fails, and take no collective call. */
 #include "matrix/matrix.h"
 
 static PetscErrorCode PartsGet(Mat A, Mat *diag, Mat *offdiag, GpufmtHaloParts *parts)
@@ -96,6 +96,8 @@ static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
   for (int k = 0; k < 2; k++)
     if (blocks[k]) blocks[k]->failure = NULL;
   PetscCall(ierr);
+  if (!failure) failure = gpufmt->halo->own;
+  gpufmt->halo->own = PETSC_SUCCESS;
   if (PetscUnlikely(!gpufmt->agreed[transposed])) PetscCall(Agree(A, transposed, failure));
   PetscCall(failure);
   PetscFunctionReturn(PETSC_SUCCESS);
