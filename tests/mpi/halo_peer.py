@@ -247,6 +247,31 @@ def check_a_rank_that_stops():
         COMM.barrier()
 
 
+def check_a_solver_with_a_late_rank():
+    """It ends on all ranks, and none takes what did not come for a solution: an error, or on a device NaN."""
+    OPTIONS[TIMEOUT] = "0.5"
+    comm = COMM.tompi4py().Split(0, -COMM.rank)  # has memory of its own, so that other exchanges go on afterwards
+    n = 50 * comm.size
+    A = PETSc.Mat().createAIJ(((50, n), (50, n)), nnz=3, comm=comm)
+    A.setType(TYPE)
+    for row in range(*A.getOwnershipRange()):
+        columns = [c for c in (row - 1, row, row + 1) if 0 <= c < n]
+        A.setValues([row], columns, [2.0 if c == row else -1.0 for c in columns])
+    A.assemble()
+    x, b = A.createVecs()
+    b.set(1.0)
+    solver = PETSc.KSP().create(comm)
+    solver.setOperators(A)
+    solver.setType("gmres")  # whose monitor is followed by a product, with no sum over ranks in between
+    solver.getPC().setType("none")
+    solver.setMonitor(lambda _, its, __: time.sleep(1.5) if its == 3 and COMM.rank == 0 else None)
+    error = error_of(solver.solve, b, x)
+    assert error == LIBRARY_ERROR or (not error and solver.reason < 0), f"{error=} {solver.reason=}"
+    assert error == LIBRARY_ERROR or not on_host()
+    assert first_error([A], [A.createVecs()]).ierr == LIBRARY_ERROR
+    OPTIONS.delValue(TIMEOUT)
+
+
 if COMM.size > 1:
     check_many_exchanges()
     check_long_local_parts()
@@ -264,6 +289,8 @@ if COMM.size > 1:
         check_products(A, random_dense(40, 40), name)
     if halo_mode(A) == "peer":  # not where ranks share a GPU
         check_a_rank_without_memory()
+        if COMM.size == 2 or not on_host():  # where all ranks are neighbours, or an error comes a product later
+            check_a_solver_with_a_late_rank()
         check_a_rank_that_stops()  # last: the exchanges of these ranks have failed for good
     else:
         assert mode_instead_of("peer") == "overlap"
