@@ -34,7 +34,7 @@ for k in range(20):
         os._exit(1)
 print("no error", flush=True)
 """
-UNSEEN = ["sh", "-c", '"$@"; status=$?; sleep 3; exit $status', "sh"]  # what mpiexec looks at goes on for a while
+UNSEEN = ["sh", "-c", '"$@"; status=$?; sleep 2; exit $status', "sh"]  # what mpiexec looks at goes on for a while
 
 
 def run_killed(mode, *options, before=()):

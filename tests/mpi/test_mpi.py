@@ -1,11 +1,13 @@
 """Runs each script of this folder on 1 to 4 ranks. The scripts are plain programs with assertions."""
 
+import os
 import sys
 from pathlib import Path
 
 import launch
 import pytest
 
+from petsc_gpufmt.backends import driver
 from petsc_gpufmt.choice.registry import FORMATS
 
 FOLDER = Path(__file__).parent
@@ -37,8 +39,8 @@ DEVICE_RUNS = [
 pytestmark = pytest.mark.mpi
 
 
-def run_script(script, ranks, options):
-    command = [sys.executable, FOLDER / f"{script}.py", *options]
+def run_script(script, ranks, options, before=()):
+    command = [*before, sys.executable, FOLDER / f"{script}.py", *options]
     finished = launch.run(command, ranks=ranks, PYTHONSAFEPATH="")  # the scripts import from their own folder
     assert finished.status == 0, str(finished)
 
@@ -53,6 +55,23 @@ def test_script(format_name, script, ranks):
 def test_script_on_a_device(format_name, script, ranks, gpu_aware):
     """The scripts take their vectors from the matrices, so they live on the device where there is one."""
     run_script(script, ranks, ["-format", format_name, "-use_gpu_aware_mpi", gpu_aware])
+
+
+ONE_GPU = """
+import os, sys
+gpus, *command = sys.argv[1:]
+names = "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_RANK"
+rank = int(next(os.environ[name] for name in names if name in os.environ))
+os.environ["CUDA_VISIBLE_DEVICES"] = gpus.split(",")[rank % len(gpus.split(","))]
+os.execv(command[0], command)
+"""
+
+
+@pytest.mark.gpu
+def test_ranks_that_see_one_gpu_each():
+    """As batch systems bind them: they reach memory of a GPU that they do not see."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(driver.device_count())))
+    run_script("halo", 2, ["-format", "pjds"], before=[sys.executable, "-c", ONE_GPU, gpus])
 
 
 def test_a_failed_assertion_on_one_rank_fails_the_run():
