@@ -95,8 +95,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS) peer_wait(const Arrivals *__res
   if (failure) failed = failure;
   __syncthreads();
   if (!failed) return;
+#pragma unroll 1
   for (offset_t r = threadIdx.x; r < arrivals->nranks; r += BLOCK_THREADS) *(volatile count_t *)arrivals->failures[r] = failed;
   if (threadIdx.x == 0) *(volatile count_t *)arrivals->report = failed;
+#pragma unroll 1
   for (offset_t e = threadIdx.x; e < arrivals->count; e += BLOCK_THREADS)
     arrivals->arrived[offset_t(exchange & 1) * arrivals->stride + e] = scalar_t(0) / scalar_t(0);
 }
