@@ -79,9 +79,15 @@ class Backend(ABC):
     def to_host(self, array: Any) -> np.ndarray:
         """The array as a NumPy array."""
 
-    def first(self, array: Any, count: int) -> list[int]:
-        """The first `count` entries of an integer array, at most 4096 bytes; waits for the launches so far."""
-        return self.to_host(array[:count]).tolist()
+    def first(self, array: Any, count: int, meanwhile: Callable[[], None] | None = None) -> list[int]:
+        """The first `count` entries of an integer array, at most 4096 bytes; waits for the launches so far.
+
+        `meanwhile` is called before the wait: for what it launches the host does not wait. It asks for no numbers.
+        """
+        numbers = self.to_host(array[:count]).tolist()
+        if meanwhile is not None:
+            meanwhile()
+        return numbers
 
     def told(self, count: int) -> Any:
         """(count,) int64, at most 4096 bytes, that launches write and `first` reads; not filled.
@@ -240,7 +246,7 @@ class CudaBackend(Backend):
             arguments = [place + 1 + word for word in first_words]
             heads += driver.head(launch.function, place, grid, launch.block, launch.shared_bytes, arguments)
             words.append(blocks)
-            words += [WORD_OF[type(a)](a) for a in members]
+            words += [a.ptr if type(a) is DeviceArray else WORD_OF[type(a)](a) for a in members]
         arrays = array("Q", heads), array("Q", words)
 
         def queue(stream: int) -> None:
@@ -277,8 +283,8 @@ class CudaBackend(Backend):
     def told(self, count: int) -> Any:
         return DeviceArray(self.memory, self.memory.told, count, WORD)
 
-    def first(self, array: Any, count: int) -> list[int]:
-        return self.memory.first(address(array), count, array.dtype, self.stream)
+    def first(self, array: Any, count: int, meanwhile: Callable[[], None] | None = None) -> list[int]:
+        return self.memory.first(address(array), count, array.dtype, self.stream, meanwhile)
 
     def empty(self, *arrays: tuple[int, np.dtype], zeros: int = 0) -> list[Any]:
         if not zeros:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,7 @@ class DeviceMemory:
             pools = driver.device_attribute(device, driver.MEMORY_POOLS_SUPPORTED)
             self._pool = driver.create_pool(device) if pools else None
             self.told = driver.allocate_pinned(2 * MOST_FETCHED)
+            self._is_there = driver.create_event()
         self._pinned = self.told + MOST_FETCHED
         self._told_there, self._fetched = _memory_at(self.told), _memory_at(self._pinned)
 
@@ -71,17 +72,16 @@ class DeviceMemory:
 
         DriverError if memory runs out.
         """
-        places, total = _in_turn(arrays)
+        total = _total(arrays)
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
         nbytes = _rounded(total)
-        begin = self._take(nbytes, stream)
-        memory = Allocation(self, begin, nbytes)
-        return [DeviceArray(memory, begin + place, size, dtype) for place, size, dtype in places]
+        memory = Allocation(self, self._take(nbytes, stream), nbytes)
+        return _in_turn(arrays, memory, memory.address)
 
     def zeros(self, arrays: Sequence[tuple[int, np.dtype]], stream: int) -> list[DeviceArray]:
         """As `empty`, full of zeros: short arrays are parts of a piece that was filled at once."""
-        places, total = _in_turn(arrays)
+        total = _total(arrays)
         if total > MOST_ZEROS:
             made = self.empty(arrays, stream)
             driver.fill(min([array.ptr for array in made if array.size]), 0, total, stream)
@@ -92,7 +92,7 @@ class DeviceMemory:
             memory = Allocation(self, begin, ZEROS)
             driver.fill(begin, 0, ZEROS, stream)
         self._zeros = memory, begin + total
-        return [DeviceArray(memory, begin + place, size, dtype) for place, size, dtype in places]
+        return _in_turn(arrays, memory, begin)
 
     def _take(self, nbytes: int, stream: int) -> int:
         if stream != self.stream:
@@ -165,8 +165,18 @@ class DeviceMemory:
             driver.copy_to_host(to.ctypes.data, address, to.nbytes, stream)
             driver.synchronize_stream(stream)  # device synchronisation: the host reads next
 
-    def first(self, address: int, count: int, dtype: np.dtype, stream: int) -> list[int]:
-        """`count` integers at an address, told or copied; as `to_host`. ValueError above MOST_FETCHED bytes."""
+    def first(
+        self,
+        address: int,
+        count: int,
+        dtype: np.dtype,
+        stream: int,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[int]:
+        """`count` integers at an address, told or copied; as `to_host`. ValueError above MOST_FETCHED bytes.
+
+        For what `meanwhile` queues the host does not wait.
+        """
         nbytes = count * dtype.itemsize
         if nbytes > MOST_FETCHED:
             raise ValueError(f"{nbytes} bytes are asked for at once: at most {MOST_FETCHED} can be")
@@ -174,7 +184,12 @@ class DeviceMemory:
         if address != self.told:
             there = self._fetched
             driver.copy_to_host(self._pinned, address, nbytes, stream)
-        driver.synchronize_stream(stream)  # device synchronisation: the host reads next
+        if meanwhile is None:
+            driver.synchronize_stream(stream)  # device synchronisation: the host reads next
+        else:
+            driver.record_event(self._is_there, stream)
+            meanwhile()
+            driver.synchronize_event(self._is_there)  # device synchronisation: the host reads next
         return there.cast(dtype.char)[:count].tolist()
 
 
@@ -184,14 +199,22 @@ def _memory_at(address: int) -> Any:
     return memoryview(memory).cast("B")
 
 
-def _in_turn(arrays: Sequence[tuple[int, np.dtype]]) -> tuple[list[tuple[int, int, np.dtype]], int]:
-    """(place, size, dtype) of arrays that follow each other in an allocation, and the bytes of all."""
-    places, total = [], 0
+def _total(arrays: Sequence[tuple[int, np.dtype]]) -> int:
+    """Bytes of arrays that follow each other in an allocation."""
+    total = 0
+    for size, dtype in arrays:
+        total += (size * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+    return int(total)
+
+
+def _in_turn(arrays: Sequence[tuple[int, np.dtype]], memory: Allocation, begin: int) -> list[DeviceArray]:
+    """These arrays, one after the other from an address on."""
+    made = []
     for size, dtype in arrays:
         size = int(size)
-        places.append((total, size, dtype))
-        total += (size * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
-    return places, total
+        made.append(DeviceArray(memory, begin, size, dtype))
+        begin += (size * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+    return made
 
 
 def _rounded(nbytes: int) -> int:

@@ -18,6 +18,7 @@ MEMORY_POOLS_SUPPORTED = 115
 # and CU_MEMPOOL_ATTR_...
 RELEASE_THRESHOLD, RESERVED_BYTES, USED_BYTES, MOST_USED_BYTES = 4, 5, 7, 8
 PINNED_ALLOCATION, ON_A_DEVICE = 1, 1
+EVENT_WITHOUT_TIME = 2
 
 MOST_ARGUMENTS = 64  # of a launch
 
@@ -49,6 +50,7 @@ PATIENT: dict[str, tuple[Any, ...]] = {
     "cuEventCreate": (_POINTER, _UINT),
     "cuEventDestroy_v2": (_POINTER,),
     "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
+    "cuEventSynchronize": (_POINTER,),
     "cuGraphDestroy": (_POINTER,),
     "cuGraphExecDestroy": (_POINTER,),
     "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, c.c_ulonglong),
@@ -224,6 +226,21 @@ def synchronize_context() -> None:
 def synchronize_stream(stream: int) -> None:
     """Wait for what was queued on a stream."""
     call("cuStreamSynchronize", stream)  # device synchronisation: what this function is for
+
+
+def create_event() -> int:
+    """An event that takes no time stamps; kept until the process ends."""
+    return answer(_POINTER, "cuEventCreate", EVENT_WITHOUT_TIME)
+
+
+def record_event(event: int, stream: int) -> None:
+    """An event passes when what was queued on a stream has been done."""
+    call("cuEventRecord", event, stream)
+
+
+def synchronize_event(event: int) -> None:
+    """Wait until an event has passed."""
+    call("cuEventSynchronize", event)  # device synchronisation: what this function is for
 
 
 # Memory

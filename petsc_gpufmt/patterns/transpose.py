@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
@@ -24,10 +23,13 @@ from petsc_gpufmt.patterns.segments import (
 TICKET_AND_LONGEST = 2  # fields of `Control` in kernels/patterns/transpose.cu
 STEM = "patterns/transpose"
 # `colidx` has the slots of entries until these are in their columns
-PROGRAM = Program(
-    "nnz nrows ncols counts from_rowptr from_colidx rowptr control entries from_source colidx source",
+COUNT_ENTRIES = Program(
+    "nnz from_colidx counts rowptr control colidx",
     Step(STEM, "transpose_count", (BLOCK_THREADS,), BLOCK_THREADS, "nnz from_colidx rowptr colidx"),
     Step(STEM, "transpose_row_pointer", (NUMBERS_A_THREAD,), SCAN_THREADS, "counts rowptr control"),
+)
+BRING_ENTRIES = Program(
+    "nnz nrows ncols from_rowptr from_colidx rowptr entries from_source colidx source",
     Step(
         STEM,
         "transpose_scatter",
@@ -48,8 +50,8 @@ PROGRAM = Program(
 class Transposition:
     """The pattern of a transpose in the making, its ``source`` pointing back into the values of `csr`.
 
-    The entries of each row have the order of the rows of `csr` that they came from, and within these that of `csr`; but
-    of a long row only when it is finished.
+    Its rows are counted at first, and their entries brought there by `fill`. These have the order of the rows of `csr`
+    that they came from, and within these that of `csr`; but of a long row only when it is finished.
 
     Attributes
     ----------
@@ -69,7 +71,7 @@ class Transposition:
             (nnz if with_values else 0, backend.scalar),
             zeros=2,
         )
-        self.backend, self.longest, self.entries = backend, None, None
+        self.backend, self.longest, self.entries, self._to_bring = backend, None, None, None
         blocks = (csr.col_block, csr.row_block)
         self.pattern = CsrPattern(ncols, csr.nrows, rowptr, colidx, source, *blocks, longest=None if nnz else 0)
         if not nnz:
@@ -78,19 +80,35 @@ class Transposition:
         self.longest = control[1:2]
         self.outputs = (csr.source, colidx, source)
         over_entries = ceil_div(nnz, BATCH * BLOCK_THREADS)
-        given = (nnz, csr.nrows, ncols, ncols + 1, csr.rowptr, csr.colidx, rowptr, control, self.entries, *self.outputs)
-        backend.carry_out(PROGRAM, (over_entries, ntiles, over_entries, windows(nnz)), given)
+        given = (nnz, csr.colidx, ncols + 1, rowptr, control, colidx)
+        backend.carry_out(COUNT_ENTRIES, (over_entries, ntiles), given)
+        self._to_bring = (nnz, csr.nrows, ncols, csr.rowptr, csr.colidx, rowptr, self.entries, *self.outputs)
+
+    def fill(self) -> None:
+        """Bring the entries to their rows, once; queued."""
+        if self._to_bring is None:
+            return
+        nnz = self.pattern.nnz
+        blocks = ceil_div(nnz, BATCH * BLOCK_THREADS), windows(nnz)
+        self.backend.carry_out(BRING_ENTRIES, blocks, self._to_bring)
+        self._to_bring = None
 
     def finish(self, longest: int | None = None) -> CsrPattern:
-        """Put long rows in order: `longest` is what the device has written there; waits for the device if not given."""
+        """Fill the rows, and put long ones in order: `longest` is what the device has written there.
+
+        Waits for the device if that is not given.
+        """
         if self.longest is None:
             return self.pattern
+        self.fill()
         if longest is None:
             longest = self.backend.first(self.longest, 1)[0]  # waits for the device
         if self.backend.name != "host":  # a core brings entries to their columns in order
             self._merge_pieces(longest)
         self.longest, self.entries = None, None
-        self.pattern = replace(self.pattern, longest=longest)
+        rows = self.pattern
+        blocks = rows.row_block, rows.col_block
+        self.pattern = CsrPattern(rows.nrows, rows.ncols, rows.rowptr, rows.colidx, rows.source, *blocks, longest)
         return self.pattern
 
     def _merge_pieces(self, longest: int) -> None:
@@ -121,6 +139,7 @@ def transposed(csr: CsrPattern, backend: Backend) -> CsrPattern:
 def counted_transpose(csr: CsrPattern, backend: Backend) -> CsrPattern:
     """As `transposed`, with the counts of the rows known: one wait for both."""
     transposition = Transposition(csr, backend)
+    transposition.fill()
     pattern, counts = transposition.pattern.counted(backend)  # waits for the device
     transposition.finish(counts.longest)
     return pattern

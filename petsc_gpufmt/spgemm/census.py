@@ -7,7 +7,7 @@ when the operands are counted, and when the lengths of C's rows are; for `uncoun
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -165,8 +165,10 @@ def uncounted(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     return Operands(A, B, *_room(A, backend), **_longest(A, B), counted=False)
 
 
-def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
-    """The operands of A B, counted. PatternError if A and B do not chain."""
+def count_terms(
+    A: CsrPattern, B: CsrPattern, backend: Backend, meanwhile: Callable[[], None] | None = None
+) -> Operands:
+    """The operands of A B, counted; `meanwhile` as for `Backend.first`. PatternError if A and B do not chain."""
     check_chain(A, B)
     if not A.nnz or not B.nnz:
         return _nothing(A, B, backend)
@@ -175,7 +177,7 @@ def count_terms(A: CsrPattern, B: CsrPattern, backend: Backend) -> Operands:
     function = backend.function("spgemm/census", "spgemm_count_terms", (BLOCK_THREADS, lanes))
     arguments = (A.nrows, A.rowptr, A.colidx, B.nrows, B.rowptr, B.colidx, terms, control)
     backend.run([_in_turns(function, max(A.nrows, B.nrows) * lanes, arguments, backend)])
-    totals = _totals(backend.first(control, FALLS + 1))  # waits for the device
+    totals = _totals(backend.first(control, FALLS + 1, meanwhile))  # waits for the device
     return Operands(A, B, terms, lengths, rowptr, control, **totals)
 
 
@@ -198,8 +200,12 @@ def _counters(A: CsrPattern, backend: Backend) -> tuple[Any, Any]:
     return rowptr, control
 
 
-def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = True) -> Operands:
+def count_words(
+    A: CsrPattern, B: CsrPattern, backend: Backend, meanwhile: Callable[[], None] | None = None, *, wait: bool = True
+) -> Operands:
     """The operands of A B with B in words, counted; the host knows them only later if it does not `wait`.
+
+    `meanwhile` is as for `Backend.first`.
 
     PatternError if A and B do not chain; OutOfMemoryError.
     """
@@ -223,7 +229,7 @@ def count_words(A: CsrPattern, B: CsrPattern, backend: Backend, *, wait: bool = 
     words_of_b = Words(words, ends, sizes, order, control)
     if not wait:
         return Operands(A, B, terms, sizes, rowptr, control, **_longest(A, B), counted=False, words=words_of_b)
-    counters = backend.first(control, BY_LENGTH)  # waits for the device
+    counters = backend.first(control, BY_LENGTH, meanwhile)  # waits for the device
     words_of_b.census = _census(counters, BY_WORDS, WORD_BINS)
     return Operands(A, B, terms, sizes, rowptr, control, words=words_of_b, **_totals(counters))
 
@@ -234,10 +240,17 @@ def bytes_to_count(A: CsrPattern, B: CsrPattern, backend: Backend) -> int:
     return (COUNTERS + tiles(A.nrows) + 2 * A.nrows) * COUNT.itemsize + words
 
 
-def row_pointer(lengths: Any, operands: Operands, backend: Backend, carried: Any = None) -> ResultRows:
+def row_pointer(
+    lengths: Any,
+    operands: Operands,
+    backend: Backend,
+    carried: Any = None,
+    meanwhile: Callable[[], None] | None = None,
+) -> ResultRows:
     """The rows of C, of `lengths` (nrows,) int64; None without terms. Then at the latest the operands are counted.
 
-    `carried`, (1,) uint64 or None, is a number that the host is to know after the same wait.
+    `carried`, (1,) uint64 or None, is a number that the host is to know after the same wait; `meanwhile` is as for
+    `Backend.first`.
 
     IndexOverflowError if nnz does not fit the index type; UnsortedError.
     """
@@ -249,7 +262,7 @@ def row_pointer(lengths: Any, operands: Operands, backend: Backend, carried: Any
     at_once = rows_a_thread(nrows)
     given = (nrows, lengths, operands.terms, operands.A.rowptr, *LENGTH_BINS.arguments, rowptr, control, carried)
     backend.carry_out(ROW_POINTER[at_once], (scan.tiles(nrows, at_once),), given)
-    counters = backend.first(control, CURSORS)  # waits for the device
+    counters = backend.first(control, CURSORS, meanwhile)  # waits for the device
     census = _census(counters, BY_LENGTH, LENGTH_BINS)
     if not operands.counted:
         _learn(operands, counters, census)

@@ -16,6 +16,7 @@ from petsc_gpufmt.patterns.transpose import Transposition, bytes_to_transpose
 from petsc_gpufmt.spgemm.census import UnsortedError, require_memory
 from petsc_gpufmt.spgemm.product import SparseProduct, checked_options, product_option
 
+SLOTS = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
 NOT_ARRAYS = (int, np.generic, type(None))  # of the arguments of a launch
 
 
@@ -29,12 +30,17 @@ class Factor:
 
 
 class Chain:
-    """Stages of a product in the making; a numeric phase carries out `launches` in their order."""
+    """Stages of a product in the making; a numeric phase carries out `launches` in their order.
+
+    What can wait is done while the host would wait for what the device counts: transposes are filled, and the launches
+    of a stage are made in the next one.
+    """
 
     def __init__(self, operands: Sequence[CsrPattern], backend: Backend, options: dict[str, int | str]):
         self.backend, self.options = backend, checked_options(options)
         self.launches: list[Launch] = []
         self.stages: list[tuple[str, SparseProduct]] = []  # with the names of the factors
+        self._without_launches: list[tuple[SparseProduct, Any, Any, Any]] = []  # with values of both factors and result
         self._steps: list[tuple[int, int]] = []  # launches before each, bytes that it takes beside arrays
         self._unfinished: tuple[Factor, Transposition] | None = None  # its longest row is read in the next stage
         self._patterns = list(operands)
@@ -72,7 +78,7 @@ class Chain:
         if values is None:
             self._take(stage.pattern.nnz * self.backend.scalar.itemsize, "an intermediate matrix")
             (values,) = self.backend.empty((stage.pattern.nnz, self.backend.scalar))
-        self.launches += stage.numeric(left.values, right.values, values)
+        self._without_launches.append((stage, left.values, right.values, values))
         self.stages.append((f"{left.name} {right.name}", stage))
         return Factor(stage.pattern, values, f"({left.name} {right.name})")
 
@@ -80,14 +86,29 @@ class Chain:
         """The symbolic phase of left * right; what was unfinished is finished after it."""
         backend, options, carried, kept = self.backend, self.options, None, 0
         if self._unfinished:
-            carried, kept = self._unfinished[1].longest, self._unfinished[1].bytes_held
-        stage = SparseProduct.of(left.pattern, right.pattern, backend, options, carried)
+            transpose, transposition = self._unfinished
+            carried, kept = transposition.longest, transposition.bytes_held
+            if transpose is left:
+                transposition.fill()
+        meanwhile = self._meanwhile if self._unfinished or self._without_launches else None
+        stage = SparseProduct.of(left.pattern, right.pattern, backend, options, carried, meanwhile)
         self._steps.append((len(self.launches), stage.bytes_needed + kept))
         if self._unfinished:
             transpose, transposition = self._unfinished
             transpose.pattern = transposition.finish(stage.rows.carried)  # waits for the device without terms
             self._unfinished = None
         return stage
+
+    def _meanwhile(self) -> None:
+        if self._unfinished:
+            self._unfinished[1].fill()
+        self.make_launches()
+
+    def make_launches(self) -> None:
+        """The launches of the stages that have none yet."""
+        while self._without_launches:
+            stage, *values = self._without_launches.pop(0)
+            self.launches += stage.numeric(*values)
 
     def _identity(self, size: int) -> Factor:
         """Times the identity, a matrix gets sorted columns without repeats."""
@@ -176,9 +197,10 @@ def plan_product(
     SparseProduct.build raises.
     """
     chain = Chain(operands, backend, options)
-    slots = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)[: len(product.letters)]
-    factors = [Factor(p, slot, name) for p, slot, name in zip(operands, slots, product.letters, strict=True)]
-    return PlannedProduct(product, chain, STAGES[product](chain, *factors).pattern)
+    factors = [Factor(*operand) for operand in zip(operands, SLOTS, product.letters, strict=False)]
+    result = STAGES[product](chain, *factors)
+    chain.make_launches()
+    return PlannedProduct(product, chain, result.pattern)
 
 
 def _ab(chain: Chain, A: Factor, B: Factor) -> Factor:

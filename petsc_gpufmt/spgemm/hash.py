@@ -23,7 +23,8 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
-from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, launch_1d, power_of_two
+from petsc_gpufmt.backends.plan import WARP, Launch, Struct, ceil_div, power_of_two
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.spgemm.accumulator import Accumulator
@@ -61,6 +62,19 @@ USUAL_TEAM = 16
 SHARED_THREADS, SHARED_TERMS = 1, 512
 # Then rows join larger ones if they are fewer than these of all: that may save sorting them
 FEW_TOGETHER = 1 / 8
+
+# Rows in order of their words, and of their lengths
+SORT_ROWS = tuple(
+    Program(
+        names := "nrows words rowptr largest nbins control order",
+        Step("spgemm/hash", "spgemm_hash_sort_rows", (by_length,), THREADS, names),
+    )
+    for by_length in (0, 1)
+)
+LIST_PARTS = Program(
+    names := "nrows A_rowptr rowptr largest control rows parts",
+    Step("spgemm/hash", "spgemm_hash_list_parts", (), THREADS, names),
+)
 
 
 @dataclass(slots=True)
@@ -170,7 +184,7 @@ class HashAccumulator(Accumulator):
                 f"-mat_rmerge_accumulator hash: the right factor has {operands.B.ncols} columns, hashing takes at most "
                 f"{32 * LARGEST_WORD}: use -mat_rmerge_accumulator merge, or more ranks"
             )
-        self.on_host = backend.name == "host"
+        self.on_host, self._makes_words = backend.name == "host", operands.words is None
         self.shapes = SHAPES[bisect_left(WORDS, self.nwords)]
         self.symbolic: list[Kernel] = []
         self.all_bins: AllBins | None = None
@@ -326,8 +340,8 @@ class HashAccumulator(Accumulator):
         """(number of parts, row of each, number of each in its row): those of rows too long to be one unit."""
         backend, A, index = self.backend, self.operands.A, self.backend.index
         rows, parts = backend.empty((C.parts, index), (C.parts, index))
-        arguments = (A.nrows, A.rowptr, C.rowptr, LONGEST_UNSPLIT, C.control, rows, parts)
-        backend.run([self._over_rows("spgemm_hash_list_parts", (), arguments)])
+        given = (A.nrows, A.rowptr, C.rowptr, LONGEST_UNSPLIT, C.control, rows, parts)
+        backend.carry_out(LIST_PARTS, (ceil_div(A.nrows, THREADS),), given)
         self._ordered += [rows, parts]
         return C.parts, rows, parts
 
@@ -384,17 +398,13 @@ class HashAccumulator(Accumulator):
         """Fill `order` with the rows, bin after bin of their words or their lengths; `sizes`: words, C's row pointer,
         one of them None, and the counters."""
         words, rowptr, control = sizes
-        arguments = (self.operands.A.nrows, words, rowptr, *bins.arguments, control, order)
-        self.backend.run([self._over_rows("spgemm_hash_sort_rows", (int(bins is LENGTH_BINS),), arguments)])
+        nrows = self.operands.A.nrows
+        given = (nrows, words, rowptr, *bins.arguments, control, order)
+        self.backend.carry_out(SORT_ROWS[bins is LENGTH_BINS], (ceil_div(nrows, THREADS),), given)
 
     @property
     def _few_threads(self) -> float:
         return self.backend.resident_threads * FEW_THREADS
-
-    def _over_rows(self, kernel: str, template: tuple[int, ...], arguments: tuple) -> Launch:
-        """A launch of a thread a row."""
-        function = self.backend.function("spgemm/hash", kernel, template)
-        return launch_1d(function, self.operands.A.nrows, THREADS, arguments)
 
     def _host_scratch(self, size: int, dtype: Any) -> Any:
         """Zeros for a host kernel; device kernels have shared memory instead."""
@@ -405,7 +415,7 @@ class HashAccumulator(Accumulator):
     def bytes_needed(self) -> int:
         A, B, index = self.operands.A, self.operands.B, self.backend.index.itemsize
         terms, scalar = self.operands.total_terms, self.backend.scalar.itemsize
-        words = B.nnz * WORD.itemsize + B.nrows * index if self.operands.words is None else 0
+        words = B.nnz * WORD.itemsize + B.nrows * index if self._makes_words else 0
         if self.on_host:
             return max(words + 8 * self.nwords, B.ncols * scalar)
         parts = min(A.nrows, terms // LONGEST_UNSPLIT) + terms // LONGEST_UNSPLIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,26 +87,35 @@ class SparseProduct:
 
     @classmethod
     def of(
-        cls, A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str], carried: Any = None
+        cls,
+        A: CsrPattern,
+        B: CsrPattern,
+        backend: Backend,
+        options: dict[str, int | str],
+        carried: Any = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> SparseProduct:
-        """`build` with all options, which have been checked; `carried` as for `row_pointer`."""
-        operands = count(A, B, backend, options)
+        """`build` with all options, which have been checked; `carried` as for `row_pointer`.
+
+        `meanwhile` is as for `Backend.first`, of each wait.
+        """
+        operands = count(A, B, backend, options, meanwhile)
         check_sorted(operands)
         phases, known_before = make_accumulators(operands, backend, options), operands.counted
         needed = phases.bytes_needed()
         require_memory(needed, backend, "the symbolic phase")
         lengths = phases.symbolic.lengths() if phases.symbolic else None
         counted = operands.nbytes
-        rows = row_pointer(lengths, operands, backend, carried)
+        rows = row_pointer(lengths, operands, backend, carried, meanwhile)
         operands.terms = operands.lengths = lengths = None
-        if not known_before:
-            phases = phases if operands.total_terms else Phases(None, None)
-            needed = max(needed, phases.bytes_needed())
         bytes_of_c = rows.nnz * (backend.index.itemsize + backend.scalar.itemsize)
         require_memory(bytes_of_c, backend, f"the {rows.nnz} entries of the result")
         (colidx,) = backend.empty((rows.nnz, backend.index))
+        if not known_before:
+            phases = phases if operands.total_terms else Phases(None, None)
         if phases.symbolic:
             phases.symbolic.columns(rows.rowptr, colidx)
+        needed = max(needed, phases.bytes_needed())
         pattern = CsrPattern(A.nrows, B.ncols, rows.rowptr, colidx, None, A.row_block, B.col_block, rows.longest)
         needed += counted + (A.nrows + 1) * backend.index.itemsize + bytes_of_c
         return cls(pattern, rows, phases, operands.total_terms, needed)
@@ -176,7 +186,13 @@ def checked_options(options: dict[str, int | str]) -> dict[str, int | str]:
     return merged
 
 
-def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int | str]) -> Operands:
+def count(
+    A: CsrPattern,
+    B: CsrPattern,
+    backend: Backend,
+    options: dict[str, int | str],
+    meanwhile: Callable[[], None] | None = None,
+) -> Operands:
     """The operands of A B, counted for the accumulator that will find C's columns, unless that counts them itself."""
     chosen = options["accumulator"]
     if chosen == AUTO:
@@ -185,8 +201,8 @@ def count(A: CsrPattern, B: CsrPattern, backend: Backend, options: dict[str, int
             if network_sizes(A.longest, B.longest, int(options["merge_width"])):
                 return uncounted(A, B, backend)
     if chosen == "merge":
-        return count_terms(A, B, backend)
-    return count_words(A, B, backend, wait=not needs_no_census(A, B, backend))
+        return count_terms(A, B, backend, meanwhile)
+    return count_words(A, B, backend, meanwhile, wait=not needs_no_census(A, B, backend))
 
 
 def may_be_short(pattern: CsrPattern) -> bool:

@@ -256,6 +256,16 @@ def test_to_host_and_first_wait_for_the_copy(fake, memory):
     assert memory.first(a.ptr, 1, INT, S) == [-1] and len(fake.named("cuMemAllocHost_v2")) == 1
 
 
+def test_what_is_queued_meanwhile_is_not_waited_for(fake, memory):
+    (a,) = memory.empty(((2, INT),), S)
+    fake.calls.clear()
+
+    assert memory.first(a.ptr, 2, INT, S, lambda: driver.fill(a.ptr, 0, 8, S)) == [-1, -1]
+
+    names = [name for name, *_ in fake.calls]
+    assert names == ["cuMemcpyDtoHAsync_v2", "cuEventRecord", "cuMemsetD8Async", "cuEventSynchronize"]
+
+
 def test_more_than_fits_the_pinned_memory_is_refused(memory):
     (a,) = memory.empty(((1025, INT),), S)
 

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,10 +160,10 @@ class EmulatedBackend(Backend):
             return super().adopt(array, keep=keep)
         return array if isinstance(array, DeviceArray) else device_array(np.array(array))
 
-    def first(self, array: Any, count: int) -> list[int]:
+    def first(self, array: Any, count: int, meanwhile: Callable[[], None] | None = None) -> list[int]:
         if count * array.itemsize > MOST_FETCHED:
             raise EmulationError(f"{count} {array.dtype} are asked for at once: at most {MOST_FETCHED} bytes can be")
-        return super().first(array, count)
+        return super().first(array, count, meanwhile)
 
     def to_host(self, array: Any) -> np.ndarray:
         return host_view(array).copy() if isinstance(array, DeviceArray) else np.asarray(array)

@@ -178,9 +178,9 @@ class CountingBackend(EmulatedBackend):
 
     waits = 0
 
-    def first(self, array, count):
+    def first(self, array, count, meanwhile=None):
         self.waits += 1
-        return super().first(array, count)
+        return super().first(array, count, meanwhile)
 
 
 @pytest.mark.parametrize("longest", [0, 500, 600, 1500])
@@ -214,6 +214,26 @@ def test_the_host_waits_twice_for_a_galerkin_product(emulation_folder):
     device.waits = 0
     plan_product(Product.PTAP, patterns, device, {})
     assert device.waits == 2
+
+
+def test_what_can_wait_is_done_while_the_device_counts(emulation_folder):
+    """P^T is filled, and the numeric phase of A P planned."""
+    device = CountingBackend("float64", "int32", emulation_folder, resident_threads=1 << 14)
+    operands = [random_matrix(300, 300, 7, seed=74), from_row_lengths(np.full(300, 4), 20, seed=75)]
+    patterns = [m.pattern(np, device.index).validated(device) for m in operands]
+    waits_before: dict[str, list[int]] = {}
+    function, device.waits = device.function, 0
+
+    def asked(stem, kernel, template):
+        waits_before.setdefault(kernel, []).append(device.waits)
+        return function(stem, kernel, template)
+
+    device.function = asked
+    plan_product(Product.PTAP, patterns, device, {})
+
+    assert waits_before["transpose_row_pointer"] == [0] and waits_before["transpose_scatter"] == [1]
+    values = [waits for kernel, waits in waits_before.items() if kernel.startswith("spgemm_hash_values")]
+    assert sum(values, []) == [2, 2] and waits_before["spgemm_row_pointer"] == [0, 1]
 
 
 def test_a_galerkin_product_of_short_rows_is_merged_in_both_stages(emulation_folder):

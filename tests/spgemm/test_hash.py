@@ -170,7 +170,7 @@ def test_a_small_product_waits_once_and_has_the_same_bits(factors, resident_thre
     left, right = factors()
     counted = Product(left, right, device)
     first, waits = device.first, []
-    device.first = lambda array, count: waits.append(count) or first(array, count)
+    device.first = lambda array, count, meanwhile: waits.append(count) or first(array, count, meanwhile)
 
     product = Product(left, right, device, wait=False).check()
 

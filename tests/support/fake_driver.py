@@ -15,7 +15,7 @@ from petsc_gpufmt.backends import driver
 from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.planning import given
 
-CONTEXT, POOL, MODULE, FIRST_STREAM = 0xC0, 0xB0, 0xA0, 0x50
+CONTEXT, POOL, MODULE, FIRST_STREAM, FIRST_EVENT = 0xC0, 0xB0, 0xA0, 0x50, 0xE0
 OUT_OF_MEMORY, INVALID_CONTEXT, NOT_FOUND = 2, 201, 500
 ERRORS = {
     OUT_OF_MEMORY: (b"CUDA_ERROR_OUT_OF_MEMORY", b"out of memory"),
@@ -87,6 +87,7 @@ class FakeDriver:
         self.reserved = 0
         self._kept: list[Any] = []
         self._streams = iter(range(FIRST_STREAM, 1 << 20))
+        self._events = iter(range(FIRST_EVENT, 1 << 20))
 
     def __getattr__(self, name: str) -> Any:
         if name == "cuLaunchKernel":  # which C calls
@@ -243,7 +244,10 @@ class FakeDriver:
         executable._obj.value = 0x6E
 
     def _cuEventCreate(self, event, flags):
-        event._obj.value = next(self._streams)
+        event._obj.value = next(self._events)
+
+    def _cuEventSynchronize(self, event):
+        self._deliver()
 
     def _cuEventElapsedTime(self, milliseconds, start, stop):
         milliseconds._obj.value = float(stop)
