@@ -387,5 +387,5 @@ def _totals(counters: list[int]) -> dict[str, Any]:
 
 
 def _census(counters: list[int], first: int, bins: Bins) -> list[tuple[int, int, int]]:
-    end = first + 3 * (bins.count + 2)
-    return list(zip(*[counters[first + field : end : 3] for field in range(3)], strict=True))
+    fields = iter(counters[first : first + 3 * (bins.count + 2)])
+    return list(zip(fields, fields, fields, strict=True))

@@ -208,7 +208,8 @@ class HashAccumulator(Accumulator):
             return self.all_bins.lengths()
         else:
             teams = tuple(shape.team for shape in self.shapes.values())
-            bins = self._bins(words.census, WORD_BINS, teams, (words.sizes, None, words.control), 0, self._few_threads)
+            bins = self._bins(words.census, WORD_BINS, teams, 0, self._few_threads)
+            self._put_in_order(bins, WORD_BINS, (words.sizes, None, words.control))
             self.symbolic = self._symbolic_kernels(bins)
         backend.run([self._symbolic_launch("lengths", kernel, words.sizes) for kernel in self.symbolic])
         return words.sizes
@@ -290,13 +291,17 @@ class HashAccumulator(Accumulator):
         threads = sum([rows * team for (rows, _, _), team in zip(C.census, TEAM_OF_BIN, strict=True)])
         together = threads <= MANY_THREADS * self.backend.resident_threads
         few = min(self._few_threads, threads * FEW_TOGETHER) if together else self._few_threads
-        self.numeric = self._bins(C.census, LENGTH_BINS, TEAM_OF_BIN, (None, C.rowptr, C.control), 1, few)
-        divided = [self._units(rows, C) for rows in self.numeric if not rows.bound]
+        self.numeric = self._bins(C.census, LENGTH_BINS, TEAM_OF_BIN, 1, few)
         whole = [rows for rows in self.numeric if rows.bound]
+        shared = bool(whole) and self._are_few_with_many_terms(joined(whole))
+        if shared and (rows := joined(whole)).count == self.operands.A.nrows:
+            return [self._units_shared(rows)]  # in any order: all run at once
+        self._put_in_order(self.numeric, LENGTH_BINS, (None, C.rowptr, C.control))
+        divided = [self._units(rows, C) for rows in self.numeric if not rows.bound]
         if not whole:
             return divided
         rows = joined(whole)
-        if self._are_few_with_many_terms(rows):
+        if shared:
             return [*divided, self._units_shared(rows)]
         if together and len(whole) > 1:
             return [*divided, self._units_together(whole, rows)]
@@ -357,17 +362,15 @@ class HashAccumulator(Accumulator):
         census: list[tuple[int, int, int]],
         bins: Bins,
         teams: tuple[int, ...],
-        sizes: tuple[Any, Any, Any],
         first_to_join: int,
         few: float,
     ) -> list[Bin]:
         """Rows for a launch each, or a part of one, the largest first; rows without work are in none, or with others.
 
         `census` has rows, work and entries for each of `bins`, `teams` the threads a row. Rows for `few` threads join
-        those of the next larger bin, from bin `first_to_join` on. If there are several bins, rows are sorted by
-        `sizes`.
+        those of the next larger bin, from bin `first_to_join` on.
         """
-        nrows = begin = self.operands.A.nrows
+        begin = self.operands.A.nrows
         found: list[Bin] = []  # the smallest first
         last: Bin | None = None
         for number in range(len(census) - 1, -1, -1):
@@ -381,24 +384,25 @@ class HashAccumulator(Accumulator):
             else:
                 last.count, last.work, last.entries = last.count + count, last.work + work, last.entries + entries
                 last.bound, last.begin, last.first = bins.bounds[number], begin, number
-        found = [b for b in reversed(found) if b.bound != 0]
-        if len(found) > 1 or found[0].count < nrows:
-            if bins is LENGTH_BINS:
-                (order,) = self.backend.empty((nrows, self.backend.index))
-                self._ordered.append(order)
-            else:
-                assert self.operands.words is not None
-                order = self.operands.words.order
-            self._sort_rows(bins, sizes, order)
-            for b in found:
-                b.order = order
-        return found
+        return [b for b in reversed(found) if b.bound != 0]
 
-    def _sort_rows(self, bins: Bins, sizes: tuple[Any, Any, Any], order: Any) -> None:
-        """Fill `order` with the rows, bin after bin of their words or their lengths; `sizes`: words, C's row pointer,
-        one of them None, and the counters."""
-        words, rowptr, control = sizes
+    def _put_in_order(self, found: list[Bin], bins: Bins, sizes: tuple[Any, Any, Any]) -> None:
+        """Give what `_bins` has found the rows, sorted unless one bin has them all.
+
+        `sizes`: their words, C's row pointer, one of them None, and the counters.
+        """
         nrows = self.operands.A.nrows
+        if len(found) == 1 and found[0].count == nrows:
+            return
+        if bins is LENGTH_BINS:
+            (order,) = self.backend.empty((nrows, self.backend.index))
+            self._ordered.append(order)
+        else:
+            assert self.operands.words is not None
+            order = self.operands.words.order
+        for b in found:
+            b.order = order
+        words, rowptr, control = sizes
         given = (nrows, words, rowptr, *bins.arguments, control, order)
         self.backend.carry_out(SORT_ROWS[bins is LENGTH_BINS], (ceil_div(nrows, THREADS),), given)
 
