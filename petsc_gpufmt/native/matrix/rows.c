@@ -105,14 +105,15 @@ static void FillParts(int nparts, Part parts[])
 
 static PetscErrorCode FillLengths(PetscInt nrows, Rows *rows)
 {
-  const int nparts = (int)PetscMin(MOST_THREADS, nrows / ROWS_A_THREAD + 1);
-  Part      parts[MOST_THREADS];
+  const int    nparts = (int)PetscMin(MOST_THREADS, nrows / ROWS_A_THREAD + 1);
+  Part         parts[MOST_THREADS];
+  GpufmtMemory room, present;
 
   PetscFunctionBegin;
-  PetscCall(PetscMalloc1(nrows, &rows->imax));
-  PetscCall(PetscMalloc1(nrows, &rows->ilen));
-  GpufmtPagesMayBeLarge(rows->imax, (size_t)nrows * sizeof(PetscInt));
-  GpufmtPagesMayBeLarge(rows->ilen, (size_t)nrows * sizeof(PetscInt));
+  PetscCall(GpufmtManagedTakeRows((size_t)nrows, &room));
+  rows->imax = (PetscInt *)room.address;
+  PetscCall(GpufmtManagedTakeRows((size_t)nrows, &present));
+  rows->ilen = (PetscInt *)present.address;
   for (int k = 0; k < nparts; k++)
     parts[k] = (Part){.rowptr = rows->i,
                       .imax   = rows->imax,
@@ -164,6 +165,24 @@ PetscErrorCode GpufmtCreateWithArrays(MPI_Comm comm, PetscInt nrows, PetscInt nc
   if (layout == ROWS_KNOWN) ierr = AddRows(*A, nrows, internal);
   if (ierr) PetscCall(MatDestroy(A));
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* A, whose rows were added here, goes: PETSc would free their lengths, and the next would touch new pages. */
+PetscErrorCode GpufmtRowsKeep(Mat A)
+{
+  Rows          *rows      = (Rows *)A->data;
+  PetscInt     **lengths[] = {&rows->imax, &rows->ilen};
+  const PetscInt few       = 1 << 14; /* rows: their pages are kept by the C library */
+
+  PetscFunctionBegin;
+  if (layout != ROWS_KNOWN || A->rmap->n < few) PetscFunctionReturn(PETSC_SUCCESS);
+  for (int k = 0; k < 2; k++) {
+    GpufmtMemory memory = {.address = *lengths[k], .capacity = (size_t)A->rmap->n * sizeof(PetscInt)};
+
+    *lengths[k] = NULL;
+    PetscCall(GpufmtManagedReturnRows(&memory));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

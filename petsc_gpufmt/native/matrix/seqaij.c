@@ -92,9 +92,12 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
 {
   const GpufmtFormat *format = A->spptr ? ((Mat_Gpufmt *)A->spptr)->format : NULL;
+  GpufmtManaged      *managed;
 
   PetscFunctionBegin;
   if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions, and does not free what is composed anew here */
+    PetscCall(GpufmtManagedOf(A, &managed));
+    if (managed) PetscCall(GpufmtRowsKeep(A));
     PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&A->spptr));
     if (((PetscObject)A)->qlist) PetscCall(Compose(A, format, PETSC_FALSE));
   }

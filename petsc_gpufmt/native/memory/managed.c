@@ -64,12 +64,12 @@ PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscIn
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&m));
-  PetscCall(GpufmtManagedTakeRowptr(nrows, &m->host));
+  PetscCall(GpufmtManagedTakeRows((size_t)nrows + 1, &m->host));
   m->rowptr = (PetscInt *)m->host.address;
   ierr      = ToHost(m->rowptr, rowptr, (PetscCount)nrows + 1, on_device);
   if (!ierr) ierr = GpufmtManagedTake(bytes, &m->memory);
   if (ierr) { /* there may not be the memory */
-    PetscCall(GpufmtManagedReturnRowptr(&m->host));
+    PetscCall(GpufmtManagedReturnRows(&m->host));
     PetscCall(PetscFree(m));
   }
   PetscCall(ierr);
@@ -106,7 +106,7 @@ PetscErrorCode GpufmtManagedRelease(GpufmtManaged **out)
   else all = m->next;
   if (m->next) m->next->previous = m->previous;
   PetscCall(GpufmtManagedReturn(&m->memory));
-  PetscCall(GpufmtManagedReturnRowptr(&m->host));
+  PetscCall(GpufmtManagedReturnRows(&m->host));
   PetscCall(PetscFree(m));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

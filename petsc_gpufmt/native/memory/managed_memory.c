@@ -1,4 +1,4 @@
-/* Managed memory, and host memory for row pointers beside it. To take these with all their pages, and to give them back, takes longer than a
+/* Managed memory, and host memory for row pointers and lengths of rows beside it. To take these with all their pages, and to give them back, takes longer than a
    sparse product: what no matrix uses any more is kept for the next. */
 #include "memory/memory.h"
 #include "runtime/driver.h"
@@ -6,10 +6,10 @@
 static PetscErrorCode Free(void *);
 static PetscErrorCode FreeOnHost(void *);
 
-static GpufmtKept kept        = {.free = Free, .most = (size_t)1 << 30}; /* `most` is a part of the device's memory, once that is known */
-static GpufmtKept kept_rowptr = {.free = FreeOnHost, .most = (size_t)1 << 28};
-static int        nplaced     = 0;           /* pieces of managed memory that are not kept */
-static PetscBool  simulate    = PETSC_FALSE; /* ordinary memory takes the place of managed one */
+static GpufmtKept kept      = {.free = Free, .most = (size_t)1 << 30}; /* `most` is a part of the device's memory, once that is known */
+static GpufmtKept kept_rows = {.free = FreeOnHost, .most = (size_t)1 << 28};
+static int        nplaced   = 0;           /* pieces of managed memory that are not kept */
+static PetscBool  simulate  = PETSC_FALSE; /* ordinary memory takes the place of managed one */
 
 #if PetscDefined(HAVE_CUDA)
   /* What must be free besides: where the driver finds nothing for a page, kernels that touch it end with an illegal address. 4 MB are too few on
@@ -219,23 +219,23 @@ static PetscErrorCode FreeOnHost(void *array)
   return PetscFree(array);
 }
 
-/* memory on the host for a row pointer of so many rows */
-PetscErrorCode GpufmtManagedTakeRowptr(PetscInt nrows, GpufmtMemory *rowptr)
+/* memory of PetscMalloc() on the host, for a row pointer or the lengths of rows of that many entries */
+PetscErrorCode GpufmtManagedTakeRows(size_t count, GpufmtMemory *rows)
 {
-  const size_t bytes = ((size_t)nrows + 1) * sizeof(PetscInt);
+  const size_t bytes = count * sizeof(PetscInt);
 
   PetscFunctionBegin;
-  *rowptr = GpufmtKeptTake(&kept_rowptr, bytes);
-  if (rowptr->address) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscMalloc(bytes, &rowptr->address));
-  GpufmtPagesMayBeLarge(rowptr->address, bytes);
-  rowptr->capacity = bytes;
+  *rows = GpufmtKeptTake(&kept_rows, bytes);
+  if (rows->address) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscMalloc(bytes, &rows->address));
+  GpufmtPagesMayBeLarge(rows->address, bytes);
+  rows->capacity = bytes;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtManagedReturnRowptr(GpufmtMemory *rowptr)
+PetscErrorCode GpufmtManagedReturnRows(GpufmtMemory *rows)
 {
-  return GpufmtKeptAdd(&kept_rowptr, rowptr);
+  return GpufmtKeptAdd(&kept_rows, rows);
 }
 
 /* managed memory whose pages come to the device; nothing is known of what is there */
@@ -269,7 +269,7 @@ PetscErrorCode GpufmtManagedForgetKept(void)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtKeptForget(&kept));
-  PetscCall(GpufmtKeptForget(&kept_rowptr));
+  PetscCall(GpufmtKeptForget(&kept_rows));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -284,6 +284,12 @@ PETSC_EXTERN PetscErrorCode GpufmtTrim(void)
 PETSC_EXTERN size_t GpufmtManagedKept(void)
 {
   return kept.bytes;
+}
+
+/* those on the host; likewise */
+PETSC_EXTERN size_t GpufmtManagedKeptRows(void)
+{
+  return kept_rows.bytes;
 }
 
 /* For tests of all that does not depend on where pages lie. Returns whether it is as asked for: nothing changes while a matrix has managed

@@ -78,8 +78,8 @@ static inline int GpufmtBackendOf(Mat A)
 
 /* managed_memory.c */
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRowptr(PetscInt nrows, GpufmtMemory *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturnRowptr(GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRows(size_t count, GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturnRows(GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturn(GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForgetKept(void);

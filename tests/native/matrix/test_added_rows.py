@@ -101,3 +101,23 @@ def test_lengths_of_many_rows_are_written_by_several_threads():
     C = petsc_matrix(A).matMult(petsc_matrix(CsrMatrix(2, 2, np.arange(3), np.arange(2), np.ones(2))))
     part = C.createSubMatrix(PETSc.IS().createStride(lengths.size, comm=PETSc.COMM_SELF))  # reads all lengths
     np.testing.assert_array_equal(part.getValuesCSR()[0], rowptr)
+
+
+def test_lengths_of_rows_that_are_gone_are_taken_by_the_next():
+    LIBRARY.GpufmtManagedKeptRows.restype = ctypes.c_size_t
+    n = 20_000
+    lengths = np.arange(n) % 3
+    columns = np.concatenate([np.arange(k) for k in lengths])
+    A = CsrMatrix(n, 4, np.concatenate([[0], np.cumsum(lengths)]), columns, np.ones(len(columns)))
+    eye = CsrMatrix(4, 4, np.arange(5), np.arange(4), np.ones(4))
+    C = petsc_matrix(A).matMult(petsc_matrix(eye))
+    before = LIBRARY.GpufmtManagedKeptRows()
+    C.destroy()
+    kept = LIBRARY.GpufmtManagedKeptRows()
+    assert kept - before == (3 * n + 1) * PETSc.IntType().itemsize
+
+    same = petsc_matrix(A).matMult(petsc_matrix(eye))
+
+    assert LIBRARY.GpufmtManagedKeptRows() == before
+    some = PETSc.IS().createStride(n // 2, 1, 2, PETSc.COMM_SELF)
+    np.testing.assert_array_equal(np.diff(same.createSubMatrix(some).getValuesCSR()[0]), lengths[1::2])
