@@ -1,10 +1,26 @@
 """Kernels that a thread loads beside the application: what plans take of them, whichever way the program ends."""
 
+import sys
+
 import launch
 import pytest
 
-pytestmark = pytest.mark.slow  # compiles a program
 TESTS = ("all", "wanted", "errors", "again", "fork", "exit")
+PYTHON_PROGRAM = """
+import sys, time, petsc4py; petsc4py.init(sys.argv)
+from petsc4py import PETSc
+import petsc_gpufmt
+from petsc_gpufmt.backends import driver
+by_plans, load = [], driver.load_module
+driver.load_module = lambda image: by_plans.append(image) or load(image)
+A = PETSc.Mat().createAIJ((1000, 1000), nnz=1); A.setFromOptions(); A.setUp()
+for i in range(1000):
+    A.setValue(i, i, 1.0)
+A.assemble()
+time.sleep(1.0)
+x, y = A.createVecs(); x.set(1.0); A.mult(x, y); assert y.sum() == 1000
+print("by plans", len(by_plans))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +29,17 @@ def kernels(tmp_path_factory):
     return launch.compiled("kernels_beside", tmp_path_factory.mktemp("programs"), *flags)
 
 
+@pytest.mark.slow  # compiles a program
 @pytest.mark.parametrize("name", TESTS)
 def test_kernels(kernels, name, tmp_path):
     finished = launch.run([kernels, name], cwd=tmp_path)
     assert finished.status == 0 and finished.output == "passed\n", finished
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("early", [1, 0])
+def test_plans_of_a_python_program_find_their_kernels_loaded(early):
+    words = ["-mat_type", "pjds", "-gpufmt_start_early", early]
+    runs = [launch.run([sys.executable, "-c", PYTHON_PROGRAM, *words]) for _ in range(2)]  # the first may compile
+    assert [run.status for run in runs] == [0, 0], runs
+    assert ("by plans 0\n" in runs[1].output) == bool(early), runs[1]
