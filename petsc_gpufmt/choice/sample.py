@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ LEAST_BLOCK_SEARCH_ENTRIES = 500_000
 ALIGNED_ROWS = 0.6
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """Chunks of CHUNK_ROWS rows, or of a few block rows, spread over the matrix.
 
     Attributes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ from petsc_gpufmt.patterns.symmetry import is_symmetric
 COUNTED = ("undecided", "roots")  # of `Control` in kernels/coarsening/parallel_aggregates.cu, without the ticket
 
 
-@dataclass(frozen=True)
-class RankGraph:
+class RankGraph(NamedTuple):
     """The rows of a square pattern that lie on a rank.
 
     Attributes
@@ -62,8 +60,7 @@ class RankGraph:
         return (self.own.longest or 0) + ((self.others.longest or 0) if self.others else 0)
 
 
-@dataclass(frozen=True)
-class ParallelAggregates:
+class ParallelAggregates(NamedTuple):
     """Arrays for the rows of a rank, then its ghosts, and what is done with them.
 
     First, ranks that have `words` of their rows send them to those where these are ghosts; at distance 2 LOOK and an

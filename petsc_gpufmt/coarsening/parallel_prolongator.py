@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,7 @@ class RankAggregates:
         return Struct(np.int64(self.first), np.int64(self.count))
 
 
-@dataclass(frozen=True)
-class ParallelTentative:
+class ParallelTentative(NamedTuple):
     """The rows of a tentative prolongator on one rank.
 
     Attributes
@@ -60,8 +59,7 @@ class ParallelTentative:
     coarse: Any
 
 
-@dataclass(frozen=True)
-class TentativeRows:
+class TentativeRows(NamedTuple):
     """Rows of a tentative prolongator one by one: those of a rank, then those of other ranks that it looks at.
 
     Attributes

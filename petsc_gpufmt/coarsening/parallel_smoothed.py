@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from petsc_gpufmt.errors import PatternError
 from petsc_gpufmt.patterns.csr import CsrPattern
 
 
-@dataclass(frozen=True)
-class ParallelSmoothed:
+class ParallelSmoothed(NamedTuple):
     """The rows of a smoothed prolongator on one rank.
 
     Attributes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ SHORT_TEAM = 8  # threads that factor an aggregate of one column; of more column
 FOUND = ("nmembers", "outside")  # of `Control` in kernels/coarsening/prolongator.cu, without the ticket
 
 
-@dataclass(frozen=True)
-class Tentative:
+class Tentative(NamedTuple):
     """A tentative prolongator.
 
     Attributes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,7 @@ NUMBERS_A_THREAD = 4  # of the prefix sum
 LONGEST_ROW = 2048  # entries: of a longer row each neighbour would be looked at too often
 
 
-@dataclass(frozen=True)
-class Smoothed:
+class Smoothed(NamedTuple):
     """A smoothed prolongator.
 
     Attributes

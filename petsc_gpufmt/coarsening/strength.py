@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ NUMBERS_A_THREAD = 4  # of the prefix sum
 NO_THRESHOLD = -1.0
 
 
-@dataclass(frozen=True)
-class StrengthGraph:
+class StrengthGraph(NamedTuple):
     """A graph, if it is one that aggregates are found for: symmetric, with all entries of the diagonal.
 
     Attributes
@@ -38,8 +37,7 @@ class StrengthGraph:
     summary: str
 
 
-@dataclass(frozen=True)
-class _Weighted:
+class _Weighted(NamedTuple):
     """A pattern, and its values if there is a threshold."""
 
     pattern: CsrPattern

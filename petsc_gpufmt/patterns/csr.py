@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ GATHER_THREADS, VALUES_A_THREAD = 256, 4
 INT64 = np.dtype(np.int64)
 
 
-@dataclass(frozen=True)
-class RowCounts:
+class RowCounts(NamedTuple):
     """What is known of the lengths of rows, without looking at them again.
 
     Attributes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ NUMBERS_A_THREAD = 4  # of prefix sums
 MOST_SUMMANDS = 3
 
 
-@dataclass(frozen=True)
-class Summand:
+class Summand(NamedTuple):
     """A matrix whose rows and columns lie somewhere in a sum.
 
     Attributes

@@ -16,7 +16,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ FREE_SHARE = 1 / 8
 HOST_BUFFER = 1 << 30
 
 
-@dataclass(frozen=True)
-class RightRows:
+class RightRows(NamedTuple):
     """A right factor: CSR arrays on the backend, and which of its columns are merged. `values` may be a Slot."""
 
     rowptr: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,16 +46,14 @@ class LeftRows:
         return LeftRows(width, self.begin[chosen], self.end[chosen], self.columns, rows, places)
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """One splitting A = A' G: `pieces` are the rows of G, `last` the rows of A' that need no further one."""
 
     pieces: LeftRows
     last: list[LeftRows]
 
 
-@dataclass(frozen=True)
-class Splitting:
+class Splitting(NamedTuple):
     """Rows of A with more entries than are merged at once.
 
     Attributes

@@ -1,7 +1,5 @@
 """The structure of EVC-HYB: sorting, what is counted, and builds with no more than the arrays of a device."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from builders import from_row_lengths, shape
@@ -125,7 +123,7 @@ def test_the_counts_of_a_small_pattern_say_as_much(device_like, monkeypatch, lon
 
     assert bool(asked) == (longest > 128 * 32)
     if not asked:
-        assert told == replace(counted, sliced=0, in_slices=0)
+        assert told == counted._replace(sliced=0, in_slices=0)
     RowCounts.of(known, (100, 100), 32, 128, device_like)
     assert asked and counts.longest == longest
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ NFOUND = 6  # members of `Found` in kernels/formats/bsr_layout.cu
 SEGMENT_ENTRIES = 2**31 - 1  # kernels count the entries of a block row in 32 bits
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     """The entries of a CSR pattern, columns ascending in each row and each only once.
 
     Attributes
@@ -49,8 +47,7 @@ class Entries:
     source: Any
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(NamedTuple):
     """Blocks of ``row_block`` x ``col_block`` entries that hold all entries of a matrix, but for their columns.
 
     Attributes
@@ -288,9 +285,9 @@ def kept_for_refresh(entries: Entries, full_blocks: bool) -> Entries:
     Columns on the host may be those of PETSc, which may go. On a device they are the plan's.
     """
     if full_blocks and entries.first is None:
-        return replace(entries, rowptr=None, colidx=None)
+        return entries._replace(rowptr=None, colidx=None)
     colidx = entries.colidx
-    return replace(entries, colidx=colidx.copy() if isinstance(colidx, np.ndarray) else colidx)
+    return entries._replace(colidx=colidx.copy() if isinstance(colidx, np.ndarray) else colidx)
 
 
 def _new(size: int, dtype: np.dtype, backend: Backend) -> Any:

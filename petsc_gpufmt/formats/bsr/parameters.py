@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product as combinations
 from math import log2
-from typing import Any
+from typing import Any, NamedTuple
 
 from petsc_gpufmt.backends.plan import WARP, ceil_div
 from petsc_gpufmt.errors import OptionError
@@ -43,8 +42,7 @@ PARAMETERS: dict[str, int | str] = {
 """The options that set them, with what leaves each to `choose`."""
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(NamedTuple):
     """How a product is launched; the paper's names are nb, N_tg, N_ta, Nbrows_ta and ept."""
 
     kernel: str
@@ -69,8 +67,7 @@ class Parameters:
         )
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """What the choice depends on.
 
     Attributes

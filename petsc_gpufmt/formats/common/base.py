@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from petsc_gpufmt.backends.plan import Launch, Operation
 from petsc_gpufmt.errors import OptionError
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from petsc_gpufmt.patterns.csr import CsrPattern
 
 
-@dataclass(frozen=True)
-class Stats:
+class Stats(NamedTuple):
     """Sizes of a stored matrix.
 
     Attributes

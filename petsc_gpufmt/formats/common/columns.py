@@ -8,8 +8,7 @@ choice is made for each slice, and loses nothing: mults are bit for bit those wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ SCANNED_A_THREAD, CONTROL_WORDS = 4, 2  # of columns_wide_offsets
 UINT16 = np.dtype(np.uint16)
 
 
-@dataclass(frozen=True)
-class StoredColumns:
+class StoredColumns(NamedTuple):
     """The columns of (nstored,) entries in slices.
 
     Attributes
@@ -134,7 +132,7 @@ class StoredColumns:
         nwords = 0 if all_fit else CONTROL_WORDS + nblocks + nslices
         kept = (self.nstored, UINT16), (ngroups, backend.index)
         col_offset, col_base, words = backend.empty(*kept, (nwords, INT64))
-        short = replace(self, mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
+        short = self._replace(mode=SHORT, col=None, col_offset=col_offset, col_base=col_base)
         lanes = min(height, 32)
         block = (lanes, THREADS_PER_BLOCK // lanes, 1)
 
@@ -156,7 +154,7 @@ class StoredColumns:
         (wide_col,) = backend.empty((nwide, backend.index))
         arguments = (height, self.slice_offsets, wide_offset, self.col, wide_col)
         self._run("columns_copy_wide", nslices, (THREADS_PER_BLOCK, 1, 1), arguments)
-        return replace(short, mode=MIXED, col=wide_col, wide_offset=wide_offset, nwide=nwide)
+        return short._replace(mode=MIXED, col=wide_col, wide_offset=wide_offset, nwide=nwide)
 
     def _run(self, kernel: str, nblocks: int, block: tuple[int, int, int], arguments: tuple[Any, ...]) -> None:
         function = self.backend.function("formats/columns", kernel, ())

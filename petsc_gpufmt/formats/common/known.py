@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What the choice of a format has found on its way, beyond the counts of the rows.
 
     Attributes

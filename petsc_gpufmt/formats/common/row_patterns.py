@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,8 +60,7 @@ class NoRowPatternsError(Exception):
     """The rows of a matrix have no small table of patterns. The text says why, as in "the matrix has ..."."""
 
 
-@dataclass(frozen=True)
-class RowPatterns:
+class RowPatterns(NamedTuple):
     """The patterns of (nrows,) rows.
 
     Attributes

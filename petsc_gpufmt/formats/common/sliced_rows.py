@@ -6,8 +6,7 @@ Few launches, and no wait where the counts of the pattern tell the padding: smal
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
@@ -24,8 +23,7 @@ ARGUMENTS = "nrows height rowptr row_perm offsets control"
 OFFSETS = Program(ARGUMENTS, Step("formats/sliced_rows", "sliced_rows_offsets", (), SCAN_THREADS, ARGUMENTS))
 
 
-@dataclass(frozen=True)
-class Slices:
+class Slices(NamedTuple):
     """Rows sorted within windows of `window` rows and cut into slices of `height`.
 
     Attributes

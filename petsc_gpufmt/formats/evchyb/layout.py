@@ -7,8 +7,7 @@ are never brought to the host for: sizes are known after one wait for the length
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ OFFSET = np.dtype(np.int64)
 FETCHED_AT_ONCE = 512  # counts: the most bytes that a backend brings to the host without an array for them
 
 
-@dataclass(frozen=True)
-class RowCounts:
+class RowCounts(NamedTuple):
     """What is counted of the rows of a matrix, for two split lengths.
 
     Attributes
@@ -88,8 +86,7 @@ class RowCounts:
         return cls(counts.padding[0], *of_splits, counts.nonempty_rows, counts.descends, 0, counts.longest, 0)
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Where rows are split: the longest row of the ELL part, how many rows are not longer, segments of the others."""
 
     length: int
@@ -97,8 +94,7 @@ class Split:
     segments: int
 
 
-@dataclass(frozen=True)
-class RowOrder:
+class RowOrder(NamedTuple):
     """The parts of a matrix.
 
     Attributes
@@ -116,8 +112,7 @@ class RowOrder:
     sigma_window: int
 
 
-@dataclass(frozen=True)
-class Slices:
+class Slices(NamedTuple):
     """Slices of both parts, those of the ELL part first.
 
     Attributes
