@@ -5,14 +5,26 @@ Importing the package registers the types, before or after PETSc is initialised:
 
 from __future__ import annotations
 
-from petsc_gpufmt import distribute
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from petsc_gpufmt.assembly import set_preallocation_coo, set_values_coo
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.native_library import library_path
 from petsc_gpufmt.planning import planner
 from petsc_gpufmt.version import __version__
 
+if TYPE_CHECKING:
+    from petsc_gpufmt import distribute
+
 __all__ = ["__version__", "distribute", "library_path", "set_preallocation_coo", "set_values_coo"]
+
+
+def __getattr__(name: str) -> Any:
+    """The package `distribute`, imported by those who deal rows."""
+    if name == "distribute":
+        return importlib.import_module("petsc_gpufmt.distribute")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 native_library.register()

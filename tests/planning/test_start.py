@@ -93,6 +93,7 @@ def test_what_fails_is_left_to_the_plan(monkeypatch):
 def test_importing_the_package_imports_no_format_and_nothing_of_products():
     program = (
         "import sys, petsc_gpufmt\n"
+        "assert 'petsc_gpufmt.distribute' not in sys.modules and petsc_gpufmt.distribute.rows\n"
         "names = [name.removeprefix('petsc_gpufmt.') for name in sorted(sys.modules) if 'petsc_gpufmt.' in name]\n"
         "print(*(n for n in names if n.startswith(('formats.', 'spgemm.', 'choice.')) and n.count('.') == 1))\n"
         "print('scipy' in sys.modules, 'cupy' in sys.modules, 'argparse' in sys.modules, 'subprocess' in sys.modules)"
