@@ -28,6 +28,8 @@ OTHERS = (
 """Imported when a plan first needs them, beside formats."""
 IN_TURN = ("formats.", "patterns.", "coarsening.", "halo.", "spgemm.")
 """How files of kernels begin, in the order in which plans come to them."""
+FOR_BLOCK_SIZES = "formats.bsr"
+"""Most of these are for block sizes that a program does not have: where it does not ask for them, they can wait."""
 
 
 def name_kernels(place: Any, format_name: str) -> None:
@@ -40,7 +42,7 @@ def name_kernels(place: Any, format_name: str) -> None:
 
     def turn(file: str) -> int | None:
         if file.startswith(others) and not file.startswith(f"formats.{first}"):
-            return len(IN_TURN) if chooses else None
+            return len(IN_TURN) if chooses and not file.startswith(FOR_BLOCK_SIZES) else None
         return next((k for k, beginning in enumerate(IN_TURN) if file.startswith(beginning)), None)
 
     compile.name_kernels(turn, SCALARS[place.scalar_bytes], INDICES[place.index_bytes], place.device)

@@ -53,9 +53,9 @@ def test_kernels_of_a_format_are_named_first_and_those_of_others_are_not(named, 
     assert named == [*(f"formats.{name}" for name in formats), *OTHERS, ("float64", "int32", 2)]
 
 
-def test_where_a_format_is_chosen_kernels_of_the_first_are_named_first_and_of_others_last(named):
+def test_where_a_format_is_chosen_kernels_of_the_first_come_first_and_of_others_without_blocks_last(named):
     assert not name_kernels(b"gpufmt")
-    last = [f"formats.{name}" for name in ("bsr", "bsr_values", "ellpack", "ellpackr")]
+    last = [f"formats.{name}" for name in ("ellpack", "ellpackr")]
     assert named == ["formats.columns", "formats.pjds", *OTHERS, *last, ("float64", "int32", 2)]
 
 
