@@ -14,7 +14,8 @@ static const char text[] = "some modules 3";
 
 GpufmtDriver gpufmt_driver;
 
-static int                 delay = 0, refused = -1, fails_to_enter = 0; /* us; number of a module */
+static int                 refused = -1, fails_to_enter = 0; /* number of a module */
+static atomic_int          delay  = 0;                       /* us */
 static atomic_int          nloads = 0, nfunctions = 0, loading = 0;
 static _Thread_local void *current = NULL;
 static _Thread_local bool  relaxed = false;
