@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 
+import numpy as np
 import petsc4py
 
 from petsc_gpufmt.backends import driver, native_library
@@ -30,6 +33,7 @@ def show_info(arguments: argparse.Namespace) -> int:
             f"{version} {cuda}, {scalar} values, {index} indices, in {config['PETSC_DIR']} {config['PETSC_ARCH']}",
         ),
         ("petsc4py", petsc4py.__version__),
+        *numpy_rows(),
         *gpu_rows(),
         *kernel_rows(),
         *(row for cls in FORMATS.values() for row in format_rows(cls)),
@@ -39,6 +43,15 @@ def show_info(arguments: argparse.Namespace) -> int:
     for label, text in rows:
         print(f"{label:14}{str(text).rstrip()}")
     return 0
+
+
+def numpy_rows() -> list[tuple[str, str]]:
+    """NumPy, and whether each process has to compile its modules: this one would have kept them."""
+    folder = os.path.dirname(np.__file__)
+    if os.path.exists(importlib.util.cache_from_source(np.__file__)):
+        return [("NumPy", np.__version__)]
+    remedy = f"python -m compileall -q {folder}"
+    return [("NumPy", f"{np.__version__}, compiled anew by each process for 0.2 s: run `{remedy}` once")]
 
 
 def gpu_rows() -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -11,13 +12,14 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_driver import fake_driver
 from launch import run
 
 import petsc_gpufmt
 from petsc_gpufmt.choice.registry import FORMATS
-from petsc_gpufmt.cli.info import gpu_rows
+from petsc_gpufmt.cli.info import gpu_rows, numpy_rows
 from petsc_gpufmt.cli.main import main
 from petsc_gpufmt.errors import UnsupportedError
 
@@ -60,6 +62,18 @@ def test_info_lists_gpus_and_whether_cupy_is_there(monkeypatch):
         assert gpu_rows()[0] == gpu and "formats and options that are not defaults need it" in gpu_rows()[1][1]
         fake.failing["cuDeviceGetCount"] = 201
         assert gpu_rows() == [("GPU", "none (CUDA_ERROR_INVALID_CONTEXT: invalid device context, in cuDeviceGetCount)")]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_info_says_where_each_process_compiles_numpy(monkeypatch, tmp_path, compiled):
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    kept = Path(importlib.util.cache_from_source(np.__file__))
+    if compiled:
+        kept.parent.mkdir(parents=True)
+        kept.touch()
+    ((label, text),) = numpy_rows()
+    assert label == "NumPy" and text.startswith(np.__version__)
+    assert (f"python -m compileall -q {Path(np.__file__).parent}" in text) == (not compiled)
 
 
 def test_info_without_a_driver(monkeypatch):
