@@ -160,7 +160,7 @@ step_gamg() {
 step_scaling() {
   bench scaling --matrix 7point:128 --matrix 27point:128 || return 1
   bench scaling --matrix 7point:200 --weak --mode peer || return 1
-  bench scaling --matrix reservoir:10 --type bsr --mode peer
+  bench scaling --matrix reservoir:10 --type gpufmt --mode peer
 }
 
 programs() { # tutorials that are not found are left out

@@ -32,7 +32,7 @@ BREAKS_DOWN = 0.5
 CHOSEN = "gpufmt"
 # The nonlocal part is stored in it.
 NONLOCAL_FORMAT = "pjds"
-# Of fewer entries a rank exchanges before its local part, in mode peer: LONG_LOCAL_PART of native/halo/peer.c.
+# Of fewer entries a rank exchanges before its local part, in mode peer: LONG_LOCAL_PART of native/halo/peer_setup.c.
 LONG_LOCAL_PART = 3_000_000
 
 
