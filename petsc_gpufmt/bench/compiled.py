@@ -55,7 +55,7 @@ def last_words(output: str) -> str:
     return " ".join(line.strip() for line in lines)[:WORDS_SHOWN]
 
 
-def compile_program(source: Path, folder: Path) -> Path:
+def compile_program(source: Path, folder: Path, flags: Sequence[str] = ()) -> Path:
     """Compile a C file against the PETSc of petsc4py, with PETSc's compiler or the one that MPICC names."""
     if not source.is_file():
         raise BenchError(f"{source}: there is no such file; name the C source to compile")
@@ -64,7 +64,7 @@ def compile_program(source: Path, folder: Path) -> Path:
     program = folder / source.stem
     command = [
         *shlex.split(os.environ.get("MPICC") or petsc_variables()["CC"]),
-        *("-O3", str(source), "-o", str(program)),
+        *("-O3", *flags, str(source), "-o", str(program)),
         *(f"-I{path}" for path in dict.fromkeys((Path(config["PETSC_DIR"]) / "include", root / "include"))),
         *shlex.split(petsc_variables().get("PETSC_CC_INCLUDES", "")),
         *(f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-lpetsc", "-lm"),
