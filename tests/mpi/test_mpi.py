@@ -107,6 +107,39 @@ def test_a_thread_that_may_not_call_mpi_is_an_error():
     assert finished.output.count("as it should") == 2, str(finished)
 
 
+PLAN_GONE = """
+from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
+import petsc4py
+petsc4py.init(["program", "-device_enable", "none", "-mat_halo_mode", "task"])
+from petsc4py import PETSc
+import petsc_gpufmt
+from petsc_gpufmt.planning import planner
+A = PETSc.Mat().createAIJ((20, 20), nnz=20)
+A.setType("aijpjds")
+for row in range(*A.getOwnershipRange()):
+    A.setValues([row], range(20), [1.0] * 20)
+A.assemble()
+x, y = A.createVecs()
+A.mult(x, y)
+if PETSc.COMM_WORLD.rank == 1:
+    planner._shutdown()
+rank = PETSc.COMM_WORLD.rank
+try:
+    A.mult(x, y)
+    assert rank == 0 and all(y.getArray() != y.getArray())  # not a number
+except PETSc.Error as e:
+    assert rank == 1 and e.ierr == 58, e  # PETSC_ERR_ORDER
+print("as it should")
+"""
+
+
+def test_a_rank_that_packs_nothing_lets_others_go_on():
+    """Its plan is gone with Python: it fails alone, and the other rank has NaN."""
+    finished = launch.run([sys.executable, "-c", PLAN_GONE], ranks=2)
+    assert finished.status == 0, str(finished)
+    assert finished.output.count("as it should") == 2, str(finished)
+
+
 LATE_PRODUCT = """
 import atexit, sys
 late = []

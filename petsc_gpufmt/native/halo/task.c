@@ -38,6 +38,7 @@ typedef struct {
   MPI_Comm     comm;
   PetscMPIInt  tag;
   Side         sides[GPUFMT_NUM_BACKENDS];
+  int          first; /* the backend whose side is there */
   GpufmtBeside beside;
   PetscBool    staged;    /* there is `pinned` */
   void        *pinned[2]; /* SENT, RECEIVED; MPI takes these in the place of memory of the device */
@@ -300,6 +301,7 @@ static PetscErrorCode Create(GpufmtHalo halo, Mat A, PetscErrorCode own)
   PetscCall(PetscNew(&t));
   halo->data         = t;
   t->comm            = PetscObjectComm((PetscObject)A);
+  t->first           = backend;
   t->tag             = tag;
   t->late            = -1;
   t->bytes[SENT]     = (size_t)links->to_begins[links->nto] * sizeof(PetscScalar);
@@ -360,6 +362,21 @@ static PetscErrorCode Pack(GpufmtHalo halo, Vec x, int *backend)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Others get what is not a number, where this rank has nothing to send. */
+static PetscErrorCode Spoil(Task *t)
+{
+  void *stream, *packed = t->sides[t->first].packed;
+
+  PetscFunctionBegin;
+  if (t->first == GPUFMT_BACKEND_HOST) {
+    if (packed) memset(packed, 0xff, t->bytes[SENT]);
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtDeviceSpoil(packed, t->bytes[SENT], stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode LateCheck(const Task *t)
 {
   PetscMPIInt rank;
@@ -379,7 +396,11 @@ static PetscErrorCode Begin(GpufmtHalo halo, Vec x)
 
   PetscFunctionBegin;
   PetscCall(LateCheck(t));
-  PetscCall(Pack(halo, x, &backend));
+  halo->own = Pack(halo, x, &backend);
+  if (halo->own) {
+    PetscCall(Spoil(t));
+    backend = t->first;
+  }
   PetscCall(VecGetArrayWriteAndMemType(halo->ghost, &t->ghosts, &t->memtype));
   t->on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA || PetscMemTypeDevice(t->memtype));
   t->download = t->upload = NULL;

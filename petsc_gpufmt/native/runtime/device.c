@@ -278,6 +278,14 @@ PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* scalars become what is not a number, in the order of launches */
+PetscErrorCode GpufmtDeviceSpoil(void *array, size_t bytes, void *stream)
+{
+  PetscFunctionBegin;
+  if (bytes) CallDriver("cuMemsetD8", gpufmt_driver.MemsetD8Async((DevicePointer)array, 0xff, bytes, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 PetscErrorCode GpufmtDeviceSynchronize(void *stream)
 {
   PetscFunctionBegin;
@@ -349,6 +357,11 @@ PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, v
 }
 
 PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream)
+{
+  return GpufmtNoDevice();
+}
+
+PetscErrorCode GpufmtDeviceSpoil(void *array, size_t bytes, void *stream)
 {
   return GpufmtNoDevice();
 }

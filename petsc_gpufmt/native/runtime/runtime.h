@@ -99,6 +99,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceFree(void **buffer, size_t *capacity);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceTrim(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceDownload(void *host, const void *dev, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceCopy(void *to, const void *from, size_t bytes, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSpoil(void *array, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSynchronize(void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtNoDevice(void);
 
