@@ -24,16 +24,47 @@ static PetscErrorCode Plan(GpufmtGamg *gamg, Mat A, PetscInt block, PetscInt nve
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what was computed for nodes of other ranks goes to these; collective */
-static PetscErrorCode SendBack(const GpufmtGamg *gamg, const GpufmtGamgElsewhere *e)
+/* what was computed for nodes of other ranks goes to these: `elsewhere` are entries of this rank's; collective */
+static PetscErrorCode Send(const GpufmtGamgElsewhere *e, const PetscScalar *computed, PetscScalar *elsewhere)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscSFReduceBegin(e->sf, e->unit, computed, elsewhere, MPI_REPLACE));
+  PetscCall(PetscSFReduceEnd(e->sf, e->unit, computed, elsewhere, MPI_REPLACE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The same of entries on the device, by way of the host, where PETSc's messages go as well: it would load a kernel for these few, which takes longer. */
+static PetscErrorCode SendFromDevice(PC pc, const GpufmtParallelTentativeAnswer *answer, const PetscScalar *computed, PetscInt unit,
+                                     const GpufmtGamgElsewhere *e)
+{
+  const PetscInt nsent = e->nreceived * unit, nreceived = (PetscInt)e->answer.count * unit;
+  PetscScalar   *sent = NULL, *received = NULL;
+  void          *stream;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  ierr = PetscMalloc2(nsent, &sent, nreceived, &received);
+  if (!ierr) ierr = GpufmtResultToHost(GPUFMT_BACKEND_CUDA, sent, computed, (size_t)nsent * sizeof(*sent));
+  ierr = GpufmtGamgAgree(pc, ierr);
+  if (!ierr) {
+    ierr = Send(e, sent, received);
+    if (!ierr) ierr = GpufmtDeviceGet(NULL, &stream);
+    if (!ierr) ierr = GpufmtDeviceUpload(answer->elsewhere, received, (size_t)nreceived * sizeof(*received), stream);
+    ierr = GpufmtGamgAgree(pc, ierr);
+  }
+  PetscCall(PetscFree2(sent, received));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode SendBack(PC pc, const GpufmtGamg *gamg, PetscInt unit, const GpufmtGamgElsewhere *e)
 {
   const GpufmtParallelTentativeAnswer *answer   = &gamg->parallel_tentative;
-  const PetscMemType                   place    = gamg->backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
   const PetscScalar                   *computed = PetscSafePointerPlusOffset((const PetscScalar *)answer->values, answer->blocks[0].nnz);
 
   PetscFunctionBegin;
-  PetscCall(PetscSFReduceWithMemTypeBegin(e->sf, e->unit, place, computed, place, answer->elsewhere, MPI_REPLACE));
-  PetscCall(PetscSFReduceEnd(e->sf, e->unit, computed, answer->elsewhere, MPI_REPLACE));
+  if (gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(SendFromDevice(pc, answer, computed, unit, e));
+  else PetscCall(Send(e, computed, (PetscScalar *)answer->elsewhere));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -47,7 +78,7 @@ static PetscErrorCode Find(PC pc, GpufmtGamg *gamg, Mat A, PetscBool is_smoothed
   PetscCall(MatGetBlockSize(A, &block));
   PetscCall(GpufmtGamgElsewhereFind(pc, gamg, A, e));
   PetscCall(GpufmtGamgAgree(pc, Plan(gamg, A, block, g->data_cell_cols, is_smoothed, e)));
-  PetscCall(SendBack(gamg, e));
+  PetscCall(SendBack(pc, gamg, block * g->data_cell_cols, e));
   PetscCall(GpufmtGamgAgree(pc, GpufmtGamgReplaceNearNull(g, gamg->backend, answer->blocks[0].ncols, answer->coarse_near_null)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
