@@ -177,9 +177,11 @@ GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC, Mat, Mat *);
 /* coarsen.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCoarsen_Gpufmt(PC, Mat *, PetscCoarsenData **);
 
-/* prolongator.c */
+/* near_null.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC, Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *, int backend, int64_t ncols, const void *coarse);
+
+/* prolongator.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
 
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCheckAggregates(const GpufmtGamg *);

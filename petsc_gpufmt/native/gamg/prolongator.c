@@ -1,55 +1,5 @@
-/* The tentative prolongator of a level, and the near-null space of the next one. */
+/* The tentative prolongator of a level. */
 #include "gamg/gamg.h"
-#include <petscdm.h>
-
-/* the near-null space, or null space, of the first field of the mesh; NULL if it has none, as that of a DMDA */
-static PetscErrorCode NearNullOfMesh(PC pc, Mat A, PetscObject *space)
-{
-  DM          dm;
-  PetscObject field   = NULL;
-  PetscInt    nfields = 0;
-
-  PetscFunctionBegin;
-  *space = NULL;
-  PetscCall(PCGetDM(pc, &dm));
-  if (!dm) PetscCall(MatGetDM(A, &dm));
-  if (dm) PetscCall(DMGetNumFields(dm, &nfields));
-  if (nfields) PetscCall(DMGetField(dm, 0, NULL, &field));
-  if (field) PetscCall(PetscObjectQuery(field, "nearnullspace", space));
-  if (field && !*space) PetscCall(PetscObjectQuery(field, "nullspace", space));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* Whether agg would take the constant vector of a scalar problem: neither the matrix nor the first field of the mesh has a near-null space. */
-static PetscErrorCode NearNullIsConstant(PC pc, Mat A, PetscBool *constant)
-{
-  MatNullSpace space;
-  PetscObject  of_mesh;
-  PetscInt     block;
-
-  PetscFunctionBegin;
-  PetscCall(MatGetNearNullSpace(A, &space));
-  PetscCall(MatGetBlockSize(A, &block));
-  PetscCall(NearNullOfMesh(pc, A, &of_mesh));
-  *constant = (PetscBool)(!space && !of_mesh && block == 1);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The planner knows the constant vector, so that it need not be brought there. It is made if PETSc is to coarsen anew, for a copy that it takes. */
-PetscErrorCode PCGAMGCreateDefaultData_Gpufmt(PC pc, Mat A)
-{
-  PC_GAMG    *g = GpufmtGamgOf(pc);
-  GpufmtGamg *gamg;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtGamgGet(pc, &gamg));
-  if (GpufmtFormatFind(((PetscObject)A)->type_name) && !g->injection_index_size) PetscCall(NearNullIsConstant(pc, A, &gamg->constant));
-  if (gamg->constant && g->reuse_prol) {
-    g->data_cell_rows = g->data_cell_cols = 1;
-    g->data_sz                            = A->rmap->n;
-  } else PetscCall((*gamg->agg.createdefaultdata)(pc, A));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
 
 /* The values of P, which has been given the pattern, by a plan of the backend that has found it; the plan writes RESULT. */
 PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const GpufmtPlan *plan, int64_t nnz, void *slots[GPUFMT_NUM_SLOTS])
@@ -125,26 +75,6 @@ PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *gamg, Mat A, Mat P)
   PetscCall(GpufmtGamgSetPattern(P, A, &pattern));
   PetscCall(GpufmtGamgComputeValues(P, gamg->backend, &answer->numeric, answer->nnz, slots));
   PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the near-null space of the coarse level, with so many columns on this rank, takes the place of that of this one */
-PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *g, int backend, int64_t ncols, const void *coarse)
-{
-  PetscReal     *data;
-  PetscInt       size;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscIntCast(ncols * g->data_cell_cols, &size));
-  PetscCall(PetscMalloc1(size, &data));
-  ierr = GpufmtResultToHost(backend, data, coarse, (size_t)size * sizeof(*data));
-  if (ierr) PetscCall(PetscFree(data));
-  PetscCall(ierr);
-  PetscCall(PetscFree(g->data));
-  g->data           = data;
-  g->data_sz        = size;
-  g->data_cell_rows = g->data_cell_cols;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
