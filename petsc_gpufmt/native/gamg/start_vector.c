@@ -107,7 +107,6 @@ PetscErrorCode GpufmtGamgStartsEnd(GpufmtGamg *gamg)
   PetscFunctionBegin;
   while (gamg->nbegun) {
     GpufmtGamgBegun *begun = &gamg->begun[--gamg->nbegun];
-    KSP              estimator;
 
     PetscCall(GpufmtGamgDotsGiveBack(&begun->dots));
     PetscCall(VecDestroy(&begun->smoother->vec_rhs)); /* our references to the start vector */
@@ -115,8 +114,6 @@ PetscErrorCode GpufmtGamgStartsEnd(GpufmtGamg *gamg)
     begun->smoother->vec_rhs = begun->right_hand_side;
     begun->smoother->vec_sol = begun->solution;
     PetscCall(KSPChebyshevEstEigSetUseNoisy(begun->smoother, PETSC_TRUE));
-    PetscCall(KSPChebyshevEstEigGetKSP(begun->smoother, &estimator));
-    if (estimator) PetscCall(KSPReset(estimator)); /* its basis would take more memory than the level, until the next set-up */
     PetscCall(KSPDestroy(&begun->smoother));
   }
   PetscFunctionReturn(PETSC_SUCCESS);

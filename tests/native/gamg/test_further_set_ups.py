@@ -124,21 +124,6 @@ def test_smoothers_have_their_own_right_hand_sides_again(options):
     ksp.destroy()
 
 
-def test_estimators_keep_no_vectors(options):
-    """Nor does a further estimate miss them."""
-    A, other = pair(stencil_csr(8))
-    other.destroy()
-    ksp, library = solver(A), native_library.load()
-    for step in range(3):
-        shift(A, step)
-        ksp.setUp()
-    for k in range(1, ksp.getPC().getMGLevels()):
-        smoother, estimator, solution = ksp.getPC().getMGSmoother(k), ctypes.c_void_p(), ctypes.c_void_p()
-        assert not library.KSPChebyshevEstEigGetKSP(ctypes.c_void_p(smoother.handle), ctypes.byref(estimator))
-        assert estimator and not library.KSPGetSolution(estimator, ctypes.byref(solution)) and not solution
-    ksp.destroy()
-
-
 def set_diagonal(A, value):
     """Of one row, in a pattern that stays."""
     A.setValue(3, 3, value)
