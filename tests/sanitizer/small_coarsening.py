@@ -14,7 +14,7 @@ from several_ranks import a_rank_alone
 from small_programs import right_or_wrong
 
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Slot
+from petsc_gpufmt.backends.plan import Slot, address
 from petsc_gpufmt.bench.matrices import stencil_pattern
 from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.coarsening.aggregates import aggregate
@@ -64,7 +64,12 @@ def coarsened(graph, distance, backend, rng):
     made.append(start)
     sums = vector_sums(backend)
     backend.run(sums.not_positive, {Slot.ALPHA: np.int64(n), Slot.X: start})
-    made.append(sums.sums[:1])
+    made.append(backend.adopt(backend.to_host(sums.sums[:1])))
+    words = backend.adopt(np.array([9, *[address(start)] * 9], dtype=np.int64))  # where the library writes addresses
+    for launch in sums.dots:
+        launch.arguments = tuple(words if a is sums.vectors else a for a in launch.arguments)
+    backend.run(sums.dots, {Slot.ALPHA: np.int64(n), Slot.X: start})
+    made.append(sums.sums[:9])
     made += graphs_with_values(graph, backend, rng)
     for block, nvectors in ((1, None), *SIZES):
         vectors = None
