@@ -24,10 +24,10 @@ enum {
 };
 static const size_t piece_bytes = (size_t)1 << 17; /* 10 us for one core, 3 us on the bus: the last thread is not late by more */
 
-/* An upload below 64 MB is as fast by the driver's own way, which one core takes: the array is in a cache then, or the memory of the host is the
-   limit. A download is not: its threads share the first touch of the array's pages. They are awake after some 40 us, in which the driver copies
-   0.4 MB. */
-static size_t smallest_upload = (size_t)1 << 26, smallest_download = (size_t)1 << 19;
+/* An upload below 32 MB is as fast by the driver's own way, which one core takes: the array is in a cache then, or the memory of the host is the
+   limit. One below 64 MB gains less than it takes to make ring and threads. A download is not as fast: its threads share the first touch of the
+   array's pages. They are awake after some 40 us, in which the driver copies 0.4 MB. */
+static size_t smallest_upload = (size_t)1 << 25, smallest_made_for = (size_t)1 << 26, smallest_download = (size_t)1 << 19;
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool     ready  = false;
@@ -327,7 +327,7 @@ bool GpufmtStagingServesDownload(size_t bytes)
 /* whether it would be, if GpufmtStagingMake() were called: that takes as long as a large upload gains, and the next one gains it too */
 bool GpufmtStagingWanted(size_t bytes)
 {
-  return bytes >= smallest_upload && !IsReady();
+  return bytes >= smallest_made_for && !IsReady();
 }
 
 /* synchronize! ends what GpufmtStagingMake() has made in this process */

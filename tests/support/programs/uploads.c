@@ -176,12 +176,13 @@ static void Making(void)
   const size_t large  = 2 * smallest;
   const int    before = ThreadsNow();
 
-  smallest_upload = large;
+  smallest_upload   = large;
+  smallest_made_for = 2 * large;
   End();
   nallocations = ndirect = 0;
-  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, large - 1, current_stream));
+  for (int k = 0; k < 100; k++) Check(!GpufmtUpload(device, host, 2 * large - 1, current_stream));
   Check(ThreadsBecome(before) && !nallocations && ndirect == 100);
-  for (int k = 0; k < 3; k++) Check(!GpufmtUpload(device, host, large, current_stream));
+  for (int k = 0; k < 3; k++) Check(!GpufmtUpload(device, host, k ? large : 2 * large, current_stream));
   Check(ThreadsBecome(before + nprocessors - 1) && nevents == PIECES && nallocations == 1 && ndirect == 100);
   Check(!GpufmtUpload(device, host, large - 1, current_stream) && ndirect == 101);
   Check(!GpufmtDeviceDownload(host, device, smallest, current_stream) && ndirect == 101);
@@ -190,14 +191,14 @@ static void Making(void)
   End();
 
   nprocessors = 1;
-  Check(!GpufmtUpload(device, host, large, current_stream));
+  Check(!GpufmtUpload(device, host, 2 * large, current_stream));
   Check(ThreadsBecome(before) && nallocations == 1 && ndirect == 102);
   nprocessors = 100;
-  Check(!GpufmtUpload(device, host, large, current_stream));
+  Check(!GpufmtUpload(device, host, 2 * large, current_stream));
   Check(ThreadsBecome(before + THREADS));
   End();
   nprocessors     = 5;
-  smallest_upload = smallest;
+  smallest_upload = smallest_made_for = smallest;
 }
 
 static void *Make(void *unused)
@@ -370,8 +371,8 @@ int main(int argc, char **argv)
     {"beside",       Beside     }
   };
 
-  Check(smallest_upload == (size_t)64 << 20 && smallest_download == smallest);
-  smallest_upload = smallest;
+  Check(smallest_upload == (size_t)32 << 20 && smallest_made_for == (size_t)64 << 20 && smallest_download == smallest);
+  smallest_upload = smallest_made_for = smallest;
   StartDriver();
   host   = (char *)malloc(MOST_BYTES);
   device = (char *)malloc(MOST_BYTES);
