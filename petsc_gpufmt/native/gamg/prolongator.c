@@ -53,7 +53,7 @@ PetscErrorCode GpufmtGamgSetPattern(Mat P, Mat A, const GpufmtPlannedPattern *pa
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtResultManaged(P, pattern, &managed));
+  PetscCall(GpufmtResultManaged(P, pattern, PETSC_FALSE, &managed));
   ierr = GpufmtResultSetPattern(P, pattern, managed);
   if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(pattern->backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device */
   PetscCall(GpufmtManagedRelease(&managed));                                                              /* P has its own reference */

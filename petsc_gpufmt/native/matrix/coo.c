@@ -158,7 +158,7 @@ PetscErrorCode GpufmtCooReserve(Mat A, int backend, InsertMode mode, GpufmtManag
   if (managed || GpufmtSeqData(A)->pinned || !GpufmtManagedMayEnter(A) || mode == ADD_VALUES || entered || !GpufmtManagedPossible(backend))
     PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, &colidx, NULL, NULL));
-  PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr[A->rmap->n], rowptr, PETSC_FALSE, out));
+  PetscCall(GpufmtManagedCreate(A->rmap->n, rowptr[A->rmap->n], rowptr, PETSC_FALSE, PETSC_FALSE, out));
   ierr = GpufmtManagedSetColumns(*out, colidx, PETSC_FALSE);
   if (ierr) PetscCall(GpufmtManagedRelease(out));
   PetscCall(ierr);

@@ -23,7 +23,7 @@ static PetscErrorCode CreateArrays(PetscInt nrows, const GpufmtCooAnswer *answer
   PetscErrorCode  ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedCreate(nrows, (PetscCount)answer->nnz, (const PetscInt *)answer->rowptr, on_device, managed));
+  PetscCall(GpufmtManagedCreate(nrows, (PetscCount)answer->nnz, (const PetscInt *)answer->rowptr, on_device, PETSC_FALSE, managed));
   ierr = GpufmtManagedSetColumns(*managed, (const PetscInt *)answer->colidx, on_device);
   if (!ierr) ierr = GpufmtManagedZeroValues(*managed);
   if (!ierr) ierr = GpufmtManagedSettle(on_device); /* the planner's columns go */

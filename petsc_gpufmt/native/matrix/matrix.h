@@ -282,6 +282,7 @@ GPUFMT_HIDDEN PetscErrorCode MatNorm_MPIAIJGpufmt(Mat, NormType, PetscReal *);
 /* rows.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateWithArrays(MPI_Comm, PetscInt nrows, PetscInt ncols, PetscInt rowptr[], PetscInt colidx[],
                                                     PetscScalar values[], PetscBool internal, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsKnown(PetscBool *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsCompress(Mat, PetscInt nonzero);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsKeep(Mat);
 

@@ -65,6 +65,15 @@ static PetscErrorCode LookAtLayout(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether rows are added here: else PETSc reads row pointers */
+PetscErrorCode GpufmtRowsKnown(PetscBool *known)
+{
+  PetscFunctionBegin;
+  PetscCall(LookAtLayout());
+  *known = (PetscBool)(layout == ROWS_KNOWN);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* some rows, whose lengths one thread writes */
 typedef struct {
   const PetscInt *rowptr;

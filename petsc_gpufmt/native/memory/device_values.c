@@ -120,11 +120,13 @@ PetscErrorCode GpufmtDeviceValuesWrite(GpufmtDeviceValues *v, Mat A, PetscCount 
 /* the launch that wrote them is over, or its result is with the host */
 static PetscErrorCode Settle(const GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
 {
-  PetscScalar *values;
+  GpufmtManaged *managed;
+  PetscScalar   *values;
 
   PetscFunctionBegin;
   if (v->managed) {
-    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
+    PetscCall(GpufmtManagedOf(A, &managed));
+    if (!managed->internal) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(MatSeqAIJGetArrayWrite(A, &values));

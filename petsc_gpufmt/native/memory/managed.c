@@ -53,9 +53,51 @@ static PetscErrorCode CopyRowptr(GpufmtManaged *m, const PetscInt rowptr[], Pets
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* ordinary memory of the device is there sooner than managed memory, which needs its pages */
+static PetscErrorCode TakeMemory(size_t bytes, GpufmtManaged *m)
+{
+  PetscFunctionBegin;
+  if (m->on_device) PetscCall(GpufmtDeviceReserve(bytes, &m->memory.address, &m->memory.capacity));
+  else PetscCall(GpufmtManagedTake(bytes, &m->memory));
+  m->bytes = bytes;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ReturnMemory(GpufmtManaged *m)
+{
+  PetscFunctionBegin;
+  if (m->on_device) PetscCall(GpufmtDeviceFree(&m->memory.address, &m->memory.capacity));
+  else PetscCall(GpufmtManagedReturn(&m->memory));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Of a long array of which one entry is written, one page is taken: it is no array to keep for others. */
+static PetscErrorCode TakeRowptr(const PetscInt rowptr[], PetscBool on_device, GpufmtManaged *m)
+{
+  PetscFunctionBegin;
+  if (m->internal) {
+    PetscCall(PetscMalloc1((PetscCount)m->nrows + 1, &m->rowptr));
+    m->rowptr[m->nrows] = (PetscInt)m->nnz;
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtManagedTakeRows((size_t)m->nrows + 1, &m->host));
+  m->rowptr = (PetscInt *)m->host.address;
+  PetscCall(ToHost(m->rowptr, rowptr, (PetscCount)m->nrows + 1, on_device));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ReturnRowptr(GpufmtManaged *m)
+{
+  PetscFunctionBegin;
+  if (m->internal) PetscCall(PetscFree(m->rowptr));
+  else PetscCall(GpufmtManagedReturnRows(&m->host));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Room for the columns and values of a pattern of `nnz` entries, and a copy of its row pointer, from the device or the host. That copy comes
-   before the pages, for which it would wait. */
-PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, GpufmtManaged **out)
+   before the pages, for which it would wait. `internal`: for a matrix that no user sees, and of which nothing on the host reads more than its sizes. */
+PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, PetscBool internal,
+                                   GpufmtManaged **out)
 {
   GpufmtManaged *m;
   PetscErrorCode ierr;
@@ -64,20 +106,19 @@ PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscIn
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&m));
-  PetscCall(GpufmtManagedTakeRows((size_t)nrows + 1, &m->host));
-  m->rowptr = (PetscInt *)m->host.address;
-  ierr      = ToHost(m->rowptr, rowptr, (PetscCount)nrows + 1, on_device);
-  if (!ierr) ierr = GpufmtManagedTake(bytes, &m->memory);
+  m->nrows     = nrows;
+  m->nnz       = nnz;
+  m->internal  = internal;
+  m->on_device = (PetscBool)(internal && on_device);
+  ierr         = TakeRowptr(rowptr, on_device, m);
+  if (!ierr) ierr = TakeMemory(bytes, m);
   if (ierr) { /* there may not be the memory */
-    PetscCall(GpufmtManagedReturnRows(&m->host));
+    PetscCall(ReturnRowptr(m));
     PetscCall(PetscFree(m));
   }
   PetscCall(ierr);
-  m->nrows      = nrows;
-  m->nnz        = nnz;
   m->values     = (PetscScalar *)m->memory.address;
   m->colidx     = (PetscInt *)((char *)m->memory.address + columns);
-  m->bytes      = bytes;
   m->references = 1;
   m->next       = all;
   if (all) all->previous = m;
@@ -105,8 +146,8 @@ PetscErrorCode GpufmtManagedRelease(GpufmtManaged **out)
   if (m->previous) m->previous->next = m->next;
   else all = m->next;
   if (m->next) m->next->previous = m->previous;
-  PetscCall(GpufmtManagedReturn(&m->memory));
-  PetscCall(GpufmtManagedReturnRows(&m->host));
+  PetscCall(ReturnMemory(m));
+  PetscCall(ReturnRowptr(m));
   PetscCall(PetscFree(m));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -116,7 +157,7 @@ PetscErrorCode GpufmtManagedForget(void)
 {
   PetscFunctionBegin;
   for (GpufmtManaged *m = all; m; m = m->next) {
-    PetscCall(GpufmtManagedReturn(&m->memory));
+    PetscCall(ReturnMemory(m));
     m->values        = NULL;
     m->colidx        = NULL;
     m->copied_rowptr = NULL;
@@ -189,7 +230,7 @@ PetscErrorCode GpufmtManagedSettle(PetscBool on_device)
 PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *m, void *stream)
 {
   PetscFunctionBegin;
-  if (m->nnz) PetscCall(GpufmtManagedPrefetch(m->values, (size_t)m->nnz * sizeof(PetscScalar), stream));
+  if (m->nnz && !m->on_device) PetscCall(GpufmtManagedPrefetch(m->values, (size_t)m->nnz * sizeof(PetscScalar), stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

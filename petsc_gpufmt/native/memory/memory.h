@@ -32,7 +32,8 @@ struct _GpufmtManaged {
   PetscCount     nnz;
   size_t         bytes;        /* of the allocation that are used */
   GpufmtMemory   memory, host; /* that has the values, and the row pointer */
-  PetscBool      internal;     /* no user sees the matrix that gets them */
+  PetscBool      internal;     /* no user sees the matrix that gets them: of the row pointer the host has the last entry alone */
+  PetscBool      on_device;    /* nor are they managed: nothing on the host can read them */
   int            references;
   GpufmtManaged *previous, *next;
 };
@@ -89,7 +90,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *fro
 
 /* managed.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_bind)(Mat, PetscBool);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, GpufmtManaged **);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, PetscBool internal,
+                                                 GpufmtManaged **);
 GPUFMT_HIDDEN GpufmtManaged *GpufmtManagedReference(GpufmtManaged *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRelease(GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForget(void);

@@ -1,7 +1,29 @@
-/* Columns of rows that go from rank to rank: read where they are, and numbered where they arrive. */
+/* Lengths and columns of rows that go from rank to rank: read where they are, and columns are numbered where they arrive. */
 #include "parallel/parallel.h"
 
 /* ---- read ---- */
+
+/* The row pointer of A from that of row `first` to that of row `last`: where the host has it, or in *copy, which the caller frees. */
+PetscErrorCode GpufmtRowptrRead(Mat A, int backend, PetscInt first, PetscInt last, const PetscInt **rowptr, PetscInt **copy)
+{
+  const PetscInt *whole;
+  GpufmtManaged  *managed;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedOf(A, &managed));
+  if (managed && managed->internal) {
+    const PetscInt count = last - first + 1;
+
+    PetscCall(PetscMalloc1(count, copy));
+    *rowptr = *copy;
+    PetscCall(GpufmtResultToHost(backend, *copy, managed->copied_rowptr + first, (size_t)count * sizeof(PetscInt)));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtPatternGet(A, &whole, NULL));
+  *rowptr = whole + first;
+  PetscCall(GpufmtPatternRestore(A, &whole, NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
 enum {
   READ_AT_ONCE = 1 << 16, /* entries, whatever is wanted of them */

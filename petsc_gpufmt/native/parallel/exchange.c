@@ -11,7 +11,8 @@ enum { PARCEL_INTS = sizeof(Parcel) / sizeof(PetscInt), ROW_INTS = 2 /* number a
 
 /* what is not needed once the rows are there */
 typedef struct {
-  const PetscInt *from_rowptr; /* of the rows on this rank that others take, or are sent */
+  const PetscInt *from_rowptr; /* of the rows on this rank that others take, from the first of them on, or are sent */
+  PetscInt       *copy;        /* of it, or NULL */
   PetscMPIInt     nowners, nothers;
   PetscMPIInt    *owners, *others;         /* ranks that own some of the rows; those that have found this rank as an owner, ascending */
   Parcel         *parcels, *came;          /* for owners, and from others */
@@ -25,10 +26,10 @@ typedef struct {
   PetscInt       *rowptr, *colidx; /* of the rows that come: columns in the parallel matrix, then their places */
 } Pieces;
 
-static PetscErrorCode PiecesFree(const GpufmtRows *from, Pieces *p)
+static PetscErrorCode PiecesFree(Pieces *p)
 {
   PetscFunctionBegin;
-  if (p->from_rowptr) PetscCall(GpufmtPatternRestore(from->matrix, &p->from_rowptr, NULL));
+  PetscCall(PetscFree(p->copy));
   PetscCall(PetscFree2(p->owners, p->parcels));
   PetscCall(PetscFree(p->others));
   PetscCall(PetscFree(p->came));
@@ -115,12 +116,10 @@ static PetscErrorCode CreateReceived(PetscInt nrows, MatType type, int backend, 
 
 /* ---- rows that are asked for ---- */
 
-static PetscErrorCode AskBegin(Mat C, Mat parallel, PetscMPIInt tag, PetscInt count, const PetscInt rows[], const GpufmtRows *local, Pieces *p,
-                               GpufmtRows *remote)
+static PetscErrorCode AskBegin(Mat C, Mat parallel, PetscMPIInt tag, PetscInt count, const PetscInt rows[], Pieces *p, GpufmtRows *remote)
 {
   PetscFunctionBegin;
   PetscCall(CreateMessages(C, tag, remote));
-  PetscCall(GpufmtPatternGet(local->matrix, &p->from_rowptr, NULL));
   PetscCall(FindOwners(parallel->rmap, count, rows, NULL, p));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -133,13 +132,34 @@ static PetscErrorCode AskReserve(PetscInt count, Pieces *p, GpufmtRows *remote)
   PetscCall(GpufmtMessagesReserve(p->nothers, p->nowners, messages));
   PetscCall(PetscArraycpy(messages->to, p->others, p->nothers));
   PetscCall(PetscArraycpy(messages->from, p->owners, p->nowners));
-  PetscCall(PetscMalloc3(p->other_rows[p->nothers], &p->asked, p->other_rows[p->nothers], &p->sent_lengths, count, &p->lengths));
+  PetscCall(PetscCalloc3(p->other_rows[p->nothers], &p->asked, p->other_rows[p->nothers], &p->sent_lengths, count, &p->lengths));
   PetscCall(PetscMalloc1(count + 1, &p->rowptr));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* owners learn which rows are asked for, and answer with their lengths; collective */
-static PetscErrorCode AskForLengths(Mat parallel, const PetscInt rows[], const GpufmtMessages *messages, Pieces *p)
+/* the lengths of the rows that others ask for, which are numbered from the first of them on */
+static PetscErrorCode ReadLengths(Mat parallel, const GpufmtRows *local, int backend, Pieces *p)
+{
+  const PetscInt n     = p->other_rows[p->nothers];
+  PetscInt       first = PETSC_INT_MAX, last = 0;
+
+  PetscFunctionBegin;
+  if (!n) PetscFunctionReturn(PETSC_SUCCESS);
+  for (PetscInt k = 0; k < n; k++) {
+    first = PetscMin(first, p->asked[k]);
+    last  = PetscMax(last, p->asked[k]);
+  }
+  PetscCall(GpufmtRowptrRead(local->matrix, backend, first - parallel->rmap->rstart, last - parallel->rmap->rstart + 1, &p->from_rowptr, &p->copy));
+  for (PetscInt k = 0; k < n; k++) {
+    p->asked[k] -= first;
+    p->sent_lengths[k] = p->from_rowptr[p->asked[k] + 1] - p->from_rowptr[p->asked[k]];
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Owners learn which rows are asked for, and answer with their lengths. Collective; *own is what fails on this rank alone. */
+static PetscErrorCode AskForLengths(Mat parallel, const PetscInt rows[], const GpufmtRows *local, int backend, const GpufmtMessages *messages,
+                                    Pieces *p, PetscErrorCode *own)
 {
   const GpufmtMessages back = {.comm     = messages->comm,
                                .tag      = messages->tag,
@@ -151,10 +171,7 @@ static PetscErrorCode AskForLengths(Mat parallel, const PetscInt rows[], const G
 
   PetscFunctionBegin;
   PetscCall(GpufmtMessagesExchange(&back, p->owner_rows, rows, p->other_rows, p->asked));
-  for (PetscInt k = 0; k < p->other_rows[p->nothers]; k++) {
-    p->asked[k] -= parallel->rmap->rstart;
-    p->sent_lengths[k] = p->from_rowptr[p->asked[k] + 1] - p->from_rowptr[p->asked[k]];
-  }
+  *own = ReadLengths(parallel, local, backend, p);
   PetscCall(GpufmtMessagesExchange(messages, p->other_rows, p->sent_lengths, p->owner_rows, p->lengths));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -199,14 +216,15 @@ static PetscErrorCode GetRemote(Mat C, Mat parallel, PetscInt count, const Petsc
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
-  if (!*own) *own = AskBegin(C, parallel, tag, count, rows, local, p, remote);
+  if (!*own) *own = AskBegin(C, parallel, tag, count, rows, p, remote);
   PetscCall(GpufmtFailTogether(C, *own));
   messages = &remote->exchange->messages;
   *own     = TellOwners(C, p);
   if (!*own) *own = AskReserve(count, p, remote);
   PetscCall(GpufmtFailTogether(C, *own));
-  PetscCall(AskForLengths(parallel, rows, messages, p));
-  PetscCall(GpufmtFailTogether(C, AskEnd(count, local, backend, p, remote)));
+  PetscCall(AskForLengths(parallel, rows, local, backend, messages, p, own));
+  if (!*own) *own = AskEnd(count, local, backend, p, remote);
+  PetscCall(GpufmtFailTogether(C, *own));
   PetscCall(GpufmtMessagesExchange(messages, messages->to_begins, p->sent_columns, messages->from_begins, p->colidx));
   *own = CreateReceived(count, type, backend, p, remote);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -222,20 +240,22 @@ PetscErrorCode GpufmtRowsGetRemote(Mat C, Mat parallel, PetscInt count, const Pe
 
   PetscFunctionBegin;
   ierr = GetRemote(C, parallel, count, rows, local, type, backend, &pieces, remote, own);
-  PetscCall(PiecesFree(local, &pieces));
+  PetscCall(PiecesFree(&pieces));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* ---- rows that are sent ---- */
 
-static PetscErrorCode SendBegin(Mat C, PetscLayout layout, PetscMPIInt tag, const PetscInt rows[], const GpufmtRows *sent, Pieces *p,
+static PetscErrorCode SendBegin(Mat C, PetscLayout layout, PetscMPIInt tag, const PetscInt rows[], const GpufmtRows *sent, int backend, Pieces *p,
                                 GpufmtRows *received)
 {
+  const PetscInt nrows = sent->matrix->rmap->n;
+
   PetscFunctionBegin;
   PetscCall(CreateMessages(C, tag, received));
-  PetscCall(GpufmtPatternGet(sent->matrix, &p->from_rowptr, NULL));
-  PetscCall(FindOwners(layout, sent->matrix->rmap->n, rows, p->from_rowptr, p));
+  PetscCall(GpufmtRowptrRead(sent->matrix, backend, 0, nrows, &p->from_rowptr, &p->copy));
+  PetscCall(FindOwners(layout, nrows, rows, p->from_rowptr, p));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -316,7 +336,7 @@ static PetscErrorCode Send(Mat C, PetscLayout layout, const PetscInt rows[], con
 
   PetscFunctionBegin;
   PetscCall(PetscObjectGetNewTag((PetscObject)C, &tag));
-  if (!*own) *own = SendBegin(C, layout, tag, rows, sent, p, received);
+  if (!*own) *own = SendBegin(C, layout, tag, rows, sent, backend, p, received);
   PetscCall(GpufmtFailTogether(C, *own));
   messages = &received->exchange->messages;
   *own     = TellOwners(C, p);
@@ -338,7 +358,7 @@ PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout layout, const PetscInt rows[], 
 
   PetscFunctionBegin;
   ierr = Send(C, layout, rows, sent, type, backend, &pieces, received, own);
-  PetscCall(PiecesFree(sent, &pieces));
+  PetscCall(PiecesFree(&pieces));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

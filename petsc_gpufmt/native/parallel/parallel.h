@@ -98,6 +98,7 @@ enum { GPUFMT_MAX_PARTS = 2 };
 typedef struct {
   MatProductType        type; /* AB, AtB or PtAP */
   int                   backend;
+  PetscBool             planned; /* the planner makes the blocks of the result of parts: nothing on the host reads these */
   GpufmtParallelPattern operands[GPUFMT_MAX_OPERANDS];
   GpufmtResultPattern   result;
   Mat                   second;        /* made operand: B^T, or B C; else NULL */
@@ -140,6 +141,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 /* columns.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[],
                                                const PetscInt **scattered);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowptrRead(Mat, int backend, PetscInt first, PetscInt last, const PetscInt **rowptr, PetscInt **copy);
 GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns);
 
 /* exchange.c */
@@ -169,6 +171,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *, Mat A, 
 GPUFMT_HIDDEN PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[]);
 
 /* result.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultPlanned(Mat C, int backend, PetscBool *planned);
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *, Mat A, Mat B, MatType, PetscErrorCode own);
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *, PetscErrorCode own);
 

@@ -50,7 +50,7 @@ PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
     PetscCall(MatProductCreate(part.operands[0], part.operands[1], part.operands[2], made));
     PetscCall(MatSetOptionsPrefix(*made, ((PetscObject)C)->prefix));
     PetscCall(MatProductSetType(*made, part.type));
-    PetscCall(GpufmtProductSymbolic(*made, part.product, product->backend, PETSC_TRUE)); /* the options that choose an algorithm were for C */
+    PetscCall(GpufmtProductSymbolic(*made, part.product, product->backend, product->planned)); /* the options that choose an algorithm were for C */
     product->nparts = k + 1;
   }
   PetscFunctionReturn(PETSC_SUCCESS);

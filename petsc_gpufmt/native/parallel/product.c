@@ -163,6 +163,7 @@ static PetscErrorCode ProductSymbolic(Mat C, MatType type)
   C->product->data    = product;
   C->product->destroy = MPIProductDestroy;
   PetscCall(GpufmtProductBackend(C, &product->backend));
+  PetscCall(GpufmtResultPlanned(C, product->backend, &product->planned));
   PetscCall(SecondCreate(C, product, type));
   B = product->second ? product->second : given->B;
   PetscCall(RowsCreate(C, product, A, B, type, &own));

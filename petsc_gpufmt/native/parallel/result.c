@@ -90,21 +90,27 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* whether the planner makes the blocks of the result, which have managed arrays then */
+PetscErrorCode GpufmtResultPlanned(Mat C, int backend, PetscBool *planned)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedWanted(C, backend, planned));
+  if (!GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) *planned = PETSC_FALSE; /* whatever the blocks are under -mat_seqaij_type */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* the blocks of the result on this rank, and the plans of their values */
-static PetscErrorCode BlocksCreate(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
+static PetscErrorCode BlocksCreate(GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
 {
   GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
   PetscInt       n;
-  PetscBool      planned;
   PetscErrorCode ierr;
   GpufmtUnion    u;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedWanted(C, product->backend, &planned));
-  if (!GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) planned = PETSC_FALSE; /* whatever the blocks are under -mat_seqaij_type */
   PetscCall(FindTargets(product, columns->n, PETSC_FALSE, pieces));
   n = GpufmtPartsSummands(product, PETSC_FALSE, pieces->targets, summands);
-  PetscCall(GpufmtUnionCreate(product->backend, planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
+  PetscCall(GpufmtUnionCreate(product->backend, product->planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
   ierr = BlocksFromUnion(product, type, rows, columns, &u, pieces); /* as in GpufmtRowsAddUp() */
   PetscCall(GpufmtUnionDestroy(&u));
   PetscCall(ierr);
@@ -155,7 +161,7 @@ static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, 
   }
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   PetscCall(MatGetType(diag, &block_type));
-  if (!own) own = BlocksCreate(C, product, block_type, rows, B->cmap, pieces);
+  if (!own) own = BlocksCreate(product, block_type, rows, B->cmap, pieces);
   PetscCall(GpufmtFailTogether(C, own));
   PetscCall(ResultFromBlocks(C, product, result_type, rows, B->cmap, pieces));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -36,12 +36,13 @@ PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *u, int k, Pets
 {
   const GpufmtUnionPartAnswer *part      = &u->answer.parts[k];
   const PetscBool              on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA);
+  PetscBool                    known;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedCreate(u->nrows, part->nnz, (const PetscInt *)part->rowptr, on_device, managed));
-  (*managed)->internal = internal;
+  PetscCall(GpufmtRowsKnown(&known));
+  PetscCall(GpufmtManagedCreate(u->nrows, part->nnz, (const PetscInt *)part->rowptr, on_device, (PetscBool)(internal && known), managed));
   PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)part->colidx, on_device));
-  PetscCall(GpufmtManagedSettle(on_device)); /* the planner's columns go with the union */
+  PetscCall(GpufmtManagedSettle((PetscBool)(on_device && !(*managed)->internal))); /* the host may read the columns next */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

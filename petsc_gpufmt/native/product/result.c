@@ -72,19 +72,20 @@ PetscErrorCode GpufmtResultRowPointer(const GpufmtPlannedPattern *pattern, Petsc
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* managed arrays with the pattern; NULL where C is to have arrays of PETSc's own */
-PetscErrorCode GpufmtResultManaged(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged **managed)
+/* managed arrays with the pattern; NULL where C is to have arrays of PETSc's own; `internal`: no user sees C */
+PetscErrorCode GpufmtResultManaged(Mat C, const GpufmtPlannedPattern *pattern, PetscBool internal, GpufmtManaged **managed)
 {
   const PetscBool on_device = (PetscBool)(pattern->backend == GPUFMT_BACKEND_CUDA);
   PetscInt        nrows;
-  PetscBool       wanted = PETSC_FALSE;
+  PetscBool       wanted = PETSC_FALSE, known;
 
   PetscFunctionBegin;
   *managed = NULL;
   PetscCall(GpufmtManagedWanted(C, pattern->backend, &wanted));
   if (!wanted) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscIntCast(pattern->nrows, &nrows));
-  PetscCall(GpufmtManagedCreate(nrows, pattern->nnz, (const PetscInt *)pattern->rowptr, on_device, managed));
+  PetscCall(GpufmtRowsKnown(&known));
+  PetscCall(GpufmtManagedCreate(nrows, pattern->nnz, (const PetscInt *)pattern->rowptr, on_device, (PetscBool)(internal && known), managed));
   PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)pattern->colidx, on_device));
   if (PetscDefined(USE_DEBUG)) PetscCall(GpufmtManagedSettle(on_device)); /* PETSc looks at all columns then */
   PetscFunctionReturn(PETSC_SUCCESS);

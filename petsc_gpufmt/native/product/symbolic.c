@@ -85,11 +85,11 @@ static PetscErrorCode ProductBlockSizes(Mat C, int planned)
 }
 
 /* managed arrays with the pattern of the answer; NULL where C is to have arrays of PETSc's own */
-static PetscErrorCode ProductManaged(Mat C, const GpufmtPlannedPattern *pattern, GpufmtManaged **managed)
+static PetscErrorCode ProductManaged(Mat C, const GpufmtPlannedPattern *pattern, PetscBool internal, GpufmtManaged **managed)
 {
   PetscFunctionBegin;
   *managed = NULL;
-  if (GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscCall(GpufmtResultManaged(C, pattern, managed));
+  if (GpufmtFormatFind(((PetscObject)C->product->A)->type_name)) PetscCall(GpufmtResultManaged(C, pattern, internal, managed));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -145,8 +145,7 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int product, int backend, PetscBool 
   p->backend = backend;
   ierr       = ProductPlan(C, p);
   pattern    = GpufmtProductPattern(p);
-  if (!ierr) ierr = ProductManaged(C, &pattern, &managed);
-  if (managed) managed->internal = internal;
+  if (!ierr) ierr = ProductManaged(C, &pattern, internal, &managed);
   if (!ierr && managed) ierr = ProductSendValues(C, p); /* else the pattern of C is downloaded next, by the same threads */
   if (ierr) {
     PetscCall(GpufmtManagedRelease(&managed));
@@ -158,8 +157,9 @@ PetscErrorCode GpufmtProductSymbolic(Mat C, int product, int backend, PetscBool 
   ierr                = ProductSetPattern(C, product, &pattern, managed);
   sent                = GpufmtDeviceValuesEnd();
   if (!ierr) ierr = sent;
-  if (!ierr && managed) ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA)); /* PETSc has worked beside the device until here */
-  PetscCall(GpufmtManagedRelease(&managed));                                                     /* C has its own reference */
+  if (!ierr && managed) /* PETSc has worked beside the device until here */
+    ierr = GpufmtManagedSettle((PetscBool)(backend == GPUFMT_BACKEND_CUDA && !managed->internal));
+  PetscCall(GpufmtManagedRelease(&managed)); /* C has its own reference */
   PetscCall(ierr);
   PetscCall(PetscObjectGetId((PetscObject)C, &p->result_id));
   PetscCall(MatGetNonzeroState(C, &p->result_state));
