@@ -25,54 +25,24 @@ PetscErrorCode GpufmtRowptrRead(Mat A, int backend, PetscInt first, PetscInt las
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-enum {
-  READ_AT_ONCE = 1 << 16, /* entries, whatever is wanted of them */
-  READ_FOR_ONE = 2        /* of longer ranges, where at least one of so many is wanted: others are gathered, as their values will be */
-};
-
-static PetscErrorCode ReadRange(int backend, const PetscInt colidx[], PetscInt first, PetscInt last, PetscInt n, const PetscInt entries[],
-                                PetscInt columns[])
-{
-  PetscInt      *range;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  PetscCall(PetscMalloc1(last - first, &range));
-  ierr = GpufmtResultToHost(backend, range, colidx + first, (size_t)(last - first) * sizeof(PetscInt));
-  for (PetscInt k = 0; k < n && !ierr; k++) columns[k] = range[entries[k] - first];
-  PetscCall(PetscFree(range));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The columns of some entries of A, or of its first n if `entries` is NULL. Managed arrays are not read on the host: pages would leave the device,
-   all of them where the rows of a face of a grid are wanted. Of entries that are too far apart *scattered gets the columns of all, on the device. */
-PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[], const PetscInt **scattered)
+/* The columns of entries first, first + 1, ..., of A, or of those that are listed. Managed arrays are not read on the host: pages would leave the
+   device, all of them where the rows of a face of a grid are wanted. For listed entries *scattered gets the columns of all, on the device. */
+PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, PetscInt first, const PetscInt entries[], PetscInt columns[],
+                                 const PetscInt **scattered)
 {
   const PetscInt *rowptr, *colidx;
-  PetscInt        first = PETSC_INT_MAX, last = 0;
   GpufmtManaged  *managed;
 
   PetscFunctionBegin;
   *scattered = NULL;
   PetscCall(GpufmtManagedOf(A, &managed));
-  if (!managed) {
+  if (managed && entries) *scattered = managed->colidx;
+  else if (managed) PetscCall(GpufmtResultToHost(backend, columns, managed->colidx + first, (size_t)n * sizeof(PetscInt)));
+  else {
     PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
-    for (PetscInt k = 0; k < n; k++) columns[k] = colidx[entries ? entries[k] : k];
+    for (PetscInt k = 0; k < n; k++) columns[k] = colidx[entries ? entries[k] : first + k];
     PetscCall(GpufmtPatternRestore(A, &rowptr, &colidx));
-    PetscFunctionReturn(PETSC_SUCCESS);
   }
-  if (!entries || !n) {
-    PetscCall(GpufmtResultToHost(backend, columns, managed->colidx, (size_t)n * sizeof(PetscInt)));
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  for (PetscInt k = 0; k < n; k++) {
-    first = PetscMin(first, entries[k]);
-    last  = PetscMax(last, entries[k] + 1);
-  }
-  if (last - first <= READ_AT_ONCE || (last - first) / READ_FOR_ONE <= n)
-    PetscCall(ReadRange(backend, managed->colidx, first, last, n, entries, columns));
-  else *scattered = managed->colidx;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

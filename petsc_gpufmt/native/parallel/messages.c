@@ -87,9 +87,9 @@ PetscErrorCode GpufmtValuesPrepare(Mat from, int backend, const PetscInt entries
   x->ncome   = x->messages.from_begins[x->messages.nfrom];
   x->first   = entries && x->nsent ? entries[0] : 0;
   while (k < x->nsent && (!entries || entries[k] == x->first + k)) k++;
-  PetscCall(GpufmtColumnsRead(from, backend, x->nsent, entries, columns, &scattered));
+  PetscCall(GpufmtColumnsRead(from, backend, x->nsent, x->first, k < x->nsent ? entries : NULL, columns, &scattered));
   PetscCall(CountEntries(from, &nnz));
-  if (k < x->nsent) PetscCall(PlanGather(x, nnz, entries, scattered, columns)); /* else they are not far apart */
+  if (k < x->nsent) PetscCall(PlanGather(x, nnz, entries, scattered, columns));
   if (on_device) PetscCall(GpufmtDeviceReserve((size_t)x->nsent * sizeof(PetscScalar), &x->packed, &x->capacity));
   PetscCall(PetscMalloc2(staged || (!on_device && x->gathers) ? x->nsent : 0, &x->sent, staged ? x->ncome : 0, &x->came));
   PetscFunctionReturn(PETSC_SUCCESS);

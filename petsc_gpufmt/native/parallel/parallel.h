@@ -89,7 +89,7 @@ typedef struct {
 typedef struct {
   PetscObjectId    ids[2];
   PetscObjectState states[2]; /* of their nonzero patterns */
-  uint64_t         rows[2];   /* digests of their row pointers */
+  uint64_t         rows;      /* digest of their row pointers */
 } GpufmtResultPattern;
 
 enum { GPUFMT_MAX_PARTS = 2 };
@@ -139,7 +139,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
 
 /* columns.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, const PetscInt entries[], PetscInt columns[],
+GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsRead(Mat, int backend, PetscInt n, PetscInt first, const PetscInt entries[], PetscInt columns[],
                                                const PetscInt **scattered);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowptrRead(Mat, int backend, PetscInt first, PetscInt last, const PetscInt **rowptr, PetscInt **copy);
 GPUFMT_HIDDEN PetscErrorCode GpufmtColumnsCompact(PetscInt nnz, PetscInt colidx[], PetscInt *ncols, PetscInt **columns);
@@ -162,7 +162,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtValuesDestroy(GpufmtValueExchange **);
 /* pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtFailTogether(Mat, PetscErrorCode);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternRecord(Mat, GpufmtParallelPattern *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultPatternBegin(const Mat blocks[2], GpufmtDigestion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtResultPatternEnd(const Mat blocks[2], GpufmtDigestion *, GpufmtResultPattern *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPattern operands[], GpufmtResultPattern *);
 
 /* parts.c */

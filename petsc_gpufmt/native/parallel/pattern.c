@@ -63,21 +63,28 @@ static PetscErrorCode OperandCheck(Mat C, Mat A, char letter, GpufmtParallelPatt
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *pattern)
+/* Begins to digest the row pointers of the blocks of a result, which stay as they are until GpufmtResultPatternEnd(). */
+PetscErrorCode GpufmtResultPatternBegin(const Mat blocks[2], GpufmtDigestion *digestion)
 {
-  Mat blocks[2];
+  const PetscInt *rowptr[2];
+  const size_t    bytes = (size_t)(blocks[0]->rmap->n + 1) * sizeof(PetscInt);
 
   PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
-  for (int k = 0; k < 2; k++) {
-    const PetscInt *rowptr;
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtPatternGet(blocks[k], &rowptr[k], NULL));
+  PetscCall(GpufmtDigestBegin((const void *const[]){rowptr[0], rowptr[1]}, (const size_t[]){bytes, bytes}, digestion));
+  for (int k = 0; k < 2; k++) PetscCall(GpufmtPatternRestore(blocks[k], &rowptr[k], NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
 
+/* the pattern of the result whose blocks these are now */
+PetscErrorCode GpufmtResultPatternEnd(const Mat blocks[2], GpufmtDigestion *digestion, GpufmtResultPattern *pattern)
+{
+  PetscFunctionBegin;
+  pattern->rows = 0;
+  PetscCall(GpufmtDigestEnd(digestion, &pattern->rows));
+  for (int k = 0; k < 2; k++) {
     PetscCall(PetscObjectGetId((PetscObject)blocks[k], &pattern->ids[k]));
     PetscCall(MatGetNonzeroState(blocks[k], &pattern->states[k]));
-    pattern->rows[k] = 0;
-    PetscCall(GpufmtPatternGet(blocks[k], &rowptr, NULL));
-    PetscCall(GpufmtDigest(rowptr, (size_t)(blocks[k]->rmap->n + 1) * sizeof(PetscInt), &pattern->rows[k]));
-    PetscCall(GpufmtPatternRestore(blocks[k], &rowptr, NULL));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -86,6 +93,7 @@ PetscErrorCode GpufmtResultPatternRecord(Mat C, GpufmtResultPattern *pattern)
 static PetscErrorCode ResultCheck(Mat C, GpufmtResultPattern *pattern)
 {
   GpufmtResultPattern now;
+  GpufmtDigestion     digestion;
   PetscBool           same = PETSC_TRUE;
   Mat                 blocks[2];
 
@@ -94,8 +102,9 @@ static PetscErrorCode ResultCheck(Mat C, GpufmtResultPattern *pattern)
   for (int k = 0; k < 2; k++)
     same = (PetscBool)(same && ((PetscObject)blocks[k])->id == pattern->ids[k] && blocks[k]->nonzerostate == pattern->states[k]);
   if (PetscLikely(same)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtResultPatternRecord(C, &now));
-  PetscCheck(now.rows[0] == pattern->rows[0] && now.rows[1] == pattern->rows[1], PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+  PetscCall(GpufmtResultPatternBegin(blocks, &digestion));
+  PetscCall(GpufmtResultPatternEnd(blocks, &digestion, &now));
+  PetscCheck(now.rows == pattern->rows, PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
              "Sparse product %s: the pattern of the result has changed since the symbolic phase; make the product anew with MAT_INITIAL_MATRIX",
              MatProductTypes[C->product->type]);
   *pattern = now;

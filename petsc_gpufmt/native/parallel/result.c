@@ -3,10 +3,11 @@
 
 /* what is not needed once the result is there */
 typedef struct {
-  PetscInt *targets;          /* of rows of the parts, see FindTargets(); NULL: of their numbers */
-  PetscInt *sent_rows, nsent; /* numbers of the rows that are sent */
-  Mat       blocks[2];
-  PetscInt *garray;
+  PetscInt       *targets;          /* of rows of the parts, see FindTargets(); NULL: of their numbers */
+  PetscInt       *sent_rows, nsent; /* numbers of the rows that are sent */
+  Mat             blocks[2];
+  PetscInt       *garray;
+  GpufmtDigestion digestion; /* of the row pointers of the blocks; NULL: none is in the making */
 } Pieces;
 
 /* Which rows of the parts of B^T A B are sent, by their places there, or belong to this rank, by their places here; -1: not these. */
@@ -133,7 +134,8 @@ static PetscErrorCode ResultAssemble(Mat C)
 /* C, which has nothing but its product yet, becomes the matrix of these blocks */
 static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
 {
-  Mat result;
+  const Mat blocks[] = {pieces->blocks[0], pieces->blocks[1]};
+  Mat       result;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)C), type, rows->N, columns->N, PETSC_TRUE, pieces->blocks, &pieces->garray, &result));
@@ -141,7 +143,7 @@ static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, Ma
   PetscCall(MatSetType(C, type));
   PetscCall(MatHeaderMerge(C, &result));
   PetscCall(ResultAssemble(C)); /* the blocks take the options prefix of C */
-  PetscCall(GpufmtResultPatternRecord(C, &product->result));
+  PetscCall(GpufmtResultPatternEnd(blocks, &pieces->digestion, &product->result));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -162,6 +164,7 @@ static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, 
   PetscCall(MatMPIAIJGetSeqAIJ(A, &diag, NULL, NULL));
   PetscCall(MatGetType(diag, &block_type));
   if (!own) own = BlocksCreate(product, block_type, rows, B->cmap, pieces);
+  if (!own) own = GpufmtResultPatternBegin(pieces->blocks, &pieces->digestion); /* beside what follows */
   PetscCall(GpufmtFailTogether(C, own));
   PetscCall(ResultFromBlocks(C, product, result_type, rows, B->cmap, pieces));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -176,6 +179,7 @@ PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, 
 
   PetscFunctionBegin;
   ierr = ResultBuild(C, product, A, B, type, own, &pieces);
+  if (pieces.digestion) PetscCall(GpufmtDigestEnd(&pieces.digestion, &product->result.rows)); /* after a failure: it reads the blocks */
   PetscCall(PetscFree(pieces.targets));
   PetscCall(PetscFree(pieces.sent_rows));
   for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
