@@ -240,11 +240,37 @@ __global__ void __launch_bounds__(BLOCK_THREADS) union_renumber(index_t nnz, con
   if (k < nnz) colidx[k] = __ldg(numbers + colidx[k]);
 }
 
+// places[c] = c + shift for columns first to last - 1, those of the others are the next of `others`. A thread a column.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  union_places(index_t ncols, index_t first, index_t last, index_t shift, const index_t *__restrict__ others, index_t *__restrict__ places)
+{
+  const offset_t c = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (c < ncols) places[c] = c < first ? __ldg(others + c) : c < last ? (index_t)c + shift : __ldg(others + (c - (last - first)));
+}
+
+// To which rows of the sum the rows of a summand belong: those of `given`, or, if that is null, rows first to last - 1 to rows 0, 1, ...; or the
+// others, if `outside`. -1: to none.
+struct RowsOf {
+  alignas(8) index_t nrows, first, last, outside;
+  const index_t *__restrict__ given;
+
+  __device__ __forceinline__ index_t target(index_t row) const
+  {
+    const bool within = row >= first && row < last;
+
+    if (given) return __ldg(given + row);
+    if (outside) return within ? -1 : row < first ? row : row - (last - first);
+    return within ? row - first : -1;
+  }
+};
+
 // The rows of all summands, counted through, as a matrix with one entry each: in the column of the row of the sum that it belongs to, or in
 // column `nrows`, if to none. A thread a row.
 struct Targets {
-  alignas(8) index_t nrows, second, third, end;                             // rows of the sum; numbers of the first rows of b and c, and of all rows
-  const index_t *__restrict__ of_a, *__restrict__ of_b, *__restrict__ of_c; // null: to the row of its number
+  alignas(8) index_t nrows, end; // rows of the sum, and of all summands
+  RowsOf a, b, c;
 };
 
 template <int BLOCK_THREADS>
@@ -255,9 +281,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) union_targets(const Targets tar
   if (number > targets.end) return;
   rowptr[number] = (index_t)number;
   if (number == targets.end) return;
-  const bool           in_a = number < targets.second, in_b = number < targets.third;
-  const index_t *const given = in_a ? targets.of_a : in_b ? targets.of_b : targets.of_c;
-  const index_t        row = (index_t)number - (in_a ? index_t(0) : in_b ? targets.second : targets.third), target = given ? __ldg(given + row) : row;
+  const index_t in_a = (index_t)number, in_b = in_a - targets.a.nrows, in_c = in_b - targets.b.nrows;
+  const index_t target = in_b < 0 ? targets.a.target(in_a) : in_c < 0 ? targets.b.target(in_b) : targets.c.target(in_c);
 
   colidx[number] = target >= 0 ? target : targets.nrows;
 }

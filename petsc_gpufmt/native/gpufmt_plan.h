@@ -186,9 +186,12 @@ typedef struct {
 
 /* a matrix whose rows and columns lie somewhere in a sum */
 typedef struct {
-  GpufmtOperand pattern; /* the columns of each row ascend */
-  const void   *places;  /* host: [ncols] the place of each column among those of the sum, ascending */
-  const void   *targets; /* host: [nrows] the row of the sum to which each row belongs, -1: to none; NULL: to the row of its number */
+  GpufmtOperand pattern;             /* the columns of each row ascend */
+  int64_t       first, last, shift;  /* columns first to last - 1 have the places first + shift, ... among those of the sum */
+  const void   *places;              /* host: those of the other columns, ascending */
+  const void   *targets;             /* host: [nrows] the row of the sum to which each row belongs, -1: to none; NULL: as follows */
+  int64_t       first_row, last_row; /* rows first_row to last_row - 1 belong to rows 0, 1, ... of the sum, the others to none */
+  int32_t       outside;             /* or the others do, and these to none */
 } GpufmtSummandPattern;
 
 /* the pattern of a sum of matrices */

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,25 @@ NUMBERS_A_THREAD = 4  # of prefix sums
 MOST_SUMMANDS = 3
 
 
+class Shifted(NamedTuple):
+    """Columns `first` to `last` - 1, whose places among those of a sum are their numbers and `shift`."""
+
+    first: int = 0
+    last: int = 0
+    shift: int = 0
+
+
+NONE_SHIFTED = Shifted()
+
+
+class RowRange(NamedTuple):
+    """Rows `first` to `last` - 1 belong to rows 0, 1, ... of a sum and others to none; `outside`: the others do."""
+
+    first: int
+    last: int
+    outside: bool = False
+
+
 class Summand(NamedTuple):
     """A matrix whose rows and columns lie somewhere in a sum.
 
@@ -29,19 +47,28 @@ class Summand(NamedTuple):
     ----------
     pattern : CsrPattern
         The columns of each row ascend.
-    places : (ncols,) ascending array of the backend's index type
-        The place of each column among those of the sum.
+    places : (ncols - those of `shifted`,) array of the backend's index type
+        The places of the other columns among those of the sum; those of all columns ascend.
     targets : (nrows,) array of the backend's index type, or None
-        The row of the sum to which each row belongs, -1: to none; None: to the row of its number.
+        The row of the sum to which each row belongs, -1: to none; None: as `rows` says.
+    shifted : Shifted
+    rows : RowRange, or None
+        None: each row belongs to the row of its number.
     """
 
     pattern: CsrPattern
     places: Any
     targets: Any = None
+    shifted: Shifted = NONE_SHIFTED
+    rows: RowRange | None = None
+
+    def in_its_place(self, nrows: int) -> bool:
+        """Whether each of `nrows` rows of the sum has the row of its number."""
+        whole = self.rows is None or self.rows == (0, self.pattern.nrows, False)
+        return self.targets is None and whole and self.pattern.nrows == nrows
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Some columns of a sum, and the entries of the summands that make each entry, counted through, in their order.
 
     Attributes
@@ -118,27 +145,43 @@ def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summ
     absent = MOST_SUMMANDS - len(summands)
     begins = shares = None
     npositions = nrows * len(summands)
-    if any(s.targets is not None or s.pattern.nrows < nrows for s in summands):
+    if not all(s.in_its_place(nrows) for s in summands):
         begins, shares = _shares(nrows, summands, backend)
         npositions = shares.size
     members: list[Any] = []
     first_row = first_entry = 0
     for s in summands:
-        members += (s.pattern.rowptr, s.pattern.colidx, s.places, integer(first_row), integer(first_entry))
+        places = _places(s, backend)
+        members += (s.pattern.rowptr, s.pattern.colidx, places, integer(first_row), integer(first_entry))
         first_row, first_entry = first_row + s.pattern.nrows, first_entry + s.pattern.nnz
     members += (None, None, None, integer(first_row), integer(first_entry)) * absent
     sizes = map(integer, (*shape, *inner, len(summands)))
     return Struct(*sizes, begins, shares, *members, *backend.empty((npositions, backend.index)))
 
 
+def _places(summand: Summand, backend: Backend) -> Any:
+    """(ncols,) the place of each column."""
+    first, last, shift = summand.shifted
+    if first == last:
+        return summand.places
+    ncols = summand.pattern.ncols
+    (places,) = backend.empty((ncols, backend.index))
+    arguments = (*map(backend.index.type, (ncols, first, last, shift)), summand.places, places)
+    backend.run([_launch("union_places", ncols, (BLOCK_THREADS,), arguments, backend)])
+    return places
+
+
 def _shares(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple[Any, Any]:
     """Which rows of the summands, counted through, make each row of the sum: where they begin, and their numbers."""
-    integer, rows = backend.index.type, [s.pattern.nrows for s in summands] + [0] * (MOST_SUMMANDS - len(summands))
-    nshares = sum(rows)
+    integer = backend.index.type
+    nshares = sum(s.pattern.nrows for s in summands)
     rowptr, colidx = backend.empty((nshares + 1, backend.index), (nshares, backend.index))
-    sizes = map(integer, (nrows, rows[0], rows[0] + rows[1], nshares))
-    targets = [s.targets for s in summands] + [None] * (MOST_SUMMANDS - len(summands))
-    arguments = (Struct(*sizes, *targets), rowptr, colidx)
+    members: list[Any] = []
+    for s in summands:
+        first, last, outside = s.rows or RowRange(0, s.pattern.nrows)
+        members += (*map(integer, (s.pattern.nrows, first, last, outside)), s.targets)
+    members += (*map(integer, (0, 0, 0, 0)), None) * (MOST_SUMMANDS - len(summands))
+    arguments = (Struct(integer(nrows), integer(nshares), *members), rowptr, colidx)
     backend.run([_launch("union_targets", nshares + 1, (BLOCK_THREADS,), arguments, backend)])
     by_row = transposed(CsrPattern(nshares, nrows + 1, rowptr, colidx), backend)  # its last row: those of none
     return by_row.rowptr, by_row.colidx
@@ -169,6 +212,6 @@ def _launch(kernel: str, nthreads: int, template: tuple[int, ...], arguments: tu
 @compiled_ahead("patterns/union")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    by_threads = [(f"union_{what}", (BLOCK_THREADS,)) for what in ("count", "renumber", "targets")]
+    by_threads = [(f"union_{what}", (BLOCK_THREADS,)) for what in ("count", "places", "renumber", "targets")]
     sums = [(f"union_{what}", (NUMBERS_A_THREAD,)) for what in ("row_pointers", "number_columns")]
     yield [*by_threads, *sums, ("union_fill", (BLOCK_THREADS, TEAM))]

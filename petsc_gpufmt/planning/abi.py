@@ -170,7 +170,17 @@ class EntrySumAnswerStruct(c.Structure):
 
 
 class SummandStruct(c.Structure):
-    _fields_ = [("pattern", OperandStruct), ("places", c.c_void_p), ("targets", c.c_void_p)]
+    _fields_ = [
+        ("pattern", OperandStruct),
+        ("first", c.c_int64),
+        ("last", c.c_int64),
+        ("shift", c.c_int64),
+        ("places", c.c_void_p),
+        ("targets", c.c_void_p),
+        ("first_row", c.c_int64),
+        ("last_row", c.c_int64),
+        ("outside", c.c_int32),
+    ]
 
 
 class UnionRequestStruct(c.Structure):

@@ -140,9 +140,11 @@ def _summands(structs: list[Any], backend: Backend) -> list[union.Summand]:
     patterns = validated_patterns([pattern_of(s.pattern, backend, keep_columns=False) for s in structs], backend)
     summands = []
     for s, pattern in zip(structs, patterns, strict=True):
-        places = indices(s.places, pattern.ncols, backend, keep=False)
+        places = indices(s.places, pattern.ncols - (s.last - s.first), backend, keep=False)
         targets = indices(s.targets, pattern.nrows, backend, keep=False) if s.targets else None
-        summands.append(union.Summand(pattern, places, targets))
+        shifted = union.Shifted(s.first, s.last, s.shift)
+        rows = union.RowRange(s.first_row, s.last_row, bool(s.outside))
+        summands.append(union.Summand(pattern, places, targets, shifted, rows))
     return summands
 
 

@@ -29,19 +29,31 @@ def backend(request):
 class Rows:
     """Random sorted rows of the given lengths, whose columns and rows lie somewhere in a sum."""
 
-    def __init__(self, lengths, places, targets=None, seed=90):
+    def __init__(self, lengths, places, targets=None, seed=90, shifted=union.NONE_SHIFTED, rows=None):
         random = np.random.default_rng(seed)
         self.nrows, self.ncols = len(lengths), len(places)
         self.rowptr = np.concatenate(([0], np.cumsum(lengths))).astype(INDEX)
-        rows = [np.sort(random.choice(self.ncols, length, replace=False)) for length in lengths]
-        self.colidx = np.concatenate([*rows, []]).astype(INDEX)
+        columns = [np.sort(random.choice(self.ncols, length, replace=False)) for length in lengths]
+        self.colidx = np.concatenate([*columns, []]).astype(INDEX)
         self.places = np.array(places, dtype=INDEX)
         self.targets = None if targets is None else np.array(targets, dtype=INDEX)
+        self.shifted, self.rows = shifted, rows
+        self.others = np.delete(self.places, np.s_[shifted.first : shifted.last])
+
+    def target(self, row):
+        """The row of the sum to which one belongs; -1: to none."""
+        if self.targets is not None:
+            return self.targets[row]
+        if self.rows is None:
+            return row
+        first, last, outside = self.rows
+        kept = [k for k in range(self.nrows) if (first <= k < last) != outside]
+        return kept.index(row) if row in kept else -1
 
     def summand(self, xp):
         pattern = CsrPattern(self.nrows, self.ncols, xp.asarray(self.rowptr), xp.asarray(self.colidx))
         targets = None if self.targets is None else xp.asarray(self.targets)
-        return union.Summand(pattern, xp.asarray(self.places), targets)
+        return union.Summand(pattern, xp.asarray(self.others), targets, self.shifted, self.rows)
 
 
 def expected(nrows, inner, summands):
@@ -52,7 +64,7 @@ def expected(nrows, inner, summands):
         terms: dict[int, list[int]] = {}
         for s, first in zip(summands, firsts, strict=False):
             for k in range(s.nrows):
-                if (k if s.targets is None else s.targets[k]) == i:
+                if s.target(k) == i:
                     for e in range(s.rowptr[k], s.rowptr[k + 1]):
                         terms.setdefault(int(s.places[s.colidx[e]]), []).append(int(first + e))
         for place in sorted(terms):
@@ -117,6 +129,17 @@ def cases():
             [
                 Rows([3000, 0, 1, 700, 0, 0, 9, 2, 4000], every(4000)),
                 Rows([0, 0, 5, 4000, 0, 0, 0, 1, 50], every(4000)),
+            ],
+        ),
+        "columns of a rank and rows of others": (
+            (70, 90),
+            (10, 60),
+            [
+                Rows(
+                    [k % 9 for k in range(80)], range(5, 65), None, 92, union.Shifted(5, 55, 5), union.RowRange(10, 60)
+                ),
+                Rows([5] * 80, [2, *range(40, 70)], None, 93, union.NONE_SHIFTED, union.RowRange(20, 30, outside=True)),
+                Rows([1, 8] * 35, range(10, 60), None, 94, union.Shifted(0, 50, 10), union.RowRange(0, 70)),
             ],
         ),
         "one without rows": ((600, 40), (0, 30), [Rows(lengths, every(40)), Rows([], [])]),
@@ -212,7 +235,9 @@ class AnsweredUnion(Answer):
     @staticmethod
     def summand(s):
         pattern = abi.OperandStruct(s.nrows, s.ncols, s.colidx.size, s.rowptr.ctypes.data, s.colidx.ctypes.data)
-        return abi.SummandStruct(pattern, s.places.ctypes.data, None if s.targets is None else s.targets.ctypes.data)
+        targets = None if s.targets is None else s.targets.ctypes.data
+        rows = s.rows or union.RowRange(0, s.nrows)
+        return abi.SummandStruct(pattern, *s.shifted, s.others.ctypes.data, targets, *rows)
 
     def __exit__(self, *_):
         super().__exit__()
@@ -239,7 +264,7 @@ def test_an_answer_has_patterns_and_the_plans_of_their_values(case):
         assert a.error == (0, "") and planner.owned_tokens() == before + 3
         answer = a.answer
         for s in summands:
-            s.rowptr[:], s.colidx[:], s.places[:] = -1, -1, -1
+            s.rowptr[:], s.colidx[:], s.others[:] = -1, -1, -1
         ghosts = a.array(answer.ghosts, answer.nghosts)
         for part, numbers, (rowptr, places, begins, index) in zip(
             answer.parts, (np.arange(inner[0], inner[1]), ghosts), reference, strict=True

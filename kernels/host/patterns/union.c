@@ -156,10 +156,34 @@ HOST_KERNEL(union_renumber)
   for (offset_t k = 0; k < nnz; k++) colidx[k] = numbers[colidx[k]];
 }
 
+/* places of all columns: of those from first to last - 1 by a shift, of the others as they are given */
+HOST_KERNEL(union_places)
+{
+  const index_t  ncols = PARAM(index_t, 0), first = PARAM(index_t, 1), last = PARAM(index_t, 2), shift = PARAM(index_t, 3);
+  const index_t *others = PARAM(const index_t *, 4);
+  index_t       *places = PARAM(index_t *, 5);
+
+  for (index_t c = 0; c < ncols; c++) places[c] = c < first ? others[c] : c < last ? c + shift : others[c - (last - first)];
+}
+
 typedef struct {
-  alignas(8) index_t nrows, second, third, end; /* rows of the sum; numbers of the first rows of b and c, and of all rows */
-  const index_t *of_a, *of_b, *of_c;
+  alignas(8) index_t nrows, first, last, outside; /* rows first to last - 1 belong to rows 0, 1, ..., or the others, if `outside` */
+  const index_t *given;                           /* to which each row belongs; NULL: as above */
+} RowsOf;
+
+typedef struct {
+  alignas(8) index_t nrows, end; /* rows of the sum, and of all summands */
+  RowsOf summands[3];
 } Targets;
+
+static index_t target_of(const RowsOf *rows, index_t row)
+{
+  const int within = row >= rows->first && row < rows->last;
+
+  if (rows->given) return rows->given[row];
+  if (rows->outside) return within ? -1 : row < rows->first ? row : row - (rows->last - rows->first);
+  return within ? row - rows->first : -1;
+}
 
 /* the rows of all summands as a matrix with one entry each, in the column of their row of the sum */
 HOST_KERNEL(union_targets)
@@ -167,14 +191,15 @@ HOST_KERNEL(union_targets)
   const Targets  t      = PARAM(const Targets, 0);
   index_t *const rowptr = PARAM(index_t *, 1), *const colidx = PARAM(index_t *, 2);
 
-  for (index_t number = 0; number < t.end; number++) {
-    const int            in_a = number < t.second, in_b = number < t.third;
-    const index_t *const given = in_a ? t.of_a : in_b ? t.of_b : t.of_c;
-    const index_t        row = number - (in_a ? 0 : in_b ? t.second : t.third), target = given ? given[row] : row;
+  index_t number = 0;
 
-    rowptr[number] = number;
-    colidx[number] = target >= 0 ? target : t.nrows;
-  }
+  for (int s = 0; s < 3; s++)
+    for (index_t row = 0; row < t.summands[s].nrows; row++, number++) {
+      const index_t target = target_of(&t.summands[s], row);
+
+      rowptr[number] = number;
+      colidx[number] = target >= 0 ? target : t.nrows;
+    }
   rowptr[t.end] = t.end;
 }
 

@@ -100,7 +100,7 @@ static PetscErrorCode Prepare(const GpufmtRows *from, int backend, const PetscIn
 {
   PetscFunctionBegin;
   PetscCall(GpufmtValuesPrepare(from->matrix, backend, entries, columns, exchange));
-  for (PetscInt k = 0; k < exchange->nsent; k++) columns[k] = from->columns[columns[k]];
+  for (PetscInt k = 0; k < exchange->nsent; k++) columns[k] = GpufmtColumn(&from->columns, columns[k]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -109,7 +109,8 @@ static PetscErrorCode CreateReceived(PetscInt nrows, MatType type, int backend, 
   PetscInt ncols;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtColumnsCompact(p->rowptr[nrows], p->colidx, &ncols, &to->columns));
+  PetscCall(GpufmtColumnsCompact(p->rowptr[nrows], p->colidx, &ncols, &to->columns.others));
+  to->columns.nothers = ncols;
   PetscCall(GpufmtCreateInternal(type, backend, nrows, ncols, p->rowptr, p->colidx, &to->matrix));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -5,12 +5,32 @@
 
 enum { GPUFMT_MAX_SUMMANDS = 3 };
 
+/* Columns of rows, by their numbers in the parallel matrix, ascending: those that this rank owns, all or none of them, and others. */
 typedef struct {
-  Mat             matrix;  /* its rows sorted by column */
-  const PetscInt *columns; /* numbers of its columns in the parallel matrix, ascending; NULL: first_column, first_column + 1, ... */
-  PetscInt        first_column;
-  const PetscInt *targets; /* row of the sum to which each row belongs, -1: to none; NULL: to the row of its number */
+  PetscInt  first, nown;   /* first, first + 1, ... */
+  PetscInt  nlow, nothers; /* of the others those before, and all */
+  PetscInt *others;
+} GpufmtColumns;
+
+static inline PetscInt GpufmtColumn(const GpufmtColumns *columns, PetscInt k)
+{
+  if (k < columns->nlow) return columns->others[k];
+  return k - columns->nlow < columns->nown ? columns->first + k - columns->nlow : columns->others[k - columns->nown];
+}
+
+typedef struct {
+  Mat             matrix; /* its rows sorted by column */
+  GpufmtColumns   columns;
+  const PetscInt *targets;             /* row of the sum to which each row belongs, -1: to none; NULL: as follows */
+  PetscInt        first_row, last_row; /* rows in this range belong to rows 0, 1, ..., and others to none */
+  PetscBool       outside;             /* or those outside of it do, and those in it do not */
 } GpufmtSummand;
+
+/* where a summand finds its columns in a sum: columns first to last - 1 by a shift, the others each by its place */
+typedef struct {
+  PetscInt  first, last, shift;
+  PetscInt *others;
+} GpufmtPlaces;
 
 /* some columns of a sum: its pattern, and the entries of the summands (counted through) that make each entry of it, in a fixed order */
 typedef struct {
@@ -22,9 +42,9 @@ typedef struct {
 /* the pattern of a sum */
 typedef struct {
   PetscInt          nrows, ncols;
-  PetscInt         *columns;                    /* [ncols] those of all summands in the parallel matrix, ascending */
-  PetscInt          low, high;                  /* places in `columns` of those in a given range */
-  GpufmtUnionPart   parts[2];                   /* columns in the range, and all others; colidx are places in `columns` */
+  GpufmtColumns     columns;                    /* those that this rank owns, and all others of the summands */
+  PetscInt          low, high;                  /* places of those in part 0 */
+  GpufmtUnionPart   parts[2];                   /* colidx are places in `columns` */
   PetscInt          sizes[GPUFMT_MAX_SUMMANDS]; /* entries of the summands */
   PetscBool         planned;                    /* `answer` has the parts, `parts` is empty */
   GpufmtUnionAnswer answer;
@@ -69,9 +89,8 @@ typedef struct {
 
 /* Rows of a parallel matrix, those of this rank or those of others, as one sequential matrix with few columns. */
 typedef struct {
-  Mat                  matrix;   /* on this rank, its columns numbered in the order of `columns` */
-  PetscInt            *columns;  /* their numbers in the parallel matrix, ascending */
-  PetscInt             nlow;     /* columns before those that this rank owns, of rows of this rank */
+  Mat                  matrix; /* on this rank, its columns numbered in the order of `columns` */
+  GpufmtColumns        columns;
   PetscInt            *rows;     /* numbers in the parallel matrix of rows that were sent here; else NULL */
   GpufmtLease          pattern;  /* of its pattern with the planner, by the number of which it is held; may be none */
   GpufmtEntrySum      *sum;      /* its values from others of this rank; NULL if they come from other ranks, or are those of a matrix that is there */
@@ -110,12 +129,12 @@ typedef struct {
 } GpufmtParallelProduct;
 
 /* union.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands,
-                                               const GpufmtSummand[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscLayout columns, PetscBool splits,
+                                               PetscInt nsummands, const GpufmtSummand[], GpufmtUnion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *);
 
 /* union_plan.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand[], PetscInt *const places[], GpufmtUnion *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand[], const GpufmtPlaces[], GpufmtUnion *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *, int k, PetscBool internal, GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *, PetscInt *nghosts, PetscInt **ghosts);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUnionRelease(GpufmtUnion *);
@@ -133,7 +152,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtCreateManaged(MatType, int backend, const Gpu
                                                  PetscInt col_block, PetscBool internal, Mat *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCreateInternal(MatType, int backend, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[],
                                                   Mat *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand[], GpufmtRows *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsAddUp(MatType, int backend, PetscInt nrows, PetscLayout columns, PetscInt nsummands, const GpufmtSummand[],
+                                             GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType, int backend, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsUpdateLocal(Mat parallel, GpufmtRows *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRowsDestroy(GpufmtRows *);
@@ -169,7 +189,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtParallelPatternsCheck(Mat C, GpufmtParallelPa
 /* parts.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *, Mat A);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *, Mat A, PetscErrorCode *own);
-GPUFMT_HIDDEN PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[]);
+GPUFMT_HIDDEN PetscInt       GpufmtPartsSummands(const GpufmtParallelProduct *, PetscBool to_be_sent, GpufmtSummand summands[]);
 
 /* result.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultPlanned(Mat C, int backend, PetscBool *planned);

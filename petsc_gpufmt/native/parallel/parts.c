@@ -80,15 +80,23 @@ PetscErrorCode GpufmtPartsNumeric(GpufmtParallelProduct *product, Mat A, PetscEr
 }
 
 /* The matrices whose rows make those that are sent, or those of the result, always in the same order; returns how many. Rows of A^T B are
-   either one or the other, those of B^T A B are told apart by `targets`. */
-PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *product, PetscBool to_be_sent, const PetscInt targets[], GpufmtSummand summands[])
+   either one or the other. Rows of the parts of B^T A B are numbered as the columns of `local`: of them the result has those that this rank owns. */
+PetscInt GpufmtPartsSummands(const GpufmtParallelProduct *product, PetscBool to_be_sent, GpufmtSummand summands[])
 {
-  const PetscInt *own = product->local.columns, *remote = product->remote.columns;
-  PetscInt        n = 0;
+  const GpufmtColumns *own = &product->local.columns, *remote = &product->remote.columns;
+  PetscInt             n = 0;
 
   for (int k = 0; k < product->nparts; k++) {
     if (product->type == MATPRODUCT_AtB && (k == 1) != to_be_sent) continue;
-    summands[n++] = (GpufmtSummand){.matrix = product->parts[k], .columns = k && product->type != MATPRODUCT_AtB ? remote : own, .targets = targets};
+    summands[n] = (GpufmtSummand){.matrix   = product->parts[k],
+                                  .columns  = k && product->type != MATPRODUCT_AtB ? *remote : *own,
+                                  .last_row = product->parts[k]->rmap->n};
+    if (product->type == MATPRODUCT_PtAP) {
+      summands[n].first_row = own->nlow;
+      summands[n].last_row  = own->nlow + own->nown;
+      summands[n].outside   = to_be_sent;
+    }
+    n++;
   }
   if (!to_be_sent && product->received.matrix)
     summands[n++] = (GpufmtSummand){.matrix = product->received.matrix, .columns = product->received.columns, .targets = product->received.rows};

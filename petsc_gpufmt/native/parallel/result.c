@@ -3,44 +3,28 @@
 
 /* what is not needed once the result is there */
 typedef struct {
-  PetscInt       *targets;          /* of rows of the parts, see FindTargets(); NULL: of their numbers */
-  PetscInt       *sent_rows, nsent; /* numbers of the rows that are sent */
+  const PetscInt *sent_rows; /* numbers of the rows that are sent */
   Mat             blocks[2];
   PetscInt       *garray;
   GpufmtDigestion digestion; /* of the row pointers of the blocks; NULL: none is in the making */
 } Pieces;
 
-/* Which rows of the parts of B^T A B are sent, by their places there, or belong to this rank, by their places here; -1: not these. */
-static PetscErrorCode FindTargets(const GpufmtParallelProduct *product, PetscInt nown, PetscBool to_be_sent, Pieces *pieces)
+/* the rows that are sent, in columns of this layout */
+static PetscErrorCode SentCreate(GpufmtParallelProduct *product, Mat A, PetscLayout columns, MatType type, Pieces *pieces)
 {
-  const PetscInt nlow = product->local.nlow, n = product->local.matrix->cmap->n;
+  const GpufmtColumns *own = &product->local.columns;
+  GpufmtSummand        summands[GPUFMT_MAX_SUMMANDS];
+  PetscInt             n, nsent = own->nothers;
+  Mat                  offdiag;
 
   PetscFunctionBegin;
-  if (product->type != MATPRODUCT_PtAP) PetscFunctionReturn(PETSC_SUCCESS);
-  if (!pieces->targets) PetscCall(PetscMalloc1(n, &pieces->targets));
-  for (PetscInt k = 0; k < nlow; k++) pieces->targets[k] = to_be_sent ? k : -1;
-  for (PetscInt k = nlow; k < nlow + nown; k++) pieces->targets[k] = to_be_sent ? -1 : k - nlow;
-  for (PetscInt k = nlow + nown; k < n; k++) pieces->targets[k] = to_be_sent ? k - nown : -1;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* the rows that are sent */
-static PetscErrorCode SentCreate(GpufmtParallelProduct *product, Mat A, PetscInt nown, MatType type, Pieces *pieces)
-{
-  const PetscBool from_offdiag = (PetscBool)(product->type == MATPRODUCT_AtB);
-  const PetscInt *garray, nlow = product->local.nlow;
-  GpufmtSummand   summands[GPUFMT_MAX_SUMMANDS];
-  PetscInt        n;
-  Mat             offdiag;
-
-  PetscFunctionBegin;
-  PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &garray));
-  pieces->nsent = from_offdiag ? offdiag->cmap->n : product->local.matrix->cmap->n - nown;
-  PetscCall(PetscMalloc1(pieces->nsent, &pieces->sent_rows));
-  for (PetscInt k = 0; k < pieces->nsent; k++) pieces->sent_rows[k] = from_offdiag ? garray[k] : product->local.columns[k < nlow ? k : k + nown];
-  PetscCall(FindTargets(product, nown, PETSC_TRUE, pieces));
-  n = GpufmtPartsSummands(product, PETSC_TRUE, pieces->targets, summands);
-  PetscCall(GpufmtRowsAddUp(type, product->backend, pieces->nsent, n, summands, &product->sent));
+  pieces->sent_rows = own->others;
+  if (product->type == MATPRODUCT_AtB) {
+    PetscCall(MatMPIAIJGetSeqAIJ(A, NULL, &offdiag, &pieces->sent_rows));
+    nsent = offdiag->cmap->n;
+  }
+  n = GpufmtPartsSummands(product, PETSC_TRUE, summands);
+  PetscCall(GpufmtRowsAddUp(type, product->backend, nsent, columns, n, summands, &product->sent));
   PetscCall(GpufmtLeaseDrop(&product->sent.pattern)); /* nothing is planned with it */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -54,7 +38,7 @@ static PetscErrorCode NumberColumns(GpufmtUnion *u, PetscInt first, PetscInt *ng
   PetscErrorCode         ierr;
 
   PetscFunctionBegin;
-  for (PetscInt k = 0; k < u->parts[0].rowptr[u->nrows]; k++) u->parts[0].colidx[k] = u->columns[u->parts[0].colidx[k]] - first;
+  for (PetscInt k = 0; k < u->parts[0].rowptr[u->nrows]; k++) u->parts[0].colidx[k] = GpufmtColumn(&u->columns, u->parts[0].colidx[k]) - first;
   PetscCall(PetscCalloc1(u->ncols, &number));
   for (PetscInt k = 0; k < nnz; k++) number[part->colidx[k]] = 1;
   *nghosts = 0;
@@ -63,7 +47,7 @@ static PetscErrorCode NumberColumns(GpufmtUnion *u, PetscInt first, PetscInt *ng
   *nghosts = 0;
   for (PetscInt c = 0; c < u->ncols && !ierr; c++)
     if (number[c]) {
-      (*garray)[*nghosts] = u->columns[c];
+      (*garray)[*nghosts] = GpufmtColumn(&u->columns, c);
       number[c]           = (*nghosts)++;
     }
   for (PetscInt k = 0; k < nnz; k++) part->colidx[k] = number[part->colidx[k]];
@@ -78,7 +62,6 @@ static PetscErrorCode BlocksFromUnion(GpufmtParallelProduct *product, MatType ty
   PetscInt nghosts = 0;
 
   PetscFunctionBegin;
-  PetscCheck(u->high - u->low == columns->n, PETSC_COMM_SELF, PETSC_ERR_PLIB, "Rows of this rank lack columns of its diagonal block");
   if (u->planned) PetscCall(GpufmtUnionGhosts(u, &nghosts, &pieces->garray));
   else PetscCall(NumberColumns(u, columns->rstart, &nghosts, &pieces->garray));
   for (int k = 0; k < 2; k++) {
@@ -109,9 +92,8 @@ static PetscErrorCode BlocksCreate(GpufmtParallelProduct *product, MatType type,
   GpufmtUnion    u;
 
   PetscFunctionBegin;
-  PetscCall(FindTargets(product, columns->n, PETSC_FALSE, pieces));
-  n = GpufmtPartsSummands(product, PETSC_FALSE, pieces->targets, summands);
-  PetscCall(GpufmtUnionCreate(product->backend, product->planned, rows->n, columns->rstart, columns->rend, n, summands, &u));
+  n = GpufmtPartsSummands(product, PETSC_FALSE, summands);
+  PetscCall(GpufmtUnionCreate(product->backend, product->planned, rows->n, columns, PETSC_TRUE, n, summands, &u));
   ierr = BlocksFromUnion(product, type, rows, columns, &u, pieces); /* as in GpufmtRowsAddUp() */
   PetscCall(GpufmtUnionDestroy(&u));
   PetscCall(ierr);
@@ -157,7 +139,7 @@ static PetscErrorCode ResultBuild(Mat C, GpufmtParallelProduct *product, Mat A, 
   PetscFunctionBegin;
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)C), &size));
   if (size > 1 && product->type != MATPRODUCT_AB) {
-    if (!own) own = SentCreate(product, A, B->cmap->n, type, pieces);
+    if (!own) own = SentCreate(product, A, B->cmap, type, pieces);
     PetscCall(GpufmtRowsSend(C, rows, pieces->sent_rows, &product->sent, type, product->backend, &product->received, &own));
     for (PetscInt k = 0; !own && k < product->received.matrix->rmap->n; k++) product->received.rows[k] -= rows->rstart;
   }
@@ -180,8 +162,6 @@ PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, 
   PetscFunctionBegin;
   ierr = ResultBuild(C, product, A, B, type, own, &pieces);
   if (pieces.digestion) PetscCall(GpufmtDigestEnd(&pieces.digestion, &product->result.rows)); /* after a failure: it reads the blocks */
-  PetscCall(PetscFree(pieces.targets));
-  PetscCall(PetscFree(pieces.sent_rows));
   for (int k = 0; k < 2; k++) PetscCall(MatDestroy(&pieces.blocks[k]));
   PetscCall(PetscFree(pieces.garray));
   PetscCall(ierr);
@@ -191,7 +171,7 @@ PetscErrorCode GpufmtResultCreate(Mat C, GpufmtParallelProduct *product, Mat A, 
 static PetscErrorCode EntrySumNumeric(const GpufmtParallelProduct *product, PetscBool to_be_sent, GpufmtEntrySum *sum, Mat result)
 {
   GpufmtSummand  summands[GPUFMT_MAX_SUMMANDS];
-  const PetscInt n                             = GpufmtPartsSummands(product, to_be_sent, NULL, summands);
+  const PetscInt n                             = GpufmtPartsSummands(product, to_be_sent, summands);
   Mat            matrices[GPUFMT_MAX_SUMMANDS] = {NULL};
 
   PetscFunctionBegin;

@@ -61,19 +61,20 @@ static PetscErrorCode RowsFromUnion(MatType type, int backend, GpufmtUnion *u, G
   else PetscCall(GpufmtCreateInternal(type, backend, u->nrows, u->ncols, u->parts[0].rowptr, u->parts[0].colidx, &rows->matrix));
   PetscCall(GpufmtEntrySumCreate(backend, u, 0, &rows->sum));
   GpufmtLeaseMove(&u->lease, &rows->pattern);
-  rows->columns = u->columns;
-  u->columns    = NULL;
+  rows->columns     = u->columns;
+  u->columns.others = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* `nrows` rows, each the sum of rows of the summands */
-PetscErrorCode GpufmtRowsAddUp(MatType type, int backend, PetscInt nrows, PetscInt nsummands, const GpufmtSummand summands[], GpufmtRows *rows)
+PetscErrorCode GpufmtRowsAddUp(MatType type, int backend, PetscInt nrows, PetscLayout columns, PetscInt nsummands, const GpufmtSummand summands[],
+                               GpufmtRows *rows)
 {
   GpufmtUnion    u;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtUnionCreate(backend, GpufmtManagedPossible(backend), nrows, 0, PETSC_INT_MAX, nsummands, summands, &u));
+  PetscCall(GpufmtUnionCreate(backend, GpufmtManagedPossible(backend), nrows, columns, PETSC_FALSE, nsummands, summands, &u));
   ierr = RowsFromUnion(type, backend, &u, rows); /* it may fail for want of memory, some of which the union has */
   PetscCall(GpufmtUnionDestroy(&u));
   PetscCall(ierr);
@@ -94,22 +95,21 @@ static PetscErrorCode IsDiagonalBlock(Mat diag, Mat offdiag, PetscBool *is)
 /* the rows of this rank, both blocks together */
 PetscErrorCode GpufmtRowsGetLocal(Mat parallel, MatType type, int backend, GpufmtRows *rows)
 {
-  GpufmtSummand   blocks[2] = {{.first_column = parallel->cmap->rstart}};
+  const PetscInt  nrows     = parallel->rmap->n;
+  GpufmtSummand   blocks[2] = {{.last_row = nrows}, {.last_row = nrows}};
   const PetscInt *garray;
   PetscBool       whole = PETSC_FALSE;
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(parallel, &blocks[0].matrix, &blocks[1].matrix, &garray));
-  blocks[1].columns = garray;
-  rows->nlow        = 0;
-  while (rows->nlow < blocks[1].matrix->cmap->n && garray[rows->nlow] < parallel->cmap->rstart) rows->nlow++;
+  blocks[0].columns = (GpufmtColumns){.first = parallel->cmap->rstart, .nown = parallel->cmap->n};
+  blocks[1].columns = (GpufmtColumns){.nothers = blocks[1].matrix->cmap->n, .others = (PetscInt *)garray};
   PetscCall(IsDiagonalBlock(blocks[0].matrix, blocks[1].matrix, &whole));
   if (!whole) {
-    PetscCall(GpufmtRowsAddUp(type, backend, parallel->rmap->n, blocks[1].matrix->cmap->n ? 2 : 1, blocks, rows));
+    PetscCall(GpufmtRowsAddUp(type, backend, nrows, parallel->cmap, blocks[1].matrix->cmap->n ? 2 : 1, blocks, rows));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(PetscMalloc1(parallel->cmap->n, &rows->columns));
-  for (PetscInt k = 0; k < parallel->cmap->n; k++) rows->columns[k] = parallel->cmap->rstart + k;
+  rows->columns = blocks[0].columns;
   PetscCall(PetscObjectReference((PetscObject)blocks[0].matrix));
   rows->matrix = blocks[0].matrix;
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -135,7 +135,7 @@ PetscErrorCode GpufmtRowsDestroy(GpufmtRows *rows)
 {
   PetscFunctionBegin;
   PetscCall(MatDestroy(&rows->matrix));
-  PetscCall(PetscFree(rows->columns));
+  PetscCall(PetscFree(rows->columns.others));
   PetscCall(PetscFree(rows->rows));
   PetscCall(GpufmtLeaseDrop(&rows->pattern));
   PetscCall(GpufmtEntrySumDestroy(&rows->sum));

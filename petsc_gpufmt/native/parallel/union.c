@@ -3,9 +3,9 @@
 
 /* a row that is being merged */
 typedef struct {
-  const PetscInt *column, *end; /* of the summand */
-  const PetscInt *places;       /* of its columns in the union */
-  PetscInt        entry;        /* number of the entry at `column` */
+  const PetscInt     *column, *end; /* of the summand */
+  const GpufmtPlaces *places;       /* of its columns in the union */
+  PetscInt            entry;        /* number of the entry at `column` */
 } Front;
 
 /* a row of a summand that belongs to a row of the sum */
@@ -13,75 +13,64 @@ typedef struct {
   PetscInt summand, row;
 } Share;
 
-static inline PetscInt GlobalColumn(const GpufmtSummand *summand, PetscInt k)
+static inline PetscInt Place(const GpufmtPlaces *places, PetscInt column)
 {
-  return summand->columns ? summand->columns[k] : summand->first_column + k;
+  if (column < places->first) return places->others[column];
+  return column < places->last ? column + places->shift : places->others[column - (places->last - places->first)];
 }
 
-/* the first column of each summand that is not merged; PETSC_INT_MAX: all are */
-static inline PetscInt NextColumn(const GpufmtSummand *summand, PetscInt at)
+/* The columns of all summands, and where each summand finds its own among them. A rank has most columns of its rows for itself: those that it owns,
+   which nobody lists. */
+static PetscErrorCode MergeColumns(PetscLayout layout, PetscInt n, const GpufmtSummand summands[], GpufmtUnion *u, GpufmtPlaces places[])
 {
-  return at < summand->matrix->cmap->n ? GlobalColumn(summand, at) : PETSC_INT_MAX;
-}
-
-/* the columns of one summand before column `last`, which are of no other */
-static void MergeRun(const GpufmtSummand *summand, PetscInt last, PetscInt *at, PetscInt places[], GpufmtUnion *u)
-{
-  const PetscInt  n       = summand->matrix->cmap->n;
-  PetscInt *const columns = u->columns;
-  PetscInt        k = *at, ncols = u->ncols;
-
-  for (; k < n; k++) {
-    const PetscInt column = GlobalColumn(summand, k);
-
-    if (column >= last) break;
-    columns[ncols] = column;
-    places[k]      = ncols++;
-  }
-  *at      = k;
-  u->ncols = ncols;
-}
-
-/* The columns of all summands in ascending order, and where each summand finds its own among them. Most of them are those of one summand alone, one
-   after the other: a rank has most columns of its rows for itself. */
-static PetscErrorCode MergeColumns(PetscInt n, const GpufmtSummand summands[], GpufmtUnion *u, PetscInt *places[])
-{
-  PetscInt   at[GPUFMT_MAX_SUMMANDS] = {0};
-  PetscCount most                    = 0;
+  GpufmtColumns *columns                 = &u->columns;
+  PetscInt       at[GPUFMT_MAX_SUMMANDS] = {0};
+  PetscCount     most                    = 0;
 
   PetscFunctionBegin;
   for (PetscInt s = 0; s < n; s++) {
-    most += summands[s].matrix->cmap->n;
-    PetscCall(PetscMalloc1(summands[s].matrix->cmap->n, &places[s]));
+    most += summands[s].columns.nothers;
+    PetscCall(PetscMalloc1(summands[s].columns.nothers, &places[s].others));
   }
-  PetscCall(PetscMalloc1(most, &u->columns));
+  PetscCall(PetscMalloc1(most, &columns->others));
+  columns->first = layout->rstart;
+  columns->nown  = layout->n;
   for (;;) {
-    PetscInt first = 0, next = PETSC_INT_MAX, after = PETSC_INT_MAX;
+    PetscInt  next = PETSC_INT_MAX, place;
+    PetscBool owned;
 
-    for (PetscInt s = 0; s < n; s++) {
-      const PetscInt column = NextColumn(&summands[s], at[s]);
-
-      after = PetscMin(after, PetscMax(column, next));
-      if (column < next) {
-        next  = column;
-        first = s;
-      }
-    }
-    if (next == PETSC_INT_MAX) break;
-    if (next < after) {
-      MergeRun(&summands[first], after, &at[first], places[first], u);
-      continue;
-    }
     for (PetscInt s = 0; s < n; s++)
-      if (NextColumn(&summands[s], at[s]) == next) places[s][at[s]++] = u->ncols;
-    u->columns[u->ncols++] = next;
+      if (at[s] < summands[s].columns.nothers) next = PetscMin(next, summands[s].columns.others[at[s]]);
+    if (next == PETSC_INT_MAX) break;
+    owned = (PetscBool)(next >= layout->rstart && next < layout->rend);
+    place = owned ? columns->nlow + next - layout->rstart : columns->nothers + (next < layout->rstart ? 0 : layout->n);
+    for (PetscInt s = 0; s < n; s++)
+      if (at[s] < summands[s].columns.nothers && summands[s].columns.others[at[s]] == next) places[s].others[at[s]++] = place;
+    if (owned) continue;
+    if (next < layout->rstart) columns->nlow++;
+    columns->others[columns->nothers++] = next;
   }
+  for (PetscInt s = 0; s < n; s++) {
+    places[s].first = summands[s].columns.nlow;
+    places[s].last  = summands[s].columns.nlow + summands[s].columns.nown;
+    places[s].shift = columns->nlow - summands[s].columns.nlow;
+  }
+  u->ncols = columns->nown + columns->nothers;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static inline PetscInt Target(const GpufmtSummand *summand, PetscInt row)
 {
-  return summand->targets ? summand->targets[row] : row;
+  if (summand->targets) return summand->targets[row];
+  if ((row < summand->first_row || row >= summand->last_row) != summand->outside) return -1;
+  return !summand->outside || row < summand->first_row ? row - (summand->outside ? 0 : summand->first_row)
+                                                       : row - (summand->last_row - summand->first_row);
+}
+
+/* whether rows belong to the rows of their numbers, each to another one */
+static PetscBool InTheirPlaces(const GpufmtSummand *summand)
+{
+  return (PetscBool)(!summand->targets && !summand->outside && !summand->first_row && summand->last_row == summand->matrix->rmap->n);
 }
 
 /* the shares of each row of the sum, in the order of summands and rows */
@@ -129,12 +118,13 @@ static inline void AddTerm(Output *out, int k, PetscInt entry)
 /* the entries of a front before place `last`, which all go to part k */
 static void CopyRun(Front *front, PetscInt last, int k, Output *out)
 {
-  const PetscInt *column = front->column, *end = front->end, *places = front->places;
+  const GpufmtPlaces *places = front->places;
+  const PetscInt     *column = front->column, *end = front->end;
   PetscInt *const colidx = out->parts[k].colidx, *const begins = out->parts[k].begins, *const index = out->parts[k].index;
   PetscInt entry = front->entry, nnz = out->nnz[k], nterms = out->nterms[k];
 
-  for (; column < end && places[*column] < last; column++) {
-    colidx[nnz] = places[*column];
+  for (; column < end && Place(places, *column) < last; column++) {
+    colidx[nnz] = Place(places, *column);
     if (begins) begins[nnz] = nterms;
     index[nterms++] = entry++;
     nnz++;
@@ -148,13 +138,13 @@ static void CopyRun(Front *front, PetscInt last, int k, Output *out)
 static void MergeRow(PetscInt n, Front fronts[], Output *out)
 {
   while (n > 1) {
-    PetscInt place = fronts[0].places[*fronts[0].column], left = 0;
+    PetscInt place = Place(fronts[0].places, *fronts[0].column), left = 0;
     int      k;
 
-    for (PetscInt f = 1; f < n; f++) place = PetscMin(place, fronts[f].places[*fronts[f].column]);
+    for (PetscInt f = 1; f < n; f++) place = PetscMin(place, Place(fronts[f].places, *fronts[f].column));
     k = BeginEntry(out, place);
     for (PetscInt f = 0; f < n; f++) {
-      if (fronts[f].places[*fronts[f].column] == place) {
+      if (Place(fronts[f].places, *fronts[f].column) == place) {
         AddTerm(out, k, fronts[f].entry++);
         fronts[f].column++;
       }
@@ -169,7 +159,7 @@ static void MergeRow(PetscInt n, Front fronts[], Output *out)
   }
 }
 
-static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], const PetscInt begins[],
+static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summands[], const GpufmtPlaces places[], const PetscInt begins[],
                                   const Share shares[], Front fronts[], Output *out, GpufmtUnion *u)
 {
   const PetscInt *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
@@ -186,7 +176,7 @@ static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summan
     for (PetscInt k = begins[i]; k < begins[i + 1]; k++) {
       const PetscInt s = shares[k].summand, begin = rowptr[s][shares[k].row], end = rowptr[s][shares[k].row + 1];
 
-      if (begin < end) fronts[n++] = (Front){colidx[s] + begin, colidx[s] + end, places[s], first[s] + begin};
+      if (begin < end) fronts[n++] = (Front){colidx[s] + begin, colidx[s] + end, &places[s], first[s] + begin};
     }
     MergeRow(n, fronts, out);
     for (int k = 0; k < 2; k++) u->parts[k].rowptr[i + 1] = out->nnz[k];
@@ -195,7 +185,7 @@ static PetscErrorCode MergeShares(PetscInt nsummands, const GpufmtSummand summan
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], Output *out, GpufmtUnion *u)
+static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands[], const GpufmtPlaces places[], Output *out, GpufmtUnion *u)
 {
   PetscInt      *begins = NULL, most = 0;
   Share         *shares = NULL;
@@ -215,7 +205,7 @@ static PetscErrorCode MergeRows(PetscInt nsummands, const GpufmtSummand summands
 }
 
 /* the two parts, merged on the host */
-static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[],
+static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsummands, const GpufmtSummand summands[], const GpufmtPlaces places[],
                                  GpufmtUnion *u)
 {
   Output out = {.parts = u->parts, .low = u->low, .high = u->high};
@@ -233,8 +223,8 @@ static PetscErrorCode MergeParts(PetscInt nterms, PetscBool single, PetscInt nsu
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *places[],
-                                GpufmtUnion *u)
+static PetscErrorCode UnionFill(int backend, PetscLayout columns, PetscBool splits, PetscInt nsummands, const GpufmtSummand summands[],
+                                GpufmtPlaces places[], GpufmtUnion *u)
 {
   PetscInt64 nterms = 0;
   PetscCount ncols  = 0;
@@ -248,36 +238,36 @@ static PetscErrorCode UnionFill(int backend, PetscInt first, PetscInt last, Pets
     u->sizes[s] = rowptr[summands[s].matrix->rmap->n];
     nterms += u->sizes[s];
     ncols += summands[s].matrix->cmap->n;
-    if (summands[s].targets) single = PETSC_FALSE;
+    if (!InTheirPlaces(&summands[s])) single = PETSC_FALSE;
     PetscCall(GpufmtPatternRestore(summands[s].matrix, &rowptr, NULL));
   }
   PetscCheck(nterms <= PETSC_INT_MAX, PETSC_COMM_SELF, PETSC_ERR_SUP,
              "A parallel product adds up %" PetscInt64_FMT " entries on this rank, PetscInt counts to %" PetscInt_FMT
              ": use more ranks or configure PETSc with --with-64-bit-indices",
              nterms, PETSC_INT_MAX);
-  PetscCall(MergeColumns(nsummands, summands, u, places));
+  PetscCall(MergeColumns(columns, nsummands, summands, u, places));
   if (ncols != u->ncols) single = PETSC_FALSE;
-  while (u->low < u->ncols && u->columns[u->low] < first) u->low++;
-  for (u->high = u->low; u->high < u->ncols && u->columns[u->high] < last;) u->high++;
+  u->low  = splits ? u->columns.nlow : 0;
+  u->high = splits ? u->columns.nlow + u->columns.nown : u->ncols;
   if (u->planned) PetscCall(GpufmtUnionPlan(backend, nsummands, summands, places, u));
   else PetscCall(MergeParts((PetscInt)nterms, single, nsummands, summands, places, u));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The sum of at most GPUFMT_MAX_SUMMANDS matrices. Entries in columns [first, last) of the parallel matrix are part 0 of it, the others part 1.
-   `planned`: the planner merges the rows, where the backend is, and not this file on the host. */
-PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscInt first, PetscInt last, PetscInt nsummands,
+/* The sum of at most GPUFMT_MAX_SUMMANDS matrices of a layout of columns, which has all that this rank owns. If it splits, entries in these are part 0
+   of it, and the others part 1. `planned`: the planner merges the rows, where the backend is, and not this file on the host. */
+PetscErrorCode GpufmtUnionCreate(int backend, PetscBool planned, PetscInt nrows, PetscLayout columns, PetscBool splits, PetscInt nsummands,
                                  const GpufmtSummand summands[], GpufmtUnion *u)
 {
-  PetscInt      *places[GPUFMT_MAX_SUMMANDS] = {NULL};
+  GpufmtPlaces   places[GPUFMT_MAX_SUMMANDS] = {{0}};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
   PetscCall(PetscMemzero(u, sizeof(*u)));
   u->nrows   = nrows;
   u->planned = planned;
-  ierr       = UnionFill(backend, first, last, nsummands, summands, places, u);
-  for (PetscInt s = 0; s < nsummands; s++) PetscCall(PetscFree(places[s]));
+  ierr       = UnionFill(backend, columns, splits, nsummands, summands, places, u);
+  for (PetscInt s = 0; s < nsummands; s++) PetscCall(PetscFree(places[s].others));
   if (ierr) PetscCall(GpufmtUnionDestroy(u));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -287,7 +277,7 @@ PetscErrorCode GpufmtUnionDestroy(GpufmtUnion *u)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtUnionRelease(u));
-  PetscCall(PetscFree(u->columns));
+  PetscCall(PetscFree(u->columns.others));
   for (int k = 0; k < 2; k++) {
     PetscCall(PetscFree(u->parts[k].rowptr));
     PetscCall(PetscFree2(u->parts[k].colidx, u->parts[k].index));

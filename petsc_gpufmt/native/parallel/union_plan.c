@@ -1,8 +1,8 @@
 /* The pattern of a sum of sequential matrices, merged by the planner: on the device, what lies there need not come to the host. */
 #include "parallel/parallel.h"
 
-/* the parts of a union whose columns are known; `places` are those of each summand's columns */
-PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand summands[], PetscInt *const places[], GpufmtUnion *u)
+/* the parts of a union whose columns are known */
+PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSummand summands[], const GpufmtPlaces places[], GpufmtUnion *u)
 {
   GpufmtUnionRequest request = {.nrows = u->nrows, .ncols = u->ncols, .low = u->low, .high = u->high, .nsummands = (int32_t)nsummands};
   const PetscInt    *rowptr[GPUFMT_MAX_SUMMANDS], *colidx[GPUFMT_MAX_SUMMANDS];
@@ -14,14 +14,20 @@ PetscErrorCode GpufmtUnionPlan(int backend, PetscInt nsummands, const GpufmtSumm
 
     PetscCall(GpufmtPatternGet(A, &rowptr[s], &colidx[s]));
     request.summands[s] = (GpufmtSummandPattern){
-      .pattern = {.nrows  = A->rmap->n,
-                  .ncols  = A->cmap->n,
-                  .nnz    = u->sizes[s],
-                  .rowptr = rowptr[s],
-                  .colidx = colidx[s],
-                  .held   = GpufmtPatternHeld(A, backend)},
-      .places  = places[s],
-      .targets = summands[s].targets
+      .pattern   = {.nrows  = A->rmap->n,
+                    .ncols  = A->cmap->n,
+                    .nnz    = u->sizes[s],
+                    .rowptr = rowptr[s],
+                    .colidx = colidx[s],
+                    .held   = GpufmtPatternHeld(A, backend)},
+      .first     = places[s].first,
+      .last      = places[s].last,
+      .shift     = places[s].shift,
+      .places    = places[s].others,
+      .targets   = summands[s].targets,
+      .first_row = summands[s].first_row,
+      .last_row  = summands[s].last_row,
+      .outside   = summands[s].outside
     };
   }
   ierr = GpufmtPlannerAsk(GPUFMT_ASK_UNION, backend, -1, NULL, &request.place, &u->answer.outcome, &u->lease);
@@ -54,7 +60,7 @@ PetscErrorCode GpufmtUnionGhosts(const GpufmtUnion *u, PetscInt *nghosts, PetscI
   PetscFunctionBegin;
   PetscCall(PetscIntCast(u->answer.nghosts, nghosts));
   PetscCall(PetscMalloc1(*nghosts, ghosts));
-  for (PetscInt k = 0; k < *nghosts; k++) (*ghosts)[k] = u->columns[places[k]];
+  for (PetscInt k = 0; k < *nghosts; k++) (*ghosts)[k] = GpufmtColumn(&u->columns, places[k]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
