@@ -4,7 +4,7 @@
 #include "common/search.cuh"
 
 // Thread blocks of a multiprocessor at least, so that nothing spills
-constexpr int COUNT_BLOCKS = 5, FILL_BLOCKS = sizeof(index_t) == 4 ? 4 : 3;
+constexpr int MERGE_BLOCKS = sizeof(index_t) == 4 ? 4 : 3;
 
 // A row of a summand that belongs to a row of the sum
 struct Piece {
@@ -70,6 +70,32 @@ __device__ __forceinline__ int nonempty_pieces(const Sum &sum, offset_t row, Pie
   return count;
 }
 
+// A row has a share of each matrix, as a rule.
+constexpr int FEW_SHARES = 3;
+
+// As below, of at most so many shares: what is next in each stays in registers.
+template <class Output>
+__device__ __forceinline__ void merge_few(const Sum &sum, offset_t row, offset_t first, int count, Output &output)
+{
+  Piece   pieces[FEW_SHARES] = {};
+  index_t places[FEW_SHARES], next;
+
+#pragma unroll
+  for (int k = 0; k < FEW_SHARES; k++) {
+    if (k < count) pieces[k] = sum(row, first + k);
+    places[k] = pieces[k].begin < pieces[k].end ? pieces[k].place(pieces[k].begin) : sum.ncols;
+  }
+  while ((next = min(places[0], min(places[1], places[2]))) < sum.ncols) {
+    output.begin(next);
+#pragma unroll
+    for (int k = 0; k < FEW_SHARES; k++) {
+      if (places[k] != next) continue;
+      output.add(pieces[k].first + pieces[k].begin++);
+      places[k] = pieces[k].begin < pieces[k].end ? pieces[k].place(pieces[k].begin) : sum.ncols;
+    }
+  }
+}
+
 // Calls output.begin(place) for each entry of a row, in ascending order, and output.add(entry) for each of its terms, in the order of the
 // shares.
 template <class Output>
@@ -77,6 +103,10 @@ __device__ __forceinline__ void merge_row(const Sum &sum, offset_t row, Output &
 {
   const offset_t first = sum.first_share(row), last = sum.first_share(row + 1);
 
+  if (last - first <= FEW_SHARES) {
+    merge_few(sum, row, first, int(last - first), output);
+    return;
+  }
   for (offset_t share = first; share < last; share++) sum.positions[share] = sum(row, share).begin;
   for (;;) {
     index_t next = sum.ncols;
@@ -162,7 +192,7 @@ struct Writer {
 // lengths[i + 1] = entries of row i in each part, more[i + 1] = how many terms they have beyond one each; word 0 of these arrays becomes 0.
 // A thread a row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS, COUNT_BLOCKS) union_count(const Sum given, const PartCounts part0, const PartCounts part1)
+__global__ void __launch_bounds__(BLOCK_THREADS, MERGE_BLOCKS) union_count(const Sum given, const PartCounts part0, const PartCounts part1)
 {
   const Sum      sum     = given.copy();
   const offset_t row     = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
@@ -290,7 +320,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) union_targets(const Targets tar
 // The entries and terms of both parts. occurs[place] = 1 for the columns of part 1. TEAM threads a row: most rows are those of one summand
 // alone; others are merged by one.
 template <int BLOCK_THREADS, int TEAM>
-__global__ void __launch_bounds__(BLOCK_THREADS, FILL_BLOCKS)
+__global__ void __launch_bounds__(BLOCK_THREADS, MERGE_BLOCKS)
   union_fill(const Sum given, const Part part0, const Part part1, index_t *__restrict__ occurs)
 {
   const Sum      sum  = given.copy();
