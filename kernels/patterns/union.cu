@@ -229,16 +229,16 @@ struct Totals {
   __device__ __forceinline__ count_t *states(offset_t tile) { return (count_t *)(this + 1) + tile; }
 };
 
-// Sums up to each row in the place of the four arrays of union_count; blocks (x, k) have those of array k. A warp adds up ITEMS times 32 rows.
+// Sums up to each row in the place of the four arrays of union_count; every fourth block has those of one. A warp adds up ITEMS times 32 rows.
 template <int ITEMS>
 __global__ void __launch_bounds__(SCAN_THREADS) union_row_pointers(offset_t nrows, const PartCounts part0, const PartCounts part1, Totals<4> *control)
 {
   __shared__ BlockScan scan;
-  const int            k       = (int)blockIdx.y;
+  const int            k       = (int)(blockIdx.x % 4);
   index_t *const       of_rows = (k == 0 ? part0.lengths : k == 1 ? part0.more : k == 2 ? part1.lengths : part1.more) + 1;
 
   prefix_sums<ITEMS>(
-    scan, control->tickets + k, control->states((offset_t)k * gridDim.x), nrows, [&](offset_t row) { return of_rows[row]; },
+    scan, control->tickets + k, control->states((offset_t)k * (gridDim.x / 4)), nrows, [&](offset_t row) { return of_rows[row]; },
     [&](offset_t row, count_t, count_t up_to) {
       of_rows[row] = (index_t)up_to;
       if (row == nrows - 1) control->totals[k] = up_to;
@@ -297,9 +297,9 @@ struct RowsOf {
 };
 
 // The rows of all summands, counted through, as a matrix with one entry each: in the column of the row of the sum that it belongs to, or in
-// column `nrows`, if to none. A thread a row.
+// columns from `nrows` on, each of which at most `share` have, if to none. A thread a row.
 struct Targets {
-  alignas(8) index_t nrows, end; // rows of the sum, and of all summands
+  alignas(8) index_t nrows, end, share; // rows of the sum, and of all summands
   RowsOf a, b, c;
 };
 
@@ -314,7 +314,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) union_targets(const Targets tar
   const index_t in_a = (index_t)number, in_b = in_a - targets.a.nrows, in_c = in_b - targets.b.nrows;
   const index_t target = in_b < 0 ? targets.a.target(in_a) : in_c < 0 ? targets.b.target(in_b) : targets.c.target(in_c);
 
-  colidx[number] = target >= 0 ? target : targets.nrows;
+  colidx[number] = target >= 0 ? target : targets.nrows + (index_t)number / targets.share;
 }
 
 // The entries and terms of both parts. occurs[place] = 1 for the columns of part 1. TEAM threads a row: most rows are those of one summand

@@ -5,20 +5,64 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, Struct, launch_1d
+from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.backends.program import Program, Step
 from petsc_gpufmt.errors import IndexOverflowError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
+from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.transpose import transposed
 
+STEM = "patterns/union"
 BLOCK_THREADS = 256
 TEAM = 8  # threads that copy a row
 NUMBERS_A_THREAD = 4  # of prefix sums
 MOST_SUMMANDS = 3
+
+
+def _of_each(names: str) -> list[str]:
+    """The names of members, once for each summand."""
+    return [f"{name}_{summand}" for summand in "abc"[:MOST_SUMMANDS] for name in names.split()]
+
+
+def _struct(names: list[str]) -> str:
+    return f"{{{' '.join(names)}}}"
+
+
+TARGETS = ["nrows", "end", "share", *_of_each("nrows first last outside given")]
+SUM = [
+    *"nrows ncols low high count begins shares".split(),
+    *_of_each("rowptr colidx places first_row first_entry"),
+    "positions",
+]
+COUNTS = [["lengths0", "more0"], ["lengths1", "more1"]]
+PARTS = [[f"{name}{k}" for name in ("rowptr", "more", "colidx", "begins", "index")] for k in (0, 1)]
+
+COLUMNS = "ncols first last shift others places"
+PLACES = Program(COLUMNS, Step(STEM, "union_places", (BLOCK_THREADS,), BLOCK_THREADS, COLUMNS))
+SHARES = Program(
+    " ".join([*TARGETS, "rowptr", "colidx"]),
+    Step(STEM, "union_targets", (BLOCK_THREADS,), BLOCK_THREADS, f"{_struct(TARGETS)} rowptr colidx"),
+)
+COUNT_ROWS = Program(
+    " ".join([*SUM, *COUNTS[0], *COUNTS[1], "control"]),
+    Step(STEM, "union_count", (BLOCK_THREADS,), BLOCK_THREADS, " ".join(map(_struct, (SUM, *COUNTS)))),
+    Step(
+        STEM,
+        "union_row_pointers",
+        (NUMBERS_A_THREAD,),
+        SCAN_THREADS,
+        f"nrows {_struct(COUNTS[0])} {_struct(COUNTS[1])} control",
+    ),
+)
+FILL_ROWS = Program(
+    " ".join([*SUM, *PARTS[0], *PARTS[1], "nnz", "occurs", "ghosts", "control"]),
+    Step(STEM, "union_fill", (BLOCK_THREADS, TEAM), BLOCK_THREADS, " ".join([*map(_struct, (SUM, *PARTS)), "occurs"])),
+    Step(STEM, "union_number_columns", (NUMBERS_A_THREAD,), SCAN_THREADS, "ncols occurs ghosts control"),
+    Step(STEM, "union_renumber", (BLOCK_THREADS,), BLOCK_THREADS, "nnz occurs colidx1"),
+)
 
 
 class Shifted(NamedTuple):
@@ -107,30 +151,19 @@ def merge(
         *[(nrows + 1, index)] * 2,
         zeros=3,
     )
-    of_parts = [Struct(*arrays) for arrays in zip(rowptrs, more, strict=True)]
-    count = _launch("union_count", nrows, (BLOCK_THREADS,), (whole, *of_parts), backend)
-    function = backend.function("patterns/union", "union_row_pointers", (NUMBERS_A_THREAD,))
-    arguments = (np.int64(nrows), *of_parts, row_control)
-    backend.run([count, Launch(function, (tiles(nrows, NUMBERS_A_THREAD), 4, 1), (SCAN_THREADS, 1, 1), arguments)])
+    blocks = ceil_div(nrows, BLOCK_THREADS), 4 * tiles(nrows, NUMBERS_A_THREAD)
+    counts = [array for arrays in zip(rowptrs, more, strict=True) for array in arrays]
+    backend.carry_out(COUNT_ROWS, blocks, (*whole, *counts, row_control))
     parts = _empty_parts(rowptrs, backend.first(row_control, 4), backend)  # waits for the device
-    outputs = [
-        Struct(part.rowptr, None if part.begins is None else before, part.colidx, part.begins, part.index)
-        for part, before in zip(parts, more, strict=True)
-    ]
-    launches = [_launch("union_fill", nrows * TEAM, (BLOCK_THREADS, TEAM), (whole, *outputs, occurs), backend)]
-    colidx = parts[1].colidx
-    (ghosts,) = backend.empty((min(ncols, colidx.size), index))
-    if not colidx.size:
-        backend.run(launches)
-        return parts, ghosts
-    function = backend.function("patterns/union", "union_number_columns", (NUMBERS_A_THREAD,))
-    arguments = (np.int64(ncols), occurs, ghosts, column_control)
-    launches += [
-        Launch(function, (tiles(ncols, NUMBERS_A_THREAD), 1, 1), (SCAN_THREADS, 1, 1), arguments),
-        _launch("union_renumber", colidx.size, (BLOCK_THREADS,), (index.type(colidx.size), occurs, colidx), backend),
-    ]
-    backend.run(launches)
-    return parts, ghosts[: backend.first(column_control, 1)[0]]  # waits for the device
+    outputs: list[Any] = []
+    for part, before in zip(parts, more, strict=True):
+        outputs += (part.rowptr, None if part.begins is None else before, part.colidx, part.begins, part.index)
+    outer = parts[1].colidx.size
+    (ghosts,) = backend.empty((min(ncols, outer), index))
+    number = (tiles(ncols, NUMBERS_A_THREAD), ceil_div(outer, BLOCK_THREADS)) if outer else (0, 0)
+    blocks_of_fill = ceil_div(nrows * TEAM, BLOCK_THREADS), *number
+    backend.carry_out(FILL_ROWS, blocks_of_fill, (*whole, *outputs, outer, occurs, ghosts, column_control))
+    return parts, ghosts[: backend.first(column_control, 1)[0]] if outer else ghosts  # waits for the device
 
 
 def _nothing(nrows: int, backend: Backend) -> Part:
@@ -139,9 +172,9 @@ def _nothing(nrows: int, backend: Backend) -> Part:
     return Part(rowptr, none, None, none)
 
 
-def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summand], backend: Backend) -> Struct:
-    """`Sum` of kernels/patterns/union.cu, with room for a position in each row of a summand."""
-    integer, nrows = backend.index.type, shape[0]
+def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summand], backend: Backend) -> list[Any]:
+    """SUM, with room for a position in each row of a summand."""
+    nrows = shape[0]
     absent = MOST_SUMMANDS - len(summands)
     begins = shares = None
     npositions = nrows * len(summands)
@@ -152,11 +185,10 @@ def _sum(shape: tuple[int, int], inner: tuple[int, int], summands: Sequence[Summ
     first_row = first_entry = 0
     for s in summands:
         places = _places(s, backend)
-        members += (s.pattern.rowptr, s.pattern.colidx, places, integer(first_row), integer(first_entry))
+        members += (s.pattern.rowptr, s.pattern.colidx, places, first_row, first_entry)
         first_row, first_entry = first_row + s.pattern.nrows, first_entry + s.pattern.nnz
-    members += (None, None, None, integer(first_row), integer(first_entry)) * absent
-    sizes = map(integer, (*shape, *inner, len(summands)))
-    return Struct(*sizes, begins, shares, *members, *backend.empty((npositions, backend.index)))
+    members += (None, None, None, first_row, first_entry) * absent
+    return [*shape, *inner, len(summands), begins, shares, *members, *backend.empty((npositions, backend.index))]
 
 
 def _places(summand: Summand, backend: Backend) -> Any:
@@ -166,24 +198,26 @@ def _places(summand: Summand, backend: Backend) -> Any:
         return summand.places
     ncols = summand.pattern.ncols
     (places,) = backend.empty((ncols, backend.index))
-    arguments = (*map(backend.index.type, (ncols, first, last, shift)), summand.places, places)
-    backend.run([_launch("union_places", ncols, (BLOCK_THREADS,), arguments, backend)])
+    given = (ncols, first, last, shift, summand.places, places)
+    backend.carry_out(PLACES, (ceil_div(ncols, BLOCK_THREADS),), given)
     return places
 
 
 def _shares(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple[Any, Any]:
-    """Which rows of the summands, counted through, make each row of the sum: where they begin, and their numbers."""
-    integer = backend.index.type
+    """Which rows of the summands, counted through, make each row of the sum: where they begin, and their numbers.
+
+    They are the transpose of a matrix with one entry a row. Those of none are in columns behind, none of which is long.
+    """
     nshares = sum(s.pattern.nrows for s in summands)
     rowptr, colidx = backend.empty((nshares + 1, backend.index), (nshares, backend.index))
     members: list[Any] = []
     for s in summands:
         first, last, outside = s.rows or RowRange(0, s.pattern.nrows)
-        members += (*map(integer, (s.pattern.nrows, first, last, outside)), s.targets)
-    members += (*map(integer, (0, 0, 0, 0)), None) * (MOST_SUMMANDS - len(summands))
-    arguments = (Struct(integer(nrows), integer(nshares), *members), rowptr, colidx)
-    backend.run([_launch("union_targets", nshares + 1, (BLOCK_THREADS,), arguments, backend)])
-    by_row = transposed(CsrPattern(nshares, nrows + 1, rowptr, colidx), backend)  # its last row: those of none
+        members += (s.pattern.nrows, first, last, int(outside), s.targets)
+    members += (0, 0, 0, 0, None) * (MOST_SUMMANDS - len(summands))
+    given = (nrows, nshares, PIECE, *members, rowptr, colidx)
+    backend.carry_out(SHARES, (ceil_div(nshares + 1, BLOCK_THREADS),), given)
+    by_row = transposed(CsrPattern(nshares, nrows + nshares // PIECE + 1, rowptr, colidx), backend)
     return by_row.rowptr, by_row.colidx
 
 
@@ -204,12 +238,7 @@ def _empty_parts(rowptrs: Sequence[Any], totals: Sequence[int], backend: Backend
     return parts
 
 
-def _launch(kernel: str, nthreads: int, template: tuple[int, ...], arguments: tuple, backend: Backend) -> Launch:
-    function = backend.function("patterns/union", kernel, template)
-    return launch_1d(function, nthreads, BLOCK_THREADS, arguments)
-
-
-@compiled_ahead("patterns/union")
+@compiled_ahead(STEM)
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
     by_threads = [(f"union_{what}", (BLOCK_THREADS,)) for what in ("count", "places", "renumber", "targets")]

@@ -172,7 +172,7 @@ typedef struct {
 } RowsOf;
 
 typedef struct {
-  alignas(8) index_t nrows, end; /* rows of the sum, and of all summands */
+  alignas(8) index_t nrows, end, share; /* rows of the sum, and of all summands; most that are of none in a column */
   RowsOf summands[3];
 } Targets;
 
@@ -198,7 +198,7 @@ HOST_KERNEL(union_targets)
       const index_t target = target_of(&t.summands[s], row);
 
       rowptr[number] = number;
-      colidx[number] = target >= 0 ? target : t.nrows;
+      colidx[number] = target >= 0 ? target : t.nrows + number / t.share;
     }
   rowptr[t.end] = t.end;
 }
