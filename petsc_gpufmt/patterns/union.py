@@ -13,7 +13,7 @@ from petsc_gpufmt.errors import IndexOverflowError
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.scan import COUNT, SCAN_THREADS, tiles
 from petsc_gpufmt.patterns.segments import PIECE
-from petsc_gpufmt.patterns.transpose import transposed
+from petsc_gpufmt.patterns.transpose import Transposition
 
 STEM = "patterns/union"
 BLOCK_THREADS = 256
@@ -136,8 +136,8 @@ def merge(
     """The sum of one to three matrices: its columns in the range `inner`, numbered from there, and all others.
 
     Those others that occur are numbered in their order; the second result has the place of each. Rows come together in
-    the order of summands and rows. Waits for the device twice. IndexOverflowError if the index type does not count the
-    terms of a part.
+    the order of summands and rows. Waits for the device twice, and once more if many rows have targets that are listed.
+    IndexOverflowError if the index type does not count the terms of a part.
     """
     index, (nrows, ncols) = backend.index, shape
     if not nrows or not sum(s.pattern.nnz for s in summands):
@@ -217,8 +217,11 @@ def _shares(nrows: int, summands: Sequence[Summand], backend: Backend) -> tuple[
     members += (0, 0, 0, 0, None) * (MOST_SUMMANDS - len(summands))
     given = (nrows, nshares, PIECE, *members, rowptr, colidx)
     backend.carry_out(SHARES, (ceil_div(nshares + 1, BLOCK_THREADS),), given)
-    by_row = transposed(CsrPattern(nshares, nrows + nshares // PIECE + 1, rowptr, colidx), backend)
-    return by_row.rowptr, by_row.colidx
+    by_row = Transposition(CsrPattern(nshares, nrows + nshares // PIECE + 1, rowptr, colidx), backend)
+    by_row.fill()
+    if sum(1 if s.targets is None else s.pattern.nrows for s in summands) > PIECE:  # rows of the sum may be long
+        by_row.finish()  # waits for the device
+    return by_row.pattern.rowptr, by_row.pattern.colidx
 
 
 def _empty_parts(rowptrs: Sequence[Any], totals: Sequence[int], backend: Backend) -> list[Part]:
