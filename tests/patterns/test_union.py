@@ -184,12 +184,8 @@ def test_a_sum_keeps_the_memory_of_its_parts_alone(emulation_folder):
         assert parts[0].rowptr.size == 4 and driver.used - before < 9000 * device.index.itemsize
 
 
-@pytest.mark.parametrize("name", ["one in two parts", "many rows and columns"])
-def test_kernels_alone_compute_with_arrays_of_a_device(name, emulation_folder):
-    backend = EmulatedBackend(SCALAR, INDEX, emulation_folder, device_like=True)
-    shape, inner, summands = cases()[name]
-    summands = [copy.copy(s) for s in summands]
-    summands[0].targets = np.arange(summands[0].nrows, dtype=INDEX)
+def check_parts(shape, inner, summands, backend):
+    """Those that a backend makes, whose arrays are its own."""
     parts, ghosts = union.merge(shape, inner, [s.summand(Adopting(backend)) for s in summands], backend)
     reference = expected(shape[0], inner, summands)
     for part, numbers, (rowptr, places, _, index) in zip(
@@ -198,6 +194,21 @@ def test_kernels_alone_compute_with_arrays_of_a_device(name, emulation_folder):
         assert backend.to_host(part.rowptr).tolist() == rowptr.tolist()
         assert numbers[backend.to_host(part.colidx)].tolist() == places.tolist()
         assert backend.to_host(part.index).tolist() == index.tolist()
+
+
+@pytest.mark.parametrize("name", ["one in two parts", "many rows and columns"])
+def test_kernels_alone_compute_with_arrays_of_a_device(name, emulation_folder):
+    backend = EmulatedBackend(SCALAR, INDEX, emulation_folder, device_like=True)
+    shape, inner, summands = cases()[name]
+    summands = [copy.copy(s) for s in summands]
+    summands[0].targets = np.arange(summands[0].nrows, dtype=INDEX)
+    check_parts(shape, inner, summands, backend)
+
+
+@pytest.mark.parametrize("name", ["columns of a rank and rows of others", "rows that come several times", "three"])
+def test_programs_of_a_device(name, emulation_folder):
+    with fake_driver(emulation_folder):
+        check_parts(*cases()[name], CudaBackend(SCALAR, INDEX, device=0))
 
 
 class Adopting:
