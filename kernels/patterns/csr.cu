@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // gathered[k] = indices[places[k]]: a part of a pattern. A thread copies one.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  csr_gather_indices(offset_t n, const offset_t *__restrict__ places, const index_t *__restrict__ indices, index_t *__restrict__ gathered)
+  csr_gather_indices(offset_t n, const index_t *__restrict__ places, const index_t *__restrict__ indices, index_t *__restrict__ gathered)
 {
   const offset_t k = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 

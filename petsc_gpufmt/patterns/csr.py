@@ -138,12 +138,14 @@ def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered
     return launch_1d(function, ceil_div(nnz, VALUES_A_THREAD), GATHER_THREADS, arguments)
 
 
-def gather_indices(backend: Backend, indices: Any, places: np.ndarray) -> np.ndarray:
-    """indices[places] on the host, for (n,) int64 `places` there. Waits for the device."""
+def gather_indices(backend: Backend, indices: Any, places: Any) -> np.ndarray:
+    """indices[places] on the host, for (n,) places there, or on the backend in its index type. Waits for the device."""
     (gathered,) = backend.empty((places.size, backend.index))
     if places.size:
         function = backend.function("patterns/csr", "csr_gather_indices", (GATHER_THREADS,))
-        arguments = (np.int64(places.size), backend.adopt(places), indices, gathered)
+        if isinstance(places, np.ndarray):
+            places = backend.adopt(places.astype(backend.index, copy=False))
+        arguments = (np.int64(places.size), places, indices, gathered)
         backend.run([launch_1d(function, places.size, GATHER_THREADS, arguments)])
     return backend.to_host(gathered)
 

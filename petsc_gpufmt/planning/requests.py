@@ -175,11 +175,10 @@ def _fill_peer(_: Any, answer: Any, backend: Backend) -> Leases:
 
 def _fill_gather(request: Any, answer: Any, backend: Backend) -> Leases:
     entries = host_view(request.entries, request.nentries, backend.index)
+    index = backend.adopt(entries, keep=True)
     if request.colidx:
         colidx = on_backend(request.colidx, request.nnz, backend.index, backend)
-        columns = gather_indices(backend, colidx, entries.astype(np.int64))
-        host_view(request.columns, request.nentries, backend.index)[:] = columns
-    index = backend.adopt(entries, keep=True)
+        host_view(request.columns, request.nentries, backend.index)[:] = gather_indices(backend, colidx, index)
     launches = entry_sum.known_entry_sum(None, index, (request.nnz, 0, 0), backend)
     return [(answer.outcome, abi.export_plan(launches, answer.values))]
 

@@ -96,7 +96,8 @@ def test_indices_are_gathered(backend, n):
     indices = np.arange(400, dtype=INDEX) * 3
     places = np.random.default_rng(5).integers(0, 400, n)
 
-    assert gather_indices(backend, backend.adopt(indices), places).tolist() == indices[places].tolist()
+    for given in (places, backend.adopt(places.astype(INDEX))):
+        assert gather_indices(backend, backend.adopt(indices), given).tolist() == indices[places].tolist()
 
 
 @pytest.mark.parametrize(("fault", "message"), [("row", "row pointer decreases"), ("column", r"lie in \[0, 9\]")])

@@ -60,8 +60,8 @@ HOST_KERNEL(csr_gather_values)
 /* gathered[k] = indices[places[k]] */
 HOST_KERNEL(csr_gather_indices)
 {
-  const offset_t n = PARAM(offset_t, 0), *places = PARAM(const offset_t *, 1);
-  const index_t *indices  = PARAM(const index_t *, 2);
+  const offset_t n      = PARAM(offset_t, 0);
+  const index_t *places = PARAM(const index_t *, 1), *indices = PARAM(const index_t *, 2);
   index_t       *gathered = PARAM(index_t *, 3);
 
   for (offset_t k = 0; k < n; k++) gathered[k] = indices[places[k]];
