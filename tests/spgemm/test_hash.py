@@ -362,6 +362,20 @@ def test_few_rows_of_many_terms_are_shared_by_the_warps_of_a_block(entries, resi
     assert units.own[0] == 3 or not shared
 
 
+@pytest.mark.parametrize(("shortest", "sorts"), [(1, []), (0, [1])])
+def test_rows_that_share_blocks_are_sorted_where_some_are_empty(shortest, sorts, emulation_folder):
+    device = EmulatedBackend(np.float64, np.int32, emulation_folder, resident_threads=512)
+    left = from_row_lengths(np.array([shortest, 400, 391, 301]), 400, seed=71)
+    asked_for, function = [], device.function
+    device.function = lambda *kernel: asked_for.append(kernel) or function(*kernel)
+
+    (units,) = Product(left, uniform(400, 60, 8, seed=72), device).check().accumulator.units
+
+    assert units.template == (32, 8, 1, 500, 1) and (units.own[1] is None) == (not sorts)
+    by_length = [kernel[2][0] for kernel in asked_for if kernel[1] == "spgemm_hash_sort_rows" and kernel[2] == (1,)]
+    assert by_length == sorts
+
+
 def test_columns_in_runs_take_few_words(emulation):
     """27 rows of B with 27 columns each, 729 terms, are at most 27 x 18 words, and here 27 x 9 or so."""
     matrix = stencil(9, 9, 9)
