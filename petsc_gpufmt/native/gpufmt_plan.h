@@ -154,7 +154,8 @@ typedef struct {
   int32_t       product;   /* GPUFMT_PRODUCT_... */
   int32_t       noperands; /* 2, or 3 for A B C and A^T B C */
   GpufmtOperand operands[3];
-  const char   *options; /* "name=value;..." of the options that were set */
+  const char   *options;   /* "name=value;..." of the options that were set */
+  int32_t       described; /* whether bytes, summary and detail are wanted */
 } GpufmtProductRequest;
 
 typedef struct {
@@ -164,7 +165,7 @@ typedef struct {
   const void   *rowptr, *colidx;          /* on the backend: [nrows + 1]; [nnz], sorted in each row */
   int64_t       held;                     /* number of the result's pattern */
   int64_t       terms;                    /* products of two numbers that the numeric phase sums */
-  int64_t       bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase */
+  int64_t       bytes_needed, bytes_held; /* taken at most while planning; kept for the numeric phase; if it was to be described, as below */
   char          summary[256];
   char          detail[4096];
 } GpufmtProductAnswer;

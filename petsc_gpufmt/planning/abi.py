@@ -137,6 +137,7 @@ class ProductRequestStruct(c.Structure):
         ("noperands", c.c_int32),
         ("operands", OperandStruct * 3),
         ("options", c.c_char_p),
+        ("described", c.c_int32),
     ]
 
 

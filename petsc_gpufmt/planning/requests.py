@@ -98,9 +98,10 @@ def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
     kept = fill_matrix(answer, planned.pattern, planned.numeric)
     native_library.cite("rmerge")
     answer.terms = planned.terms
-    answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
-    answer.summary = planned.summary.encode()[:255]
-    answer.detail = planned.detail.encode()[:4095]
+    if request.described:  # which takes as long as to plan a stage of a small product
+        answer.bytes_needed, answer.bytes_held = planned.bytes_needed, planned.bytes_held
+        answer.summary = planned.summary.encode()[:255]
+        answer.detail = planned.detail.encode()[:4095]
     return [(answer.outcome, kept)]
 
 

@@ -22,12 +22,13 @@ EVERY_PRODUCT = pytest.mark.parametrize("product", Product, ids=lambda p: p.form
 class Answered(Answer):
     """The plan of a sparse product."""
 
-    def __init__(self, product, operands, options="", backend="host", held=(0, 0, 0), **fields):
+    def __init__(self, product, operands, options="", backend="host", held=(0, 0, 0), described=1, **fields):
         self.product, self.operands = product, operands
         request = abi.ProductRequestStruct(
             product=product,
             noperands=len(operands),
             options=options.encode(),
+            described=described,
             place=requested_place(backend),
         )
         self.arrays = {id(m): (m.rowptr.astype(INDEX), m.colidx.astype(INDEX)) for m in operands}
@@ -94,6 +95,13 @@ def test_the_answer_tells_sizes_and_stages():
         assert 0 < a.answer.bytes_held <= a.answer.bytes_needed
         assert a.answer.summary.decode().startswith("PtAP, 30 x 30 with ")
         assert a.answer.detail.decode().startswith("A P: ")
+
+
+def test_a_product_is_described_only_if_that_is_asked_for():
+    with Answered(Product.PTAP, operands_of(Product.PTAP, 60, 30), described=0) as a:
+        a.check()
+        assert a.answer.terms and not a.answer.bytes_needed
+        assert not a.answer.summary and not a.answer.detail
 
 
 def test_options_reach_the_product():

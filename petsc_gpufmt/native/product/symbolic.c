@@ -36,6 +36,7 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   const int            n = GpufmtProductOperands(C->product, operands);
   char                 options[512];
   GpufmtDigestion      digestions[GPUFMT_MAX_OPERANDS] = {NULL};
+  PetscBool            described                       = PETSC_FALSE;
   PetscErrorCode       ierr                            = PETSC_SUCCESS;
 
   PetscFunctionBegin;
@@ -43,6 +44,8 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   request.product   = p->product;
   request.noperands = n;
   request.options   = options;
+  PetscCall(PetscInfoEnabled(((PetscObject)C)->classid, &described));
+  request.described = described;
   for (int k = 0; k < n; k++) PetscCall(GpufmtOperandGet(operands[k], p->backend, &request.operands[k]));
   for (int k = 0; k < n && !ierr; k++) ierr = GpufmtProductRecordBegin(p, k, operands, &digestions[k]); /* beside the planner */
   if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
