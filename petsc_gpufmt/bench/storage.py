@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ def measure_storage(variant: str, matrix: BenchMatrix, place: Place) -> dict[str
         "upload_seconds": timer.elapsed(lambda: place.backend.adopt(given.data), BUILDS)
         if place.name == "cuda"
         else 0.0,
-        "stats": dataclasses.asdict(stored.stats()),
+        "stats": stored.stats()._asdict(),
     }
 
 
