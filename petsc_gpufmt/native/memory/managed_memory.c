@@ -277,6 +277,7 @@ PetscErrorCode GpufmtManagedForgetKept(void)
 PETSC_EXTERN PetscErrorCode GpufmtTrim(void)
 {
   if (kept.count) PetscCall(GpufmtKeptForget(&kept));
+  if (kept_rows.count) PetscCall(GpufmtKeptForget(&kept_rows));
   return GpufmtDeviceTrim();
 }
 
