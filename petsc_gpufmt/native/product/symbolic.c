@@ -2,6 +2,7 @@
    those of an operand may not exist yet. */
 #include "product/product.h"
 #include <inttypes.h>
+#include <petscpc.h>
 
 PetscLogEvent GPUFMT_Symbolic = 0;
 
@@ -28,6 +29,18 @@ static int PlannerProduct(MatProductType type)
   }
 }
 
+/* -info of matrices says what a product takes, and that of preconditioners what those of multigrid take */
+static PetscErrorCode WhetherDescribed(Mat C, int32_t *described)
+{
+  PetscBool of_matrices, of_preconditioners;
+
+  PetscFunctionBegin;
+  PetscCall(PetscInfoEnabled(((PetscObject)C)->classid, &of_matrices));
+  PetscCall(PetscInfoEnabled(PC_CLASSID, &of_preconditioners));
+  *described = of_matrices || of_preconditioners;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
 {
   GpufmtProductRequest request = {0};
@@ -36,7 +49,6 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   const int            n = GpufmtProductOperands(C->product, operands);
   char                 options[512];
   GpufmtDigestion      digestions[GPUFMT_MAX_OPERANDS] = {NULL};
-  PetscBool            described                       = PETSC_FALSE;
   PetscErrorCode       ierr                            = PETSC_SUCCESS;
 
   PetscFunctionBegin;
@@ -44,8 +56,7 @@ static PetscErrorCode ProductPlan(Mat C, GpufmtProduct *p)
   request.product   = p->product;
   request.noperands = n;
   request.options   = options;
-  PetscCall(PetscInfoEnabled(((PetscObject)C)->classid, &described));
-  request.described = described;
+  PetscCall(WhetherDescribed(C, &request.described));
   for (int k = 0; k < n; k++) PetscCall(GpufmtOperandGet(operands[k], p->backend, &request.operands[k]));
   for (int k = 0; k < n && !ierr; k++) ierr = GpufmtProductRecordBegin(p, k, operands, &digestions[k]); /* beside the planner */
   if (!ierr) ierr = GpufmtPlannerAsk(GPUFMT_ASK_PRODUCT, p->backend, GPUFMT_Symbolic, C, &request.place, &answer->outcome, &p->lease);
