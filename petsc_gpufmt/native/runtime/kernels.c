@@ -25,9 +25,9 @@ typedef struct {
 
 static const time_t seconds_at_end = 1;
 
-static ModuleFile *files; /* all are named before the thread begins */
-static int         nfiles = 0;
-static char       *format; /* of the files */
+static ModuleFile *files;                   /* all are named before the thread begins */
+static int         nfiles = 0, nbefore = 0; /* now; when it last began */
+static char       *format;                  /* of the files */
 
 static int             next = 0;                         /* that the thread has not looked at */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of states */
@@ -39,12 +39,14 @@ static pid_t       process;                      /* of the thread: a child has n
 static int         device;
 static void       *context;
 
-/* The planner names a file of compiled kernels, those that are wanted first before others. */
+/* The planner names a file of compiled kernels, those that are wanted first before others. After PETSc's end it names them again. */
 PETSC_EXTERN void GpufmtKernelsName(const char path[], const char format_of_files[], uint32_t folder)
 {
   ModuleFile *more;
 
   if (runs) return;
+  for (int k = 0; k < nbefore; k++)
+    if (!strcmp(files[k].path, path)) return;
   more = realloc(files, ((size_t)nfiles + 1) * sizeof(*files));
   if (!more) return;
   files = more;
@@ -149,10 +151,12 @@ void GpufmtKernelsStart(int device_wanted, void *its_context)
   sigset_t all, before;
 
   if (runs || next >= nfiles) return;
+  nbefore = nfiles;
   device  = device_wanted;
   context = its_context;
   process = getpid();
   atomic_store(&ending, false);
+  (void)atexit(AtExit); /* the thread may be making the context */
   (void)sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
   atomic_store(&runs, !pthread_create(&thread, NULL, Run, NULL));

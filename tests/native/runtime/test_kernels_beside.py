@@ -5,7 +5,7 @@ import sys
 import launch
 import pytest
 
-TESTS = ("all", "wanted", "errors", "again", "fork", "exit")
+TESTS = ("all", "wanted", "errors", "again", "fork", "exit", "exit entering")
 PYTHON_PROGRAM = """
 import sys, time, petsc4py; petsc4py.init(sys.argv)
 from petsc4py import PETSc

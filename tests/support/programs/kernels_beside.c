@@ -15,14 +15,17 @@ static const char text[] = "some modules 3";
 GpufmtDriver gpufmt_driver;
 
 static int                 refused = -1, fails_to_enter = 0; /* number of a module */
-static atomic_int          delay  = 0;                       /* us */
-static atomic_int          nloads = 0, nfunctions = 0, loading = 0;
+static atomic_int          delay = 0, delay_to_enter = 0;    /* us */
+static atomic_int          nloads = 0, nfunctions = 0, loading = 0, entering = 0;
 static _Thread_local void *current = NULL;
 static _Thread_local bool  relaxed = false;
 
 bool GpufmtDeviceEnter(int wanted_device, void *its_context)
 {
   Check(wanted_device == 3);
+  atomic_store(&entering, 1);
+  (void)usleep((useconds_t)delay_to_enter);
+  atomic_store(&entering, 0);
   current = its_context ? its_context : (void *)THE_CONTEXT;
   return !fails_to_enter;
 }
@@ -86,6 +89,11 @@ static void Write(int number)
   Check(!fclose(file));
 }
 
+static void NameAll(void)
+{
+  for (int k = 1; k <= FILES; k++) GpufmtKernelsName(Path(k), text, FOLDER);
+}
+
 static void Begin(void)
 {
   gpufmt_driver.ThreadExchangeStreamCaptureMode = ExchangeMode;
@@ -93,10 +101,8 @@ static void Begin(void)
   gpufmt_driver.ModuleLoadData                  = ModuleLoadData;
   gpufmt_driver.ModuleGetFunction               = ModuleGetFunction;
   current                                       = (void *)THE_CONTEXT;
-  for (int k = 1; k <= FILES; k++) {
-    Write(k);
-    GpufmtKernelsName(Path(k), text, FOLDER);
-  }
+  for (int k = 1; k <= FILES; k++) Write(k);
+  NameAll();
 }
 
 /* whether a module was loaded by the thread */
@@ -180,7 +186,7 @@ static void Errors(void)
   Check(!Taken(5) && nloads == 2);
 }
 
-/* PETSc ends after the module in progress, and another beginning goes on */
+/* PETSc ends after the module in progress, and another beginning goes on: what was named before is not loaded once more */
 static void Again(void)
 {
   delay = 20000;
@@ -189,10 +195,15 @@ static void Again(void)
   GpufmtKernelsEnd();
   Check(!loading && nloads < FILES && Taken(1));
   delay = 0;
+  NameAll();
+  Write(FILES + 1);
+  GpufmtKernelsName(Path(FILES + 1), text, FOLDER);
+  Check(nfiles == FILES + 1);
   GpufmtKernelsStart(3, NULL);
-  while (atomic_load(&nloads) < FILES) (void)usleep(100);
+  UntilLookedAt(FILES + 1);
   GpufmtKernelsEnd();
-  for (int k = 1; k <= FILES; k++) Check(Taken(k));
+  for (int k = 1; k <= FILES + 1; k++) Check(Taken(k));
+  Check(nloads == FILES + 1);
 }
 
 /* a child takes nothing and waits for nothing */
@@ -219,7 +230,7 @@ static void Fork(void)
 
 static void NothingLoads(void)
 {
-  Check(!loading && nloads < FILES);
+  Check(!loading && !entering && nloads < FILES);
   printf("passed\n");
 }
 
@@ -233,18 +244,29 @@ static void Exit(void)
   exit(0);
 }
 
+/* the same while the thread makes the context */
+static void ExitEntering(void)
+{
+  Check(!atexit(NothingLoads));
+  delay_to_enter = 50000;
+  GpufmtKernelsStart(3, NULL);
+  while (!atomic_load(&entering)) (void)usleep(100);
+  exit(0);
+}
+
 int main(int argc, char **argv)
 {
   static const struct {
     const char *name;
     void (*run)(void);
   } tests[] = {
-    {"all",    All   },
-    {"wanted", Wanted},
-    {"errors", Errors},
-    {"again",  Again },
-    {"fork",   Fork  },
-    {"exit",   Exit  }
+    {"all",           All         },
+    {"wanted",        Wanted      },
+    {"errors",        Errors      },
+    {"again",         Again       },
+    {"fork",          Fork        },
+    {"exit",          Exit        },
+    {"exit entering", ExitEntering}
   };
 
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(tests); k++)
