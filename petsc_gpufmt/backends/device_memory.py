@@ -203,8 +203,8 @@ def _total(arrays: Sequence[tuple[int, np.dtype]]) -> int:
     """Bytes of arrays that follow each other in an allocation."""
     total = 0
     for size, dtype in arrays:
-        total += (size * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
-    return int(total)
+        total += (int(size) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT  # a NumPy integer may overflow
+    return total
 
 
 def _in_turn(arrays: Sequence[tuple[int, np.dtype]], memory: Allocation, begin: int) -> list[DeviceArray]:

@@ -29,7 +29,7 @@ def memory(fake, monkeypatch):
 
 
 def test_arrays_share_an_allocation_and_begin_where_a_device_likes_it(fake, memory):
-    a, b, nothing, c = memory.empty(((3, INT), (100, DOUBLE), (0, INT), (np.int64(5), np.dtype(np.int64))), S)
+    a, b, nothing, c = memory.empty(((3, INT), (np.int8(100), DOUBLE), (0, INT), (np.int64(5), np.dtype(np.int64))), S)
 
     assert fake.named(TAKE) == [(TAKE, 2048, 0xB0, S)]
     assert [x.ptr - a.ptr for x in (a, b, c)] == [0, 256, 1280] and nothing.ptr == 0
