@@ -17,6 +17,7 @@ from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.mpiexec import launcher
 from petsc_gpufmt.bench.rank_mult import AS_MADE, CUT, TASK_MODE, Task
 from petsc_gpufmt.distribute import METHODS
+from petsc_gpufmt.distribute.partition import check_packages
 
 MATRICES = {"cuda": ("7point:128", "27point:128"), "host": ("7point:50", "27point:20")}
 DISTRIBUTIONS = (*METHODS, CUT)
@@ -33,10 +34,21 @@ def default_ranks(devices: int) -> list[int]:
     return [1 << k for k in range(most.bit_length())]
 
 
+def has_threads() -> bool:
+    """Whether mpi4py is there, which asks MPI for the threads that one mode needs."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
 def default_modes() -> tuple[str, ...]:
-    """All, but one only if mpi4py is there, which asks MPI for the threads that it needs."""
-    missing = importlib.util.find_spec("mpi4py") is None
-    return tuple(mode for mode in MODES if not (missing and mode == TASK_MODE))
+    """All that the ranks can have."""
+    return tuple(mode for mode in MODES if mode != TASK_MODE or has_threads())
+
+
+def check_modes(modes: Sequence[str]) -> None:
+    """BenchError for modes that are not known, or that the ranks cannot have."""
+    check_choices("--mode", modes, MODES)
+    if TASK_MODE in modes and not has_threads():
+        raise BenchError(f"--mode {TASK_MODE}: mpi4py asks MPI for the threads of this mode, and is not there")
 
 
 def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> None:
@@ -44,6 +56,13 @@ def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> No
     for name in given:
         if name not in known:
             raise BenchError(f"{option} {name}: choose from {', '.join(known)}")
+
+
+def check_distribution(name: str, most_ranks: int) -> None:
+    """BenchError for one that is not known, UnsupportedError for one that this PETSc cannot make on so many ranks."""
+    check_choices("--distribution", [name], DISTRIBUTIONS)
+    if name == "partition" and most_ranks > 1:
+        check_packages()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,15 +130,16 @@ def gflops(case: Case) -> float:
 def lines_of(cases: Sequence[Case]) -> Iterator[tuple[str, str, list[Case]]]:
     """Matrix, contender, and its cases in the order of the ranks; that on one rank begins the lines of all modes.
 
-    Modes that gave way to another one are left out.
+    Where there are none, it is a line of its own. Modes that gave way to another one are left out.
     """
     for matrix in dict.fromkeys(case["matrix"] for case in cases):
         of_matrix = sorted((case for case in cases if case["matrix"] == matrix), key=lambda case: case["ranks"])
-        for name in dict.fromkeys(contender(case) for case in of_matrix if case["mode"] or not case["ours"]):
-            of_name = [case for case in of_matrix if contender(case) == name and case["taken"] == case["mode"]]
-            if of_name:
-                alone = [case for case in of_matrix if case["type"] == of_name[0]["type"] and case["ranks"] == 1]
-                yield matrix, name, list({case["ranks"]: case for case in [*alone, *of_name]}.values())
+        shown = [case for case in of_matrix if case["taken"] == case["mode"]]
+        in_modes = {case["type"] for case in shown if case["mode"]}
+        for name in dict.fromkeys(contender(case) for case in shown if case["mode"] or case["type"] not in in_modes):
+            of_name = [case for case in shown if contender(case) == name]
+            alone = [case for case in shown if case["type"] == of_name[0]["type"] and case["ranks"] == 1]
+            yield matrix, name, list({case["ranks"]: case for case in [*alone, *of_name]}.values())
 
 
 def efficiency(case: Case, alone: Case) -> float:

@@ -28,8 +28,8 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     devices = 0 if reason else driver.device_count()
     ranks = parse_ranks(arguments.ranks) if arguments.ranks else scaling.default_ranks(devices)
     modes = tuple(dict.fromkeys(arguments.mode or scaling.default_modes()))
-    scaling.check_choices("--mode", modes, scaling.MODES)
-    scaling.check_choices("--distribution", [arguments.distribution], scaling.DISTRIBUTIONS)
+    scaling.check_modes(modes)
+    scaling.check_distribution(arguments.distribution, max(ranks))
     check_types([arguments.type])
     check_least("--seconds", arguments.seconds, 1)
     if arguments.plot:

@@ -14,6 +14,19 @@ PACKAGES = ("parmetis", "ptscotch", "chaco", "party")
 OPTION = "mat_partitioning_type"
 
 
+def check_packages() -> str:
+    """The value of `OPTION`, or nothing; UnsupportedError if it is not set and no package is there."""
+    from petsc4py import PETSc
+
+    chosen = PETSc.Options().getString(OPTION, "")
+    if not chosen and not any(map(PETSc.Sys.hasExternalPackage, PACKAGES)):
+        raise UnsupportedError(
+            f"a partition of the graph was asked for, and this PETSc has none of {', '.join(PACKAGES)}: configure it "
+            f'with --download-ptscotch or --download-parmetis, or take "nonzeros"'
+        )
+    return chosen
+
+
 def partitioned(own: OwnRows, block_size: int, bounds: np.ndarray, comm: Any) -> np.ndarray:
     """The rank for each block row, found by PETSc's MatPartitioning, known on all ranks. Collective.
 
@@ -24,12 +37,7 @@ def partitioned(own: OwnRows, block_size: int, bounds: np.ndarray, comm: Any) ->
 
     if comm.getSize() == 1 or not bounds[-1]:
         return np.zeros(bounds[-1], dtype=PETSc.IntType)
-    chosen = PETSc.Options().getString(OPTION, "")
-    if not chosen and not any(map(PETSc.Sys.hasExternalPackage, PACKAGES)):
-        raise UnsupportedError(
-            f"a partition of the graph was asked for, and this PETSc has none of {', '.join(PACKAGES)}: configure it "
-            f'with --download-ptscotch or --download-parmetis, or take "nonzeros"'
-        )
+    chosen = check_packages()
     graph = block_graph(own, block_size, bounds, comm)
     partitioning, parts = PETSc.MatPartitioning().create(comm), PETSc.IS()
     partitioning.setAdjacency(graph)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.rank_mult import AS_MADE
 from petsc_gpufmt.bench.scaling import Case, gflops, lines_of
 from petsc_gpufmt.bench.svg import dot, level, path, picture, text, ticks, upright
@@ -40,11 +41,13 @@ class Curve:
     Attributes
     ----------
     name : for the legend
+    ours : else PETSc's
     measured : (ranks, GF/s, least, largest) in the order of the ranks
     predicted : (ranks, GF/s), empty where the model knows nothing of it
     """
 
     name: str
+    ours: bool
     measured: list[tuple[int, float, float, float]]
     predicted: list[tuple[int, float]]
 
@@ -90,7 +93,7 @@ def make_panels(cases: Sequence[Case], models: Mapping[str, Model]) -> list[Pane
             ranks = sorted({round(1 + k * (most - 1) / MOST_PREDICTED) for k in range(MOST_PREDICTED + 1)})
             (found,) = models[matrix].predict(ranks, [last["mode"]], last["weak"]).values()
             predicted = [(p.ranks, p.gflops) for p in found]
-        panel.curves.append(Curve(name, [measured_point(case) for case in of_line], predicted))
+        panel.curves.append(Curve(name, last["ours"], [measured_point(case) for case in of_line], predicted))
     return list(panels.values())
 
 
@@ -107,15 +110,19 @@ def measured_point(case: Case) -> tuple[int, float, float, float]:
 
 def colours(panels: Sequence[Panel]) -> dict[str, str]:
     """Of each contender, the same in all panels."""
-    names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
-    ours = [name for name in names if ", " in name]
-    found = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(ours)}
-    return {name: found.get(name, PEER_COLOUR) for name in names}
+    ours = {curve.name: curve.ours for panel in panels for curve in panel.curves}
+    found = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(filter(ours.get, ours))}
+    return {name: found.get(name, PEER_COLOUR) for name in ours}
 
 
 def make_plot(cases: Sequence[Case], models: Mapping[str, Model], machine: str) -> str:
-    """The picture as SVG: GF/s over the ranks, a panel for each matrix; `machine` is for its title."""
+    """The picture as SVG: GF/s over the ranks, a panel for each matrix; `machine` is for its title.
+
+    BenchError if there is nothing to draw, since all modes gave way to another one.
+    """
     panels = make_panels(cases, models)
+    if not panels:
+        raise BenchError("there is nothing to draw: all modes gave way to another one, as -info says")
     colour = colours(panels)
     beside = min(PANELS_BESIDE, len(panels))
     rows = -(-len(panels) // beside)

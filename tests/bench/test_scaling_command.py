@@ -147,6 +147,14 @@ def test_sums_say_how_many_times_as_fast():
     assert scaling.summary_lines(CASES[:2]) == []
 
 
+def test_one_rank_alone_is_a_line_of_its_own():
+    assert [name for _, name, _ in scaling.lines_of(CASES[:2])] == ["pjds", "aijcusparse"]
+    gave_way = [some_case(ranks=2, mode="peer", taken="overlap")]
+    ((_, name, of_line),) = scaling.lines_of([some_case(), *gave_way])
+    assert name == "pjds" and [case["ranks"] for case in of_line] == [1]
+    assert list(scaling.lines_of(gave_way)) == []
+
+
 def test_wrong_products_of_ours_are_said():
     wrong = [some_case(correct=False), some_case(type="aijcusparse", ours=False, correct=False)]
     (line,) = scaling.wrong_cases(wrong)
@@ -169,6 +177,16 @@ def test_ranks_are_as_many_as_there_are_devices():
 def test_a_mode_is_left_out_where_mpi_cannot_be_asked_for_its_threads(monkeypatch):
     monkeypatch.setattr(scaling.importlib.util, "find_spec", lambda name: None)
     assert scaling.default_modes() == ("vector", "overlap", "peer")
+    with pytest.raises(BenchError, match="--mode task: mpi4py asks MPI for the threads of this mode, and is not there"):
+        scaling.check_modes(["task"])
+
+
+def test_a_partition_that_no_package_makes_is_refused_before_anything_starts(capsys, monkeypatch):
+    monkeypatch.setattr("petsc_gpufmt.distribute.partition.PACKAGES", ("absent",))
+    assert main(["bench", "scaling", "--host", "--ranks", "1,2", "--distribution", "partition"]) == 1
+    error = capsys.readouterr().err
+    assert "this PETSc has none of absent" in error and error.count("\n") == 1
+    scaling.check_distribution("partition", 1)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ pytest.importorskip("scipy.sparse")
 
 from petsc_gpufmt.bench import svg  # noqa: E402
 from petsc_gpufmt.bench.environment import processor  # noqa: E402
+from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 from petsc_gpufmt.scaling import plot  # noqa: E402
 from petsc_gpufmt.scaling.machine import gpu_called  # noqa: E402
@@ -83,6 +84,12 @@ def test_everything_is_inside_of_the_picture(models):
 def test_a_contender_has_one_colour_in_all_panels(models):
     colour = plot.colours(plot.make_panels(CASES, models))
     assert len(set(colour.values())) == 3 and colour["aijcusparse"] == plot.PEER_COLOUR
+    assert plot.colours(plot.make_panels(CASES[:2], {}))["pjds"] == plot.COLOURS[0]
+
+
+def test_modes_that_all_gave_way_are_not_drawn():
+    with pytest.raises(BenchError, match="nothing to draw: all modes gave way"):
+        plot.make_plot([case(2, "peer", 3e-5, taken="overlap")], {}, "NVIDIA H200")
 
 
 @pytest.mark.parametrize(
