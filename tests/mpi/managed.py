@@ -5,6 +5,8 @@ Where there is no device, ordinary memory takes the place of managed one.
 
 import gc
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from dense import COMM, FORMAT, TYPE, csr, random_dense
@@ -303,6 +305,22 @@ WRITERS = (
 NORMS = (PETSc.NormType.NORM_1, PETSc.NormType.FROBENIUS, PETSc.NormType.NORM_INFINITY)
 
 
+def check_views(options):
+    """-mat_view shows the result with its values, and nothing that no user sees, of which the host has no rows."""
+    A, P = (matrix(random_dense(COUNT, COUNT, seed)) for seed in (1, 2))
+    with TemporaryDirectory() as folder:
+        shown, wanted = Path(folder, "shown"), Path(folder, "wanted")
+        options["mat_view"] = f"ascii:{shown}"
+        C = A.matMult(P)
+        A.scale(2.0)
+        C = A.matMult(P, result=C)
+        options.delValue("mat_view")
+        C.view(PETSc.Viewer().createASCII(str(wanted), comm=COMM))
+        assert COMM.rank or shown.read_text() == wanted.read_text()
+    for M in (A, P, C):
+        M.destroy()
+
+
 def check_norms(C, same):
     for norm in NORMS:
         np.testing.assert_allclose(C.norm(norm), same.norm(norm), rtol=1e-12)
@@ -421,6 +439,7 @@ def main():
     check_rows_that_are_none()
     check_vectors_of_other_layouts()
     check_memory_fails_on_one_rank()
+    check_views(options)
     check_plans_of_a_galerkin_product(options)
     check_dots_of_estimates(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows

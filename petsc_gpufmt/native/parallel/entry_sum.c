@@ -73,10 +73,7 @@ static PetscErrorCode RunOnDevice(GpufmtEntrySum *sum, const Mat summands[], Mat
   PetscCall(GpufmtReplay(&sum->plan, GPUFMT_BACKEND_CUDA, slots, stream));
   PetscCall(PetscLogGpuFlops((PetscLogDouble)(sum->nterms - sum->ntargets)));
   if (internal) PetscCall(GpufmtDeviceValuesStay(values, result));
-  else {
-    PetscCall(GpufmtDeviceValuesComputed(values, result, sum->ntargets, stream));
-    values->computed = PETSC_FALSE; /* no MatProductNumeric() of this matrix goes on to raise its state */
-  }
+  else PetscCall(GpufmtDeviceValuesComputed(values, result, sum->ntargets, stream)); /* the assembly of the parallel matrix raises its state */
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -202,8 +202,9 @@ PetscErrorCode GpufmtResultNumeric(Mat C, GpufmtParallelProduct *product, PetscE
   PetscCall(MatMPIAIJGetSeqAIJ(C, &blocks[0], &blocks[1], NULL));
   if (!own) own = BlocksReserve(product, blocks);
   PetscCall(GpufmtFailTogether(C, own));
-  PetscCall(ResultAssemble(C)); /* before there are values on the device that it could take for older than those on the host */
-  for (int k = 0; k < 2; k++) PetscCall(EntrySumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]));
+  for (int k = 0; k < 2 && !own; k++) own = EntrySumNumeric(product, PETSC_FALSE, product->sums[k], blocks[k]);
+  PetscCall(ResultAssemble(C)); /* whatever has failed, since other ranks are there; -mat_view shows the values */
+  PetscCall(own);
   PetscCall(PetscObjectStateIncrease((PetscObject)C));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -36,10 +36,22 @@ static PetscErrorCode CheckResult(Mat C, const GpufmtProduct *p)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* A matrix that no user sees is not assembled anew: -mat_view would show it, and there may be no rows to read. */
+static PetscErrorCode IsInternal(Mat C, PetscBool *internal)
+{
+  GpufmtManaged *managed;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtManagedOf(C, &managed));
+  *internal = (PetscBool)(managed && managed->internal);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode NumericOnDevice(Mat C, GpufmtProduct *p, const Mat operands[], int n)
 {
   GpufmtDeviceValues *result                  = GpufmtDeviceValuesOf(C, &p->result);
   void               *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  PetscBool           internal                = PETSC_FALSE;
 
   PetscFunctionBegin;
   PetscCall(GpufmtDeviceGet(NULL, &stream));
@@ -52,7 +64,9 @@ static PetscErrorCode NumericOnDevice(Mat C, GpufmtProduct *p, const Mat operand
   PetscCall(GpufmtDeviceValuesWrite(result, C, p->answer.nnz, &slots[GPUFMT_SLOT_RESULT]));
   PetscCall(GpufmtReplay(&p->answer.numeric, GPUFMT_BACKEND_CUDA, slots, stream));
   PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)p->answer.terms));
-  PetscCall(GpufmtDeviceValuesComputed(result, C, p->answer.nnz, stream));
+  PetscCall(IsInternal(C, &internal));
+  if (internal) PetscCall(GpufmtDeviceValuesStay(result, C));
+  else PetscCall(GpufmtDeviceValuesComputed(result, C, p->answer.nnz, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -61,6 +75,7 @@ static PetscErrorCode NumericOnHost(Mat C, GpufmtProduct *p, const Mat operands[
   const PetscScalar *values[GPUFMT_MAX_OPERANDS];
   PetscScalar       *result;
   void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  PetscBool          internal                = PETSC_FALSE;
 
   PetscFunctionBegin;
   for (int k = 0; k < n; k++) {
@@ -73,6 +88,8 @@ static PetscErrorCode NumericOnHost(Mat C, GpufmtProduct *p, const Mat operands[
   PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)p->answer.terms));
   PetscCall(MatSeqAIJRestoreArrayWrite(C, &result));
   for (int k = 0; k < n; k++) PetscCall(MatSeqAIJRestoreArrayRead(operands[k], &values[k]));
+  PetscCall(IsInternal(C, &internal));
+  if (internal) PetscFunctionReturn(PETSC_SUCCESS); /* MatProductNumeric() raises its state */
   PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
   PetscCall(MatAssemblyEnd(C, MAT_FINAL_ASSEMBLY));
   PetscFunctionReturn(PETSC_SUCCESS);
