@@ -75,6 +75,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "coarsening/prolongator": 64,
     "coarsening/smoothed": 64,
     "coarsening/strength": 48,
+    "coarsening/vector_sums": 64,  # eight addresses and eight sums
     "formats/bsr": 64,
     "formats/bsr_layout": 48,
     "formats/bsr_interleaved": 64,
