@@ -64,7 +64,7 @@ def coarsened(graph, distance, backend, rng):
     made.append(start)
     sums = vector_sums(backend)
     backend.run(sums.not_positive, {Slot.ALPHA: np.int64(n), Slot.X: start})
-    made.append(backend.adopt(backend.to_host(sums.sums[:1])))
+    made.append(backend.adopt(backend.to_host(sums.sums[:1]).copy()))  # the dots come to the same place
     words = backend.adopt(np.array([9, *[address(start)] * 9], dtype=np.int64))  # where the library writes addresses
     for launch in sums.dots:
         launch.arguments = tuple(words if a is sums.vectors else a for a in launch.arguments)
