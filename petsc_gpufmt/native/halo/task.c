@@ -121,6 +121,13 @@ static int FirstUnderWay(const Task *t)
   return t->parts[k].rank;
 }
 
+/* One by one: parts of a message differ in nothing but their order, and MPI_Startall() may take any. What is sent at once goes to different ranks. */
+static void Receive(Task *t)
+{
+  t->mpi = MPI_SUCCESS;
+  for (int k = 0; k < t->nparts[RECEIVED] && !t->mpi; k++) t->mpi = MPI_Start(&t->requests[k]);
+}
+
 static int Exchange(void *data)
 {
   Task  *t = (Task *)data;
@@ -128,7 +135,7 @@ static int Exchange(void *data)
 
   t->cuda = t->on_device ? GpufmtBesideEnter(&t->beside) : 0;
   Begun(t);
-  t->mpi = t->nparts[RECEIVED] ? MPI_Startall(t->nparts[RECEIVED], t->requests) : 0;
+  Receive(t);
   Send(t);
   begin = MPI_Wtime();
   while (t->left && !t->mpi && t->late < 0) {
