@@ -55,9 +55,10 @@ def run_scaling(arguments: argparse.Namespace) -> int:
             start.run(task, size, add)
         for line in scaling.summary_lines(recorder.cases):
             show(line)
+    status = finish(scaling.wrong_cases(recorder.cases))
     if arguments.plot:
         draw(arguments.plot, recorder, reason)
-    return finish(scaling.wrong_cases(recorder.cases))
+    return status
 
 
 def check_picture(path: Path) -> None:
