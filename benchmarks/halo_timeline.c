@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-enum { STARTALL, WAITALL, TESTSOME };
+enum { STARTALL, WAITALL, TESTSOME, START };
 enum { MOST_CALLS = 1 << 14 };
 
 typedef struct {
@@ -47,6 +47,15 @@ int MPI_Startall(int count, MPI_Request requests[])
   const int     code  = PMPI_Startall(count, requests);
 
   Record(STARTALL, begin);
+  return code;
+}
+
+int MPI_Start(MPI_Request *request)
+{
+  const int64_t begin = Now();
+  const int     code  = PMPI_Start(request);
+
+  Record(START, begin);
   return code;
 }
 

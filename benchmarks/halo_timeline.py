@@ -46,7 +46,7 @@ MODES = ("vector", "overlap", "task", "peer")
 PARTS = ("pack", "send", "wait", "local", "nonlocal")
 """What plans do; begin and end of PARTS[k] are stamped by 2 k and 2 k + 1."""
 PEER_STEPS = (("send", PeerStep.SEND), ("wait", PeerStep.WAIT))
-CALLS = ("MPI_Startall", "MPI_Waitall", "MPI_Testsome")
+CALLS = ("MPI_Startall", "MPI_Waitall", "MPI_Testsome", "MPI_Start")
 STAMPED = {"task": ("pack",), "peer": ("send", "wait")}
 """Parts of a product in a mode besides the local and the nonlocal one; what PETSc packs is not stamped."""
 PRODUCTS = 24  # that are recorded

@@ -25,6 +25,7 @@ COLOURS = {
     "pack": "#e3a857",
     "send": "#e3a857",
     "wait": "#f3e0bd",
+    "MPI_Start": "#c8553d",
     "MPI_Startall": "#c8553d",
     "MPI_Waitall": "#e8b4a6",
     "MPI_Testsome": "#e8b4a6",
@@ -34,7 +35,7 @@ COLOURS = {
 }
 LEGEND = (
     ("kernel that packs or sends", "send"),
-    ("MPI_Startall", "MPI_Startall"),
+    ("MPI_Start or MPI_Startall", "MPI_Startall"),
     ("local part", "local"),
     ("kernel that waits", "wait"),
     ("MPI_Waitall or MPI_Testsome", "MPI_Waitall"),
@@ -42,7 +43,7 @@ LEGEND = (
     ("PETSc's thread is in MatMult", "MatMult"),
 )
 LANES = (
-    ("exchange", ("pack", "send", "wait", "MPI_Startall", "MPI_Waitall", "MPI_Testsome")),
+    ("exchange", ("pack", "send", "wait", "MPI_Start", "MPI_Startall", "MPI_Waitall", "MPI_Testsome")),
     ("product", ("local", "nonlocal")),
     ("host", ("MatMult",)),
 )
@@ -64,12 +65,16 @@ class Exchange(NamedTuple):
 
 
 def exchange_of(case: Case, rank: int) -> Exchange:
-    """From the kernel that sends, or the first start of sends, which follows that of receives, until all is there."""
+    """From the kernel that sends, or the first start of sends, until all is there.
+
+    Receives are started before: by an MPI_Startall, or one by one.
+    """
     spans = [span for span in case["spans"] if span["rank"] == rank and span["product"] == 0]
     begins = sorted(span["begin"] for span in spans if span["what"] in ("send", "MPI_Startall"))
     ends = [span["end"] for span in spans if span["what"] in ("wait", "MPI_Waitall", "MPI_Testsome")]
     (local,) = (span for span in spans if span["what"] == "local")
-    begin, end = begins[:2][-1], max(ends)
+    one_by_one = any(span["what"] == "MPI_Start" for span in spans)
+    begin, end = begins[0] if one_by_one else begins[:2][-1], max(ends)
     return Exchange(end - begin, max(0, min(end, local["end"]) - max(begin, local["begin"])))
 
 

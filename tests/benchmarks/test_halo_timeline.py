@@ -189,6 +189,8 @@ def test_hidden_is_what_of_the_exchange_is_beside_the_local_part():
     parts = receives, ("MPI_Startall", 10, 12), ("MPI_Startall", 30, 32)
     assert exchange((20, 90), *parts, ("MPI_Testsome", 13, 31), ("MPI_Testsome", 33, 60)) == (50, 40)
     assert exchange((20, 90), ("MPI_Startall", 30, 32), ("MPI_Waitall", 33, 60)) == (30, 30)
+    one_by_one = ("MPI_Start", 0, 1), ("MPI_Start", 2, 3)
+    assert exchange((20, 90), *one_by_one, *parts[1:], ("MPI_Testsome", 33, 60)) == (50, 40)
 
 
 def test_a_picture_of_a_matrix_that_was_not_measured_is_refused(tmp_path):
