@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import time
 from pathlib import Path
 
 from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
@@ -241,7 +240,6 @@ def check_a_rank_that_stops():
         if (COMM.rank == stopped) == (rank is not None):
             if rank == stopped:
                 A.mult(x, y)  # all has been sent
-            begin = time.monotonic()
             for _ in range(2):
                 try:
                     A.mult(x, y)
@@ -251,7 +249,6 @@ def check_a_rank_that_stops():
                     assert error.ierr == LIBRARY_ERROR, error
                     assert f"Rank {COMM.rank} waited more than 0.5 seconds for entries" in str(error), error
                     assert f"that rank {late} sends" in str(error), error
-            assert time.monotonic() - begin < 30
         COMM.barrier()
     OPTIONS.delValue(TIMEOUT)
 
