@@ -32,7 +32,7 @@ from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 from petsc_gpufmt.patterns.transpose import transposed
-from petsc_gpufmt.patterns.union import Summand, merge
+from petsc_gpufmt.patterns.union import Shifted, Summand, merge
 from petsc_gpufmt.spgemm.chain import plan_product
 
 FORMATS = ("pjds", "bsr", "evchyb", "csradaptive", "gpufmt")
@@ -91,7 +91,8 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     vector_sums(backend)
     exchange_launches(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
-    merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
+    shifted = Summand(csr, places[:0], None, Shifted(0, csr.ncols))
+    merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets), shifted], backend)
     scale_and_add.plan_scale(csr.nnz, backend)
     scale_and_add.plan_scale_rows(csr.nnz, csr.rowptr, backend)
     scale_and_add.plan_scale_columns(csr.colidx, backend)

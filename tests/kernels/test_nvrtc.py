@@ -45,7 +45,7 @@ from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 from petsc_gpufmt.patterns.transpose import transposed
-from petsc_gpufmt.patterns.union import Summand, merge
+from petsc_gpufmt.patterns.union import Shifted, Summand, merge
 from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
 from petsc_gpufmt.spgemm.chain import plan_product
 from petsc_gpufmt.spgemm.splitting import WIDTHS
@@ -173,7 +173,8 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     vector_sums(backend)
     exchange_launches(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
-    merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets)], backend)
+    shifted = Summand(csr, places[:0], None, Shifted(0, csr.ncols))
+    merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets), shifted], backend)
     plan_scaling_and_adding(rows_of_two_sizes(), backend)
     one_row_of_repeats = (np.zeros(2 * PIECE, dtype=index),) * 2
     coo.assemble((1, 1), *one_row_of_repeats, backend)
