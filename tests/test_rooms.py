@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NATIVE, PACKAGE = ROOT / "petsc_gpufmt" / "native", ROOT / "petsc_gpufmt"
 # the lowest first; rooms of one floor lie beside each other and do not use each other
 NATIVE_ROOMS = ("runtime", "memory", "halo", "matrix", "product", "parallel", "gamg")
-NATIVE_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), *((r,) for r in NATIVE_ROOMS), ("register",))
+PLAN_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), ("gpufmt_plan_multigrid",))
+NATIVE_FLOORS = (*PLAN_FLOORS, *((r,) for r in NATIVE_ROOMS), ("register",))
 KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening", "halo"))
 PACKAGE_FLOORS = (
     ("errors", "version", "user_cache"),
@@ -108,7 +109,7 @@ def test_what_formats_share_uses_no_format():
 
 def test_each_room_of_the_library_has_one_header():
     headers = {str(path.relative_to(NATIVE)) for path in NATIVE.rglob("*.h")}
-    beside = {"gpufmt_plan.h", "petsc_gpufmt.h", "runtime/driver.h"}
+    beside = {"gpufmt_plan.h", "gpufmt_plan_multigrid.h", "petsc_gpufmt.h", "runtime/driver.h"}
     assert headers == {f"{name}/{name}.h" for name in NATIVE_ROOMS} | beside
     users = {
         room(path, NATIVE) for path in NATIVE.rglob("*.c") if NATIVE / "runtime/driver.h" in included(path, NATIVE)

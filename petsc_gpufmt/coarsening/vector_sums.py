@@ -19,7 +19,7 @@ from petsc_gpufmt.backends.plan import WARP, Launch, Slot, launch_1d
 BLOCK_THREADS = 256
 BATCH = 8  # vectors that share a look at the other
 PARTS = 512  # blocks, each of which leaves a part of a sum
-MOST = 32  # GPUFMT_MOST_DOTS in native/gpufmt_plan.h
+MOST = 32  # GPUFMT_MOST_DOTS in native/gpufmt_plan_multigrid.h
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
-from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning import abi, multigrid_abi
 from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.given import host_view, indices, on_backend, pattern_of
 from petsc_gpufmt.planning.held_patterns import HeldPattern
@@ -255,33 +255,47 @@ def _fill_vector_sums(request: Any, answer: Any, backend: Backend) -> Leases:
 
 
 MULTIGRID_KINDS = {
-    Ask.GRAPH: Kind(abi.GraphRequestStruct, abi.GraphAnswerStruct, _what_graph, _fill_graph),
-    Ask.AGGREGATES: Kind(abi.AggregatesRequestStruct, abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates),
+    Ask.GRAPH: Kind(multigrid_abi.GraphRequestStruct, multigrid_abi.GraphAnswerStruct, _what_graph, _fill_graph),
+    Ask.AGGREGATES: Kind(
+        multigrid_abi.AggregatesRequestStruct, multigrid_abi.AggregatesAnswerStruct, _what_aggregates, _fill_aggregates
+    ),
     Ask.PARALLEL_AGGREGATES: Kind(
-        abi.ParallelAggregatesRequestStruct,
-        abi.ParallelAggregatesAnswerStruct,
+        multigrid_abi.ParallelAggregatesRequestStruct,
+        multigrid_abi.ParallelAggregatesAnswerStruct,
         _what_parallel_aggregates,
         _fill_parallel_aggregates,
     ),
-    Ask.ELSEWHERE: Kind(abi.ElsewhereRequestStruct, abi.ElsewhereAnswerStruct, _what_elsewhere, _fill_elsewhere),
+    Ask.ELSEWHERE: Kind(
+        multigrid_abi.ElsewhereRequestStruct, multigrid_abi.ElsewhereAnswerStruct, _what_elsewhere, _fill_elsewhere
+    ),
     Ask.PARALLEL_TENTATIVE: Kind(
-        abi.ParallelTentativeRequestStruct,
-        abi.ParallelTentativeAnswerStruct,
+        multigrid_abi.ParallelTentativeRequestStruct,
+        multigrid_abi.ParallelTentativeAnswerStruct,
         _what_parallel_tentative,
         _fill_parallel_tentative,
     ),
-    Ask.TENTATIVE: Kind(abi.TentativeRequestStruct, abi.TentativeAnswerStruct, _what_tentative, _fill_tentative),
-    Ask.SMOOTHED: Kind(abi.SmoothedRequestStruct, abi.SmoothedAnswerStruct, _what_smoothed, _fill_smoothed),
+    Ask.TENTATIVE: Kind(
+        multigrid_abi.TentativeRequestStruct, multigrid_abi.TentativeAnswerStruct, _what_tentative, _fill_tentative
+    ),
+    Ask.SMOOTHED: Kind(
+        multigrid_abi.SmoothedRequestStruct, multigrid_abi.SmoothedAnswerStruct, _what_smoothed, _fill_smoothed
+    ),
     Ask.PARALLEL_SMOOTHED: Kind(
-        abi.ParallelSmoothedRequestStruct,
-        abi.ParallelSmoothedAnswerStruct,
+        multigrid_abi.ParallelSmoothedRequestStruct,
+        multigrid_abi.ParallelSmoothedAnswerStruct,
         _what_parallel_smoothed,
         _fill_parallel_smoothed,
     ),
     Ask.START_VECTOR: Kind(
-        abi.StartVectorRequestStruct, abi.StartVectorAnswerStruct, _what_start_vector, _fill_start_vector
+        multigrid_abi.StartVectorRequestStruct,
+        multigrid_abi.StartVectorAnswerStruct,
+        _what_start_vector,
+        _fill_start_vector,
     ),
     Ask.VECTOR_SUMS: Kind(
-        abi.VectorSumsRequestStruct, abi.VectorSumsAnswerStruct, _what_vector_sums, _fill_vector_sums
+        multigrid_abi.VectorSumsRequestStruct,
+        multigrid_abi.VectorSumsAnswerStruct,
+        _what_vector_sums,
+        _fill_vector_sums,
     ),
 }

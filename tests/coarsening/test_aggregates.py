@@ -17,7 +17,7 @@ from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.coarsening import aggregates
 from petsc_gpufmt.coarsening.aggregates import Aggregates, aggregate
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, multigrid_abi, planner
 
 FEW_THREADS = 512  # of a device on which they take rows in turns
 
@@ -124,14 +124,14 @@ class AnsweredAggregates(Answer):
         operand = abi.OperandStruct(
             graph.nrows, graph.nrows, self.colidx.size, self.rowptr.ctypes.data, self.colidx.ctypes.data
         )
-        request = abi.AggregatesRequestStruct(
+        request = multigrid_abi.AggregatesRequestStruct(
             place=requested_place(backend),
             graph=operand,
             longest=np.diff(self.rowptr).max(initial=0),
             order=self.order.ctypes.data,
             distance=distance,
         )
-        super().__init__(abi.Ask.AGGREGATES, request, abi.AggregatesAnswerStruct(), fields)
+        super().__init__(abi.Ask.AGGREGATES, request, multigrid_abi.AggregatesAnswerStruct(), fields)
 
     def array(self, address, dtype):
         size = self.request.graph.nrows * dtype.itemsize

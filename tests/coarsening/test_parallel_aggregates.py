@@ -13,7 +13,7 @@ from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import AggregationStep, Slot
 from petsc_gpufmt.coarsening.parallel_aggregates import RankGraph, plan_aggregates, symmetric_part
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, multigrid_abi, planner
 
 FACTORS = 0x9E3779B97F4A7C15, 0x6A09E667F3BCC909, 0xBB67AE8584CAA73B
 
@@ -155,14 +155,14 @@ class AnsweredStep(Answer):
             abi.OperandStruct(rowptr.size - 1, ncols, colidx.size, rowptr.ctypes.data, colidx.ctypes.data)
             for rowptr, colidx, ncols in ((*self.arrays[:2], own.nrows), (*self.arrays[2:4], 2))
         ]
-        request = abi.ParallelAggregatesRequestStruct(
+        request = multigrid_abi.ParallelAggregatesRequestStruct(
             place=requested_place("host"),
             own=operands[0],
             others=operands[1],
             ghosts=self.arrays[4].ctypes.data,
             distance=1,
         )
-        super().__init__(abi.Ask.PARALLEL_AGGREGATES, request, abi.ParallelAggregatesAnswerStruct(), fields)
+        super().__init__(abi.Ask.PARALLEL_AGGREGATES, request, multigrid_abi.ParallelAggregatesAnswerStruct(), fields)
 
 
 def test_an_answer_has_the_steps():

@@ -15,7 +15,7 @@ from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.coarsening import parallel_prolongator
 from petsc_gpufmt.coarsening.parallel_prolongator import RankAggregates, elsewhere, parallel_tentative
 from petsc_gpufmt.coarsening.prolongator import tentative
-from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning import abi, multigrid_abi
 
 SIZES = [(1, 0), (1, 1), (1, 3), (2, 2), (3, 6)]  # rows of a node, vectors; 0: the constant one
 NNODES, NAGGREGATES = 160, 14
@@ -110,22 +110,22 @@ def test_aggregates_that_are_not_there_are_refused():
 
 def test_requests_that_cannot_be_served_are_answered_by_code_and_one_line():
     numbers, received = np.array([0, 1], INDEX), np.array([2], INDEX)
-    own = abi.ElsewhereRequestStruct(requested_place("host"), 2, numbers.ctypes.data, 0, 2)
-    request = abi.ParallelTentativeRequestStruct(
+    own = multigrid_abi.ElsewhereRequestStruct(requested_place("host"), 2, numbers.ctypes.data, 0, 2)
+    request = multigrid_abi.ParallelTentativeRequestStruct(
         place=requested_place("host"), own=own, nreceived=1, received=received.ctypes.data, block=1, nvectors=1
     )
-    with Answer(abi.Ask.PARALLEL_TENTATIVE, request, abi.ParallelTentativeAnswerStruct(), {}) as a:
+    with Answer(abi.Ask.PARALLEL_TENTATIVE, request, multigrid_abi.ParallelTentativeAnswerStruct(), {}) as a:
         words = (
             "tentative prolongator of several ranks, of 1 columns for each of 2 aggregates of 2 nodes, and 1 of other"
         )
         assert a.error[0] == errors.PatternError.petsc_code and a.error[1].startswith(words)
-    with Answer(abi.Ask.ELSEWHERE, own, abi.ElsewhereAnswerStruct(), {"first": 1}) as a:
+    with Answer(abi.Ask.ELSEWHERE, own, multigrid_abi.ElsewhereAnswerStruct(), {"first": 1}) as a:
         assert a.error == (0, "") and a.answer.count == 1
 
 
 def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
     numbers = np.array([4, 9], INDEX)
-    request = abi.ElsewhereRequestStruct(requested_place("host"), 2, numbers.ctypes.data, 4, 1)
+    request = multigrid_abi.ElsewhereRequestStruct(requested_place("host"), 2, numbers.ctypes.data, 4, 1)
     calls = failing(monkeypatch, parallel_prolongator, "elsewhere", MemoryError("first try"))
-    with Answer(abi.Ask.ELSEWHERE, request, abi.ElsewhereAnswerStruct(), {}) as a:
+    with Answer(abi.Ask.ELSEWHERE, request, multigrid_abi.ElsewhereAnswerStruct(), {}) as a:
         assert a.error == (0, "") and len(calls) == 2 and a.answer.count == 1

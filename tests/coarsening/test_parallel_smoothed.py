@@ -19,7 +19,7 @@ from petsc_gpufmt.coarsening.parallel_prolongator import ParallelTentative, Rank
 from petsc_gpufmt.coarsening.parallel_smoothed import parallel_smoothed
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning import abi, multigrid_abi
 
 NAGGREGATES = 23
 OWNED = ([0, 23], [0, 9, 23], [0, 0, 7, 7, 23])  # aggregates of ranks begin there
@@ -197,7 +197,7 @@ class AnsweredSmoothed(Answer):
             abi.OperandStruct(p.nrows, p.ncols, p.nnz, p.rowptr.ctypes.data, p.colidx.ctypes.data)
             for p in (graph.own, graph.others)
         )
-        request = abi.ParallelSmoothedRequestStruct(
+        request = multigrid_abi.ParallelSmoothedRequestStruct(
             place=requested_place(),
             own=own,
             others=others,
@@ -210,7 +210,7 @@ class AnsweredSmoothed(Answer):
             tentative=tentative.ctypes.data,
             nvectors=nvectors,
         )
-        super().__init__(abi.Ask.PARALLEL_SMOOTHED, request, abi.ParallelSmoothedAnswerStruct(), fields)
+        super().__init__(abi.Ask.PARALLEL_SMOOTHED, request, multigrid_abi.ParallelSmoothedAnswerStruct(), fields)
 
     @staticmethod
     def array(address, size):

@@ -17,7 +17,7 @@ from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.coarsening import prolongator
 from petsc_gpufmt.coarsening.aggregates import TURN
 from petsc_gpufmt.coarsening.prolongator import tentative
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, multigrid_abi, planner
 
 SIZES = [(1, 1), (1, 3), (2, 1), (2, 3), (3, 3), (3, 6), (6, 6)]  # rows of a node, vectors
 
@@ -213,7 +213,7 @@ class AnsweredTentative(Answer):
 
     def __init__(self, aggregates, naggregates, block=1, vectors=None, backend="host", turns=None, **fields):
         self.aggregates, self.turns = aggregates, turns
-        request = abi.TentativeRequestStruct(
+        request = multigrid_abi.TentativeRequestStruct(
             place=requested_place(backend), nnodes=aggregates.size, naggregates=naggregates, block=block, nvectors=1
         )
         request.aggregates = aggregates.ptr if hasattr(aggregates, "ptr") else aggregates.ctypes.data
@@ -222,7 +222,7 @@ class AnsweredTentative(Answer):
         if vectors is not None:
             self.vectors = vectors.astype(SCALAR)
             request.nvectors, request.near_null = vectors.shape[0], self.vectors.ctypes.data
-        super().__init__(abi.Ask.TENTATIVE, request, abi.TentativeAnswerStruct(), fields)
+        super().__init__(abi.Ask.TENTATIVE, request, multigrid_abi.TentativeAnswerStruct(), fields)
 
     @staticmethod
     def array(address, size, dtype):

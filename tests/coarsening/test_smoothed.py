@@ -21,7 +21,7 @@ from petsc_gpufmt.coarsening import smoothed as smoothing
 from petsc_gpufmt.coarsening.prolongator import tentative
 from petsc_gpufmt.coarsening.smoothed import LONGEST_ROW, TEAMS, smoothed
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, multigrid_abi, planner
 
 ALPHA = -0.625
 
@@ -201,7 +201,7 @@ class AnsweredSmoothed(Answer):
         self.rowptr, self.colidx, self.numbers = (
             a.astype(INDEX) for a in (matrix.rowptr, matrix.colidx, case.aggregates)
         )
-        request = abi.SmoothedRequestStruct(
+        request = multigrid_abi.SmoothedRequestStruct(
             place=requested_place(backend),
             matrix=abi.OperandStruct(
                 matrix.nrows, matrix.ncols, self.colidx.size, self.rowptr.ctypes.data, self.colidx.ctypes.data
@@ -211,7 +211,7 @@ class AnsweredSmoothed(Answer):
             block=case.block,
             nvectors=case.nvectors,
         )
-        super().__init__(abi.Ask.SMOOTHED, request, abi.SmoothedAnswerStruct(), fields)
+        super().__init__(abi.Ask.SMOOTHED, request, multigrid_abi.SmoothedAnswerStruct(), fields)
 
     @staticmethod
     def array(address, size):

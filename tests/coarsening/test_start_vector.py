@@ -7,7 +7,7 @@ from places import SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.coarsening.start_vector import start_vector
-from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning import abi, multigrid_abi
 
 PLACES = [
     pytest.param(("host", SCALAR, np.int32), id="host"),
@@ -36,8 +36,8 @@ def test_numbers_are_those_of_petsc(request, place, nrows, first):
 
 
 def test_an_answer_has_the_plan_that_fills_the_vector():
-    before, request = settled_tokens(), abi.StartVectorRequestStruct(requested_place(), 50, 9)
-    with Answer(abi.Ask.START_VECTOR, request, abi.StartVectorAnswerStruct(), {}) as a:
+    before, request = settled_tokens(), multigrid_abi.StartVectorRequestStruct(requested_place(), 50, 9)
+    with Answer(abi.Ask.START_VECTOR, request, multigrid_abi.StartVectorAnswerStruct(), {}) as a:
         assert a.error == (0, "")
         vector = np.full(50, np.nan, SCALAR)
         a.launch(a.answer.fill, {Slot.RESULT: vector})

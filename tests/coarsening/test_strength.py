@@ -17,7 +17,7 @@ from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.coarsening import strength
 from petsc_gpufmt.coarsening.strength import StrengthGraph, strength_graph
 from petsc_gpufmt.patterns.csr import CsrPattern
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, multigrid_abi, planner
 
 
 def weighted(pattern: Graph, seed: int) -> CsrMatrix:
@@ -202,10 +202,10 @@ class AnsweredGraph(Answer):
         operand = abi.OperandStruct(
             matrix.nrows, matrix.ncols, matrix.colidx.size, self.rowptr.ctypes.data, self.colidx.ctypes.data
         )
-        request = abi.GraphRequestStruct(
+        request = multigrid_abi.GraphRequestStruct(
             place=requested_place(backend), matrix=operand, values=self.values.ctypes.data, threshold=-1.0, block=1
         )
-        super().__init__(abi.Ask.GRAPH, request, abi.GraphAnswerStruct(), fields)
+        super().__init__(abi.Ask.GRAPH, request, multigrid_abi.GraphAnswerStruct(), fields)
 
     def array(self, address, size):
         return np.frombuffer((ctypes.c_char * (size * INDEX.itemsize)).from_address(address), INDEX).tolist()

@@ -8,7 +8,7 @@ from places import SCALAR, make_backend
 from petsc_gpufmt.backends.plan import Slot, address
 from petsc_gpufmt.coarsening import vector_sums as module
 from petsc_gpufmt.coarsening.vector_sums import BATCH, BLOCK_THREADS, MOST, vector_sums
-from petsc_gpufmt.planning import abi
+from petsc_gpufmt.planning import abi, multigrid_abi
 from petsc_gpufmt.planning.given import host_view
 
 FEW_PARTS = 40  # that are more than a warp adds up at once
@@ -61,9 +61,9 @@ def test_entries_that_are_not_positive_are_counted(request, place, changed, coun
 
 
 def test_an_answer_has_both_plans():
-    before, request = settled_tokens(), abi.VectorSumsRequestStruct(requested_place())
+    before, request = settled_tokens(), multigrid_abi.VectorSumsRequestStruct(requested_place())
     x, other = np.arange(6, dtype=SCALAR), np.full(6, 2.0, dtype=SCALAR)
-    with Answer(abi.Ask.VECTOR_SUMS, request, abi.VectorSumsAnswerStruct(), {}) as a:
+    with Answer(abi.Ask.VECTOR_SUMS, request, multigrid_abi.VectorSumsAnswerStruct(), {}) as a:
         assert a.error == (0, "")
         words, sums = host_view(a.answer.vectors, 2, np.dtype(np.int64)), host_view(a.answer.sums, 1, SCALAR)
         words[:] = 1, address(other)

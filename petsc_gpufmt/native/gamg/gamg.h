@@ -2,6 +2,7 @@
 #pragma once
 #include <petsc/private/kspimpl.h>
 #include <petsc/private/pcgamgimpl.h>
+#include "gpufmt_plan_multigrid.h"
 #include "parallel/parallel.h"
 
 #define PCGAMGGPUFMT "gpufmt"
