@@ -16,6 +16,12 @@ from petsc_gpufmt.planning.held_patterns import HeldPattern
 from petsc_gpufmt.planning.kinds import Kind, Leases, fill_matrix, sizes_of
 
 
+def _share_of(request: Any, entries: str) -> str:
+    """The rows that this rank has of what lies on several, in its own columns and in others, in words."""
+    own, others = request.own, request.others
+    return f"of which this one has {own.nrows} x {own.ncols + others.ncols} rows with {own.nnz + others.nnz} {entries},"
+
+
 def _what_tentative(request: Any) -> str:
     sizes = f"{request.nvectors} columns for each of {request.naggregates} aggregates"
     return f"tentative prolongator of {sizes} of {request.nnodes} nodes with {request.block} rows"
@@ -26,9 +32,7 @@ def _what_smoothed(request: Any) -> str:
 
 
 def _what_parallel_smoothed(request: Any) -> str:
-    own, others = request.own, request.others
-    size = f"{own.nrows} x {own.ncols + others.ncols} rows with {own.nnz + others.nnz} nonzeros"
-    return f"prolongator of several ranks, smoothed by a matrix of which this one has {size},"
+    return f"prolongator of several ranks, smoothed by a matrix {_share_of(request, 'nonzeros')}"
 
 
 def _what_start_vector(request: Any) -> str:
@@ -49,9 +53,7 @@ def _what_aggregates(request: Any) -> str:
 
 
 def _what_parallel_aggregates(request: Any) -> str:
-    own, others = request.own, request.others
-    size = f"{own.nrows} x {own.ncols + others.ncols} rows with {own.nnz + others.nnz} entries"
-    return f"aggregates of several ranks at distance {request.distance}, of a graph of which this one has {size},"
+    return f"aggregates of several ranks at distance {request.distance}, of a graph {_share_of(request, 'entries')}"
 
 
 def _what_elsewhere(request: Any) -> str:

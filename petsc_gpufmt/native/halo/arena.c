@@ -43,13 +43,11 @@ static int64_t     generation = 1;    /* grows when PETSc ends, and with it all 
 /* The arena has a reason on all ranks if it has one on any; and what failed on one, `own`, fails on all. Collective. */
 static PetscErrorCode AgreeOnReason(GpufmtArena arena, PetscErrorCode own)
 {
-  int most[2] = {(int)own, arena->reason[0] != 0};
+  int has_reason = arena->reason[0] != 0;
 
   PetscFunctionBegin;
-  PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, arena->comm));
-  PetscCall(own);
-  PetscCheck(!most[0], PETSC_COMM_SELF, (PetscErrorCode)most[0], "The set-up of a halo exchange failed on another rank, which says why");
-  if (most[1] && !arena->reason[0]) PetscCall(PetscStrncpy(arena->reason, "another rank cannot map memory", REASON_LENGTH));
+  PetscCall(GpufmtAgreeOn(arena->comm, "The set-up of a halo exchange", own, 1, &has_reason));
+  if (has_reason && !arena->reason[0]) PetscCall(PetscStrncpy(arena->reason, "another rank cannot map memory", REASON_LENGTH));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -23,9 +23,9 @@ PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems PetscOptionsObject)
 
   PetscFunctionBegin;
   Words(words);
-  PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s",
-                          words)); /* without it, peer gives way to overlap */
+  PetscCall(PetscSNPrintf(help, sizeof(help), "halo exchange of products with vectors (choose one of) %s", words));
   PetscOptionsHeadBegin(PetscOptionsObject, "Parallel product options");
+  /* a default of peer gives way to overlap where peer cannot be */
   PetscCall(PetscOptionsString(option, help, "None", (GpufmtDeviceUsable() ? gpufmt_halo_peer : gpufmt_halo_overlap).name, word, sizeof(word), NULL));
   PetscCall(PetscOptionsReal(GPUFMT_HALO_TIMEOUT, "seconds after which a rank that sends nothing is an error in modes peer and task, 0 for none",
                              "None", GPUFMT_HALO_SECONDS, &seconds, NULL));

@@ -134,6 +134,7 @@ GPUFMT_HIDDEN void           GpufmtSharedClose(void *address);
 GPUFMT_HIDDEN void           GpufmtSharedFree(void *address);
 
 /* agree.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtAgreeOn(MPI_Comm, const char what[], PetscErrorCode own, int n, int flags[]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(PetscObject, const char what[], PetscErrorCode own, int n, int flags[]);
 
 /* replay.c */
