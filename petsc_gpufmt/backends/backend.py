@@ -144,10 +144,9 @@ class HostBackend(Backend):
     simd_width = 8
 
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:
-        return native_library.host_function(kernel)
+        return native_library.host_function(kernel, self.scalar, self.index)
 
     def run(self, launches: Sequence[Launch], slots: dict[Slot, Any] | None = None) -> None:
-        native_library.check_types(self.scalar, self.index)
         for launch in launches:
             words, params = argument_block(launch, slots)  # params point into words
             grid, block = (SHAPE(*shape) for shape in (launch.grid, launch.block))

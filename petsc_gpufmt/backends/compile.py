@@ -15,6 +15,9 @@ from petsc_gpufmt.backends.kernel_store import Capability, Compiled, Folder, cac
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.compilation import Compilation
 
+IN_SINGLE = ("formats/", "patterns/csr", "krylov/cg")
+"""How stems of files begin whose kernels are wanted in single precision too where PETSc has double."""
+
 _compilations: list[Compilation] = []
 
 
@@ -87,6 +90,8 @@ def compilation(capability: Capability, scalar: np.dtype, index: np.dtype) -> Co
 
     folder = Folder(cache_place(), nvrtc.architecture_for(capability), scalar, index)
     missing = default_modules()
+    if scalar != native_library.petsc_types()[0]:
+        missing = [module for module in missing if module.stem.startswith(IN_SINGLE)]
     for known in known_folders(capability, scalar, index):
         missing = known.missing(missing)
     _compilations.append(Compilation(folder, missing))

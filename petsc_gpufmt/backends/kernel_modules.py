@@ -24,7 +24,10 @@ class Module(NamedTuple):
     names: tuple[str, ...]
 
 
+ALL_COMPILERS = (0, 0)
+"""The version of CUDA from which on most modules compile: that of whichever is there."""
 _declarations: dict[str, list[Declaration]] = {}
+_compilers: dict[str, tuple[int, int]] = {}
 _importers: list[Callable[[], None]] = []
 
 
@@ -33,10 +36,15 @@ def instance_name(kernel: str, template_arguments: tuple[int, ...]) -> str:
     return f"{kernel}<{','.join(map(str, template_arguments))}>" if template_arguments else kernel
 
 
-def compiled_ahead(stem: str) -> Callable[[Declaration], Declaration]:
-    """Declares the modules of ``kernels/<stem>.cu`` that a function yields as those that default options use."""
+def compiled_ahead(stem: str, compiler: tuple[int, int] = ALL_COMPILERS) -> Callable[[Declaration], Declaration]:
+    """Declares the modules of ``kernels/<stem>.cu`` that a function yields as those that default options use.
+
+    `compiler` is the version of CUDA from which on they compile.
+    """
 
     def declare(declaration: Declaration) -> Declaration:
+        if compiler != ALL_COMPILERS:
+            _compilers[stem] = compiler
         _declarations.setdefault(stem, []).append(declaration)
         return declaration
 
@@ -48,6 +56,11 @@ def in_parts(instances: Iterable[Instance], most: int) -> Iterator[list[Instance
     left = list(instances)
     for begin in range(0, len(left), most):
         yield left[begin : begin + most]
+
+
+def compiler_for(module: Module) -> tuple[int, int]:
+    """The version of CUDA from which on a module compiles."""
+    return _compilers.get(module.stem, ALL_COMPILERS)
 
 
 def declared_by(importer: Callable[[], None]) -> None:

@@ -16,6 +16,8 @@ from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.errors import GpufmtError, LibraryError, UnsupportedError
 
 SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
+SYMBOL_IN_SINGLE = "gpufmt_host_single_{kernel}"
+"""Of those that are there for values in single precision as well, where PETSc's are in double."""
 
 
 def library_path() -> Path:
@@ -41,9 +43,18 @@ def load() -> ctypes.CDLL:
         raise LibraryError(f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses") from e
 
 
-def host_function(kernel: str) -> int:
-    """Address of the host counterpart of a kernel."""
-    return ctypes.cast(getattr(load(), SYMBOL_OF_HOST_KERNEL.format(kernel=kernel)), ctypes.c_void_p).value or 0
+def host_function(kernel: str, scalar: np.dtype, index: np.dtype) -> int:
+    """Address of the host counterpart of a kernel. UnsupportedError unless it was compiled for these dtypes."""
+    built = petsc_types()
+    symbols = {np.dtype(np.float32): SYMBOL_IN_SINGLE, built[0]: SYMBOL_OF_HOST_KERNEL}
+    known = scalar in symbols and index == built[1]
+    function = getattr(load(), symbols[scalar].format(kernel=kernel), None) if known else None
+    if function is None:
+        raise UnsupportedError(
+            f"the host kernel {kernel} was asked for with {scalar} values and {index} indices: the library has all "
+            f"for {built[0]} and {built[1]}, and for float32 those of storage formats and of inner methods"
+        )
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 @functools.cache
@@ -126,16 +137,6 @@ def take_kernels(path: str) -> tuple[int, bytes] | None:
     take = _function("GpufmtKernelsTake", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
     symbols = take(os.fsencode(path), ctypes.addressof(module))
     return None if symbols is None else (module.value or 0, symbols)
-
-
-def check_types(scalar: np.dtype, index: np.dtype) -> None:
-    """Raise UnsupportedError unless the host functions were compiled for these dtypes."""
-    if (scalar, index) != petsc_types():
-        built = petsc_types()
-        raise UnsupportedError(
-            f"host kernels for {scalar} values and {index} indices were asked for, "
-            f"the library has them for {built[0]} and {built[1]}"
-        )
 
 
 def option_table() -> dict[str, dict[str, tuple[int | str, ...]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backends.kernel_modules import Module
+from petsc_gpufmt.backends.kernel_modules import ALL_COMPILERS, Module, compiler_for
 from petsc_gpufmt.backends.kernel_sources import device_flags, kernel_directory
 from petsc_gpufmt.backends.kernel_store import Compiled, capability_of, is_ptx
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
@@ -41,6 +41,12 @@ def supported(architecture: str) -> bool:
 def supported_capabilities() -> list[tuple[int, int]]:
     """Compute capabilities of the architectures that the compiler knows."""
     return [divmod(number, 10) for number in binding().getSupportedArchs()]
+
+
+def compiles(module: Module) -> bool:
+    """Whether the compiler is new enough for a module."""
+    oldest = compiler_for(module)
+    return oldest == ALL_COMPILERS or oldest <= binding().getVersion()
 
 
 def architecture_for(capability: tuple[int, int]) -> str:

@@ -22,7 +22,9 @@ class Slot(enum.IntEnum):
     X, Y, Z are the vectors of z = y + A x, VALUES the CSR values of A; A_VALUES, B_VALUES and C_VALUES those of the
     operands of a sparse product, and RESULT those of the matrix that it makes. ALPHA is a scalar, passed by value.
     COLIDX are the columns of the pattern; ROWS and COLUMNS have a byte for each, not 0 if it is meant. MESSAGES and
-    ARRIVALS are what is sent and what is waited for in a halo exchange.
+    ARRIVALS are what is sent and what is waited for in a halo exchange. P, R, W and D are vectors of Krylov solvers:
+    the direction, the residual, the product of the direction, and the diagonal of a preconditioner. U and B are the
+    other vectors of a smoothing step, and BETA and GAMMA scalars like ALPHA: see Fused.
     """
 
     X = 0
@@ -39,6 +41,14 @@ class Slot(enum.IntEnum):
     COLUMNS = 11
     MESSAGES = 12
     ARRIVALS = 13
+    P = 14
+    R = 15
+    W = 16
+    D = 17
+    U = 18
+    B = 19
+    BETA = 20
+    GAMMA = 21
 
 
 class Operation(enum.IntEnum):
@@ -52,6 +62,21 @@ class Operation(enum.IntEnum):
     REFRESH = 2
     DIAGONAL = 3
     ADD = 4
+
+
+class Fused(enum.IntEnum):
+    """Products with what solvers want of each row, for which a format may offer a plan of one launch.
+
+    MULT_DOT is z = A x and RESULT[0] = x . A x, of a square matrix; ADD_DOT, z = z + A x and RESULT[0] = y . A x.
+    SMOOTH is z = ALPHA u + BETA x + GAMMA d (b - A x), row by row, of a square matrix, where u may be z, and what has
+    the factor 0 is not read; ADD_SMOOTH, z = z - GAMMA d A x. Null slots: d is 1, b is 0. What is added to z need not
+    look at rows without entries.
+    """
+
+    MULT_DOT = 0
+    ADD_DOT = 1
+    SMOOTH = 2
+    ADD_SMOOTH = 3
 
 
 class Product(enum.IntEnum):
@@ -84,7 +109,8 @@ class ScaleAndAdd(enum.IntEnum):
 
     By a scalar, by a scalar for each row or column, or by adding a multiple of a matrix of the same pattern, or of one
     whose entries are some of those of the first; the diagonal alone, set or added to; rows, or rows and columns, made
-    zeros, in a matrix with the diagonal or without. And the sums that norms are made of, which change nothing.
+    zeros, in a matrix with the diagonal or without. And what changes nothing: the sums that norms are made of, and the
+    values in single precision.
     """
 
     SCALE = 0
@@ -98,6 +124,7 @@ class ScaleAndAdd(enum.IntEnum):
     SUM_SQUARES = 8
     SUM_ROWS = 9
     SUM_COLUMNS = 10
+    NARROW = 11
 
 
 class AggregationStep(enum.IntEnum):
@@ -111,14 +138,16 @@ class AggregationStep(enum.IntEnum):
 
 
 class PeerStep(enum.IntEnum):
-    """What a rank does in a halo exchange through memory of other ranks.
+    """What a rank does in an exchange through memory of other ranks.
 
-    Entries of a vector are sent; what others send is waited for; sums that have arrived are added to their entries.
+    Entries of a vector are sent; what others send is waited for; sums that have arrived are added to their entries. Or
+    a few numbers are summed over all ranks.
     """
 
     SEND = 0
     WAIT = 1
     ADD = 2
+    SUM = 3
 
 
 PRODUCT_FORMULAS = ("AB", "AtB", "ABt", "PtAP", "RARt", "ABC", "AtBC")

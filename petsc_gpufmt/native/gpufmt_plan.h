@@ -1,15 +1,17 @@
 /* The interface between the library and the planner: what is asked, and the plans that come back.
-   Plain C, no PETSc types; mirrored field by field in petsc_gpufmt/planning/abi.py. What multigrid asks for is in gpufmt_plan_multigrid.h. */
+   Plain C, no PETSc types; mirrored field by field in petsc_gpufmt/planning/abi.py. What multigrid asks for is in gpufmt_plan_multigrid.h,
+   what Krylov solvers ask for in gpufmt_plan_krylov.h. */
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 15
+#define GPUFMT_ABI_VERSION 16
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
    of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word; the columns of the pattern; a byte
-   for each row, and for each column, which is not 0 if it is meant; what is sent in a halo exchange, and what is waited for */
+   for each row, and for each column, which is not 0 if it is meant; what is sent in a halo exchange, and what is waited for; vectors of Krylov solvers: the
+   direction, the residual, the product of the direction, the diagonal of a preconditioner; further vectors of a smoothing step, and scalars by value */
 enum {
   GPUFMT_SLOT_X,
   GPUFMT_SLOT_Y,
@@ -25,11 +27,24 @@ enum {
   GPUFMT_SLOT_COLUMNS,
   GPUFMT_SLOT_MESSAGES,
   GPUFMT_SLOT_ARRIVALS,
+  GPUFMT_SLOT_P,
+  GPUFMT_SLOT_R,
+  GPUFMT_SLOT_W,
+  GPUFMT_SLOT_D,
+  GPUFMT_SLOT_U,
+  GPUFMT_SLOT_B,
+  GPUFMT_SLOT_BETA,
+  GPUFMT_SLOT_GAMMA,
   GPUFMT_NUM_SLOTS
 };
 
 /* z = A x, z = y + A x, values into the format, z = diagonal of A, z = z + A x with z as y, too */
 enum { GPUFMT_PLAN_MULT, GPUFMT_PLAN_MULTADD, GPUFMT_PLAN_REFRESH, GPUFMT_PLAN_DIAGONAL, GPUFMT_PLAN_ADD, GPUFMT_NUM_PLANS };
+
+/* Products with what solvers want of each row: z = A x and RESULT[0] = x . A x; z = z + A x and RESULT[0] = y . A x; z = ALPHA u + BETA x +
+   GAMMA d (b - A x), where u may be z, and what has the factor 0 is not read; z = z - GAMMA d A x. Each d by its row, 1 if it is NULL. The first and
+   the third are of square matrices; the others are for an off-diagonal block. */
+enum { GPUFMT_FUSED_MULT_DOT, GPUFMT_FUSED_ADD_DOT, GPUFMT_FUSED_SMOOTH, GPUFMT_FUSED_ADD_SMOOTH, GPUFMT_NUM_FUSED };
 
 /* sparse products, with the operands in PETSc's order: A B, A^T B, A B^T, B^T A B, B A B^T, A B C, A^T B C */
 enum {
@@ -45,7 +60,8 @@ enum {
 
 /* changes of the values of a matrix in place: by a scalar, by one for each row, by one for each column; a multiple of another matrix is added,
    of the same pattern or of some entries of it; the diagonal is set, or added to; rows, or rows and columns, become zeros, in a matrix with the
-   diagonal or in an off-diagonal block. And what norms are made of: sums of the squares of all values, and of the magnitudes in each row or column. */
+   diagonal or in an off-diagonal block. And what norms are made of: sums of the squares of all values, and of the magnitudes in each row or column;
+   and the values in single precision. */
 enum {
   GPUFMT_SCALE,
   GPUFMT_SCALE_ROWS,
@@ -58,10 +74,14 @@ enum {
   GPUFMT_SUM_SQUARES,
   GPUFMT_SUM_ROWS,
   GPUFMT_SUM_COLUMNS,
+  GPUFMT_NARROW,
   GPUFMT_NUM_SCALE_AND_ADD
 };
 
 enum { GPUFMT_NORM_PARTS = 1024 }; /* that a sum of squares, or the largest of the sums, is left in */
+
+/* values outside of the range of single precision: finite ones that become infinite; others than 0 that become 0 or subnormal */
+enum { GPUFMT_TOO_LARGE, GPUFMT_TOO_SMALL, GPUFMT_NUM_OUTSIDE };
 
 /* a host function of a plan; params[i] points to argument i, as for cuLaunchKernel() */
 typedef void (*GpufmtHostFunction)(const uint32_t grid[3], const uint32_t block[3], void **params);
@@ -70,10 +90,10 @@ typedef struct {
   void          *function; /* CUfunction, or GpufmtHostFunction */
   uint32_t       grid[3], block[3];
   uint32_t       shared_bytes;
-  int32_t        nwords;
+  int32_t        nwords, nparams;
   uint64_t      *words;  /* [nwords] one 8-byte word an argument, or one a member of it where it is a struct */
   const int32_t *slots;  /* [nwords] slot that fills the word before each replay, or -1 */
-  void         **params; /* params[i]: the first word of argument i */
+  void         **params; /* [nparams] params[i]: the first word of argument i */
 } GpufmtLaunch;
 
 typedef struct {
@@ -102,6 +122,9 @@ enum {
   GPUFMT_ASK_PARALLEL_SMOOTHED,
   GPUFMT_ASK_PEER,
   GPUFMT_ASK_VECTOR_SUMS,
+  GPUFMT_ASK_KRYLOV,
+  GPUFMT_ASK_LOOP,
+  GPUFMT_ASK_FUSED,
   GPUFMT_NUM_ASKS
 };
 
@@ -109,7 +132,8 @@ enum {
 typedef struct {
   int32_t backend;
   int32_t device; /* CUDA device ordinal */
-  int32_t index_bytes, scalar_bytes;
+  int32_t index_bytes;
+  int32_t scalar_bytes; /* PETSc's, or those of a copy in single precision */
   void   *stream;
 } GpufmtPlace;
 
@@ -138,9 +162,23 @@ typedef struct {
   GpufmtPlan    plans[GPUFMT_NUM_PLANS];
   int64_t       nonempty_rows, nstored, bytes_held;
   int64_t       replan_after; /* products after which to ask again with the same pattern; 0: never */
+  int64_t       stored;       /* its number in a request for a fused plan */
   char          summary[256]; /* parameters in words, for MatView() */
   char          detail[4096]; /* lines for MatView() with ascii_info_detail */
 } GpufmtStoreAnswer;
+
+/* a plan that few need, of a matrix that is stored */
+typedef struct {
+  GpufmtPlace place;
+  int64_t     stored; /* as in its answer */
+  int32_t     fused;  /* GPUFMT_FUSED_... */
+} GpufmtFusedRequest;
+
+typedef struct {
+  GpufmtOutcome outcome; /* its token owns what the sum is made in, and the stored matrix too */
+  GpufmtPlan    plan;
+  int32_t       offered; /* 0: the format does not offer it; a plan without launches has nothing to do */
+} GpufmtFusedAnswer;
 
 /* the pattern of one operand of a sparse product */
 typedef struct {
@@ -236,7 +274,8 @@ typedef struct {
                                   GPUFMT_ZERO_ROWS: ROWS, COLUMNS or NULL, COLIDX, ALPHA: on the diagonal of the rows; Z or NULL: what is zeroed in
                                   columns goes there, times X, and ALPHA X in the rows; GPUFMT_ZERO_ROWS_OFFDIAG: likewise, but these keep theirs;
                                   GPUFMT_SUM_SQUARES: A_VALUES, RESULT: GPUFMT_NORM_PARTS; GPUFMT_SUM_ROWS, GPUFMT_SUM_COLUMNS: A_VALUES, RESULT;
-                                  Y or NULL: what is added to, Z or NULL: GPUFMT_NORM_PARTS of which the largest is that of the sums */
+                                  Y or NULL: what is added to, Z or NULL: GPUFMT_NORM_PARTS of which the largest is that of the sums;
+                                  GPUFMT_NARROW: A_VALUES, RESULT: float; to Z, uint64_t[GPUFMT_NUM_OUTSIDE], are added how many leave its range */
   int32_t       applies;       /* 0: the entries that are added, or the diagonal, are not all in sorted rows of `target`, there is no plan */
   const void   *no_diagonal;   /* host: [nrows] bytes, not 0 where GPUFMT_ZERO_ROWS finds no entry of the diagonal; NULL: nowhere */
 } GpufmtScaleAndAddAnswer;
@@ -323,10 +362,13 @@ typedef struct {
   void *const *failures; /* [nranks] words of 64 bits by which ranks see a failure where they wait */
   void        *failure;  /* that of this one */
   void        *report;   /* that which its host sees */
+  void        *exchange; /* 64 bits: number of the last one, which launches that wait count */
 } GpufmtPeerArrivals;
 
-/* messages go to other ranks; what is waited for is there; sums that have arrived for what was sent are added */
-enum { GPUFMT_PEER_SEND, GPUFMT_PEER_WAIT, GPUFMT_PEER_ADD, GPUFMT_NUM_PEER_STEPS };
+/* messages go to other ranks; what is waited for is there; sums that have arrived for what was sent are added; a few numbers are summed over ranks */
+enum { GPUFMT_PEER_SEND, GPUFMT_PEER_WAIT, GPUFMT_PEER_ADD, GPUFMT_PEER_SUM, GPUFMT_NUM_PEER_STEPS };
+
+enum { GPUFMT_MOST_SUMS = 8 }; /* numbers in one sum over ranks: of so many scalars is what arrives of each of them */
 
 /* of all halo exchanges on a backend */
 typedef struct {
@@ -335,11 +377,22 @@ typedef struct {
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    steps[GPUFMT_NUM_PEER_STEPS];         /* one launch each; MESSAGES, ARRIVALS; ALPHA: number of the exchange, 64 bits; X: where what is
-                                                         sent comes from; Z: what sums are added to */
+  GpufmtPlan    steps[GPUFMT_NUM_PEER_STEPS];         /* one launch each; MESSAGES, ARRIVALS; X: where what is sent comes from; Z: what sums are added
+                                                         to, or become, ALPHA numbers, 64 bits, for GPUFMT_PEER_SUM */
   int64_t       block_entries[GPUFMT_NUM_PEER_STEPS]; /* of a message that a block takes. The library sets the grid: blocks for the longest message,
                                                          times messages */
 } GpufmtPeerAnswer;
+
+/* loops in CUDA graphs */
+typedef struct {
+  GpufmtPlace place;
+} GpufmtLoopRequest;
+
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    condition;    /* one launch, in the body of a loop of which ALPHA is the handle: it goes on if the 64 bits at X are not 0; or none */
+  char          why_not[256]; /* if there is none */
+} GpufmtLoopAnswer;
 
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {

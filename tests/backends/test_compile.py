@@ -44,6 +44,13 @@ def in_place(place, architecture="sm_90"):
     return folder
 
 
+def test_of_another_precision_only_what_copies_need_is_compiled_ahead(gpu, monkeypatch):
+    monkeypatch.setattr(compile, "default_modules", lambda: [*DEFAULTS, Module("spgemm/hash", ("hash_d",))])
+    compile.device_function(STEM, "pjds_b", (), np.dtype(np.float32), I4, 0)
+    finish()
+    assert sorted(gpu.compiled) == sorted(DEFAULTS)
+
+
 def finish():
     """Wait for what is compiled ahead."""
     for begun in compile._compilations:

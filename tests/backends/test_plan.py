@@ -21,9 +21,11 @@ from petsc_gpufmt.backends.plan import (
     argument_word,
     power_of_two,
 )
-from petsc_gpufmt.planning import abi, multigrid_abi
+from petsc_gpufmt.krylov import bcgs, cg, chebyshev, gmres, mixedcg
+from petsc_gpufmt.krylov.steps import MOST_ARRAYS, MOST_STEPS, RECORDS, Method
+from petsc_gpufmt.planning import abi, krylov_abi, multigrid_abi
 
-HEADER = Path(abi.__file__).parents[1] / "native" / "gpufmt_plan_multigrid.h"  # which includes the other
+HEADERS = sorted((Path(abi.__file__).parents[1] / "native").glob("gpufmt_plan*.h"))
 STRUCTURES = {
     "GpufmtLaunch": abi.LaunchStruct,
     "GpufmtPlan": abi.PlanStruct,
@@ -58,6 +60,8 @@ STRUCTURES = {
     "GpufmtTentativeRequest": multigrid_abi.TentativeRequestStruct,
     "GpufmtTentativeAnswer": multigrid_abi.TentativeAnswerStruct,
     "GpufmtCooBlock": abi.CooBlockStruct,
+    "GpufmtLoopRequest": abi.LoopRequestStruct,
+    "GpufmtLoopAnswer": abi.LoopAnswerStruct,
     "GpufmtOutsideRequest": abi.OutsideRequestStruct,
     "GpufmtOutsideAnswer": abi.OutsideAnswerStruct,
     "GpufmtCooRequest": abi.CooRequestStruct,
@@ -74,8 +78,23 @@ STRUCTURES = {
     "GpufmtPeerArrivals": abi.PeerArrivalsStruct,
     "GpufmtPeerRequest": abi.PeerRequestStruct,
     "GpufmtPeerAnswer": abi.PeerAnswerStruct,
+    "GpufmtKrylovRequest": krylov_abi.KrylovRequestStruct,
+    "GpufmtKrylovAnswer": krylov_abi.KrylovAnswerStruct,
+    "GpufmtFusedRequest": abi.FusedRequestStruct,
+    "GpufmtFusedAnswer": abi.FusedAnswerStruct,
     "GpufmtPlanner": abi.PlannerStruct,
 }
+
+SHARED = {
+    "GpufmtCgRecord": cg.RECORD,
+    "GpufmtCgState": cg.STATE,
+    "GpufmtMixedState": mixedcg.STATE,
+    "GpufmtBcgsRecord": bcgs.RECORD,
+    "GpufmtBcgsState": bcgs.STATE,
+    "GpufmtGmresColumn": gmres.COLUMN,
+    "GpufmtGmresState": gmres.STATE,
+}
+"""What kernels and the library share, as types of NumPy."""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +105,7 @@ def header_values(tmp_path_factory):
         folder = tmp_path_factory.mktemp("header")
         prints = "".join(f'  printf("%lld\\n", (long long)({expression}));\n' for expression in expressions)
         source = folder / "values.c"
-        includes = f'#include <stddef.h>\n#include <stdio.h>\n#include "{HEADER}"\n'
+        includes = "".join(f"#include {name}\n" for name in ("<stddef.h>", "<stdio.h>", *(f'"{h}"' for h in HEADERS)))
         source.write_text(f"{includes}int main(void)\n{{\n{prints}}}\n")
         program = folder / "values"
         subprocess.run(["cc", source, "-o", program], check=True, timeout=60)
@@ -103,6 +122,10 @@ def test_structures_have_the_layout_of_the_header(header_values):
         for field, _ in structure._fields_:
             expected[f"offsetof({name}, {field})"] = getattr(structure, field).offset
             expected[f"sizeof((({name} *)0)->{field})"] = getattr(structure, field).size
+
+    for name, dtype in SHARED.items():
+        expected[f"sizeof({name})"] = dtype.itemsize
+        expected |= {f"offsetof({name}, {field})": offset for field, (_, offset) in dtype.fields.items()}
 
     assert dict(zip(expected, header_values(expected), strict=True)) == expected
 
@@ -126,13 +149,30 @@ def test_numbers_are_those_of_the_header(header_values):
         **{f"GPUFMT_PEER_{step.name}": int(step) for step in PeerStep},
         **{f"GPUFMT_ASK_{ask.name}": int(ask) for ask in abi.Ask},
         **{f"GPUFMT_{kind.name}": int(kind) for kind in ScaleAndAdd},
+        "GPUFMT_NUM_KRYLOV": len(Method),
+        "GPUFMT_MOST_KRYLOV_STEPS": MOST_STEPS,
+        "GPUFMT_KRYLOV_RECORDS": RECORDS,
+        "GPUFMT_MOST_KRYLOV_ARRAYS": MOST_ARRAYS,
+        "GPUFMT_NUM_MIXED_STEPS": len(mixedcg.Step),
+        "GPUFMT_NUM_MIXED_ARRAYS": len(mixedcg.Array),
+        **{f"GPUFMT_MIXED_{step.name}": int(step) for step in mixedcg.Step},
+        **{f"GPUFMT_MIXED_ARRAY_{a.name}": int(a) for a in mixedcg.Array},
+        **{f"GPUFMT_KRYLOV_{method.name}": int(method) for method in Method},
+        "GPUFMT_NUM_CG_STEPS": len(cg.Step),
+        **{f"GPUFMT_CG_{step.name}": int(step) for step in cg.Step},
+        "GPUFMT_NUM_BCGS_STEPS": len(bcgs.Step),
+        **{f"GPUFMT_BCGS_{step.name}": int(step) for step in bcgs.Step},
+        "GPUFMT_NUM_CHEBYSHEV_STEPS": len(chebyshev.Step),
+        **{f"GPUFMT_CHEBYSHEV_{step.name}": int(step) for step in chebyshev.Step},
+        "GPUFMT_NUM_GMRES_STEPS": len(gmres.Step),
+        **{f"GPUFMT_GMRES_{step.name}": int(step) for step in gmres.Step},
     }
 
     assert dict(zip(expected, header_values(expected), strict=True)) == expected
 
 
 def test_every_field_of_the_header_is_mirrored():
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", "".join(header.read_text() for header in HEADERS), flags=re.DOTALL)
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, re.DOTALL):
         declarations = [d for d in body.split(";") if d.strip()]
         pointers_to_functions = [re.search(r"\(\*(\w+)\)", d) for d in declarations]
@@ -140,7 +180,8 @@ def test_every_field_of_the_header_is_mirrored():
         for declaration, function in zip(declarations, pointers_to_functions, strict=True):
             names = [function.group(1)] if function else re.findall(r"(\w+)(?:\[\w+\])?(?=,|$)", declaration.strip())
             fields += names
-        assert [field for field, _ in STRUCTURES[name]._fields_] == fields
+        mirrored = SHARED[name].names if name in SHARED else [field for field, _ in STRUCTURES[name]._fields_]
+        assert list(mirrored) == fields
 
 
 @pytest.mark.parametrize(
@@ -181,6 +222,7 @@ def test_a_plan_keeps_its_arrays_and_gives_the_library_their_addresses():
 
     assert plan.nlaunches == 2 and (first.function, second.function) == (11, 12)
     assert (list(first.grid), list(first.block), first.shared_bytes) == ([1, 2, 3], [4, 5, 6], 8)
+    assert (first.nparams, second.nparams) == (4, 2)
     assert first.nwords == 4 and first.words[:4] == [7, values.ctypes.data, 0, 0]
     assert first.slots[:4] == [-1, -1, -1, Slot.X]
     assert [first.params[i] for i in range(4)] == [ctypes.addressof(first.words.contents) + 8 * i for i in range(4)]

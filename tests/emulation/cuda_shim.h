@@ -85,6 +85,12 @@ inline long long clock64()
   return ++ticks;
 }
 
+// The condition of a loop in a CUDA graph, of which the handle is here the address of a word.
+extern "C" inline void cudaGraphSetConditional(unsigned long long loop, unsigned value)
+{
+  *(unsigned *)loop = value;
+}
+
 // Atomics: threads take turns only at barriers and warp operations. Those on floating-point are left out because the kernels must not use them.
 
 template <class T>
@@ -201,6 +207,7 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize
 
 // Arithmetic
 
+using std::isfinite;
 using std::sqrt;
 
 template <class A, class B>

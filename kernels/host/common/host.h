@@ -7,9 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* setup.py compiles what a store and a method in single precision need once more: values are float then, and functions have other names. */
+#if defined(GPUFMT_HOST_SINGLE)
+typedef float scalar_t;
+  #define IN_ITS_PRECISION(name) gpufmt_host_single_##name
+#else
 typedef PetscScalar scalar_t;
-typedef PetscInt    index_t;
-typedef long long   offset_t; /* positions in stored arrays: padding may pass 2^31 where the nonzeros do not */
+  #define IN_ITS_PRECISION(name) gpufmt_host_##name
+#endif
+typedef PetscInt  index_t;
+typedef long long offset_t; /* positions in stored arrays: padding may pass 2^31 where the nonzeros do not */
 
 #if defined(PETSC_USE_64BIT_INDICES)
 typedef uint64_t word_t; /* as wide as an index */
@@ -18,7 +25,7 @@ typedef uint32_t word_t;
 #endif
 
 #define HOST_KERNEL(name) \
-  __attribute__((visibility("default"))) void gpufmt_host_##name(const uint32_t grid[3], const uint32_t block[3], void **params)
+  __attribute__((visibility("default"))) void IN_ITS_PRECISION(name)(const uint32_t grid[3], const uint32_t block[3], void **params)
 #define PARAM(type, i) (*(type *)params[i])
 
 /* One binary for all x86-64 machines: the loader picks the version for the processor. Wider vectors than those of AVX2 do not pay:

@@ -118,6 +118,19 @@ static inline void GpufmtPatternHold(Mat A, int backend, int64_t number)
   if (arrays) arrays->held = (GpufmtHeldPattern){.number = number, .backend = backend, .state = A->nonzerostate};
 }
 
+/* buffer.c: memory on a backend, for as long as something is computed there or is kept between products */
+typedef struct {
+  int    backend;
+  void  *array;
+  size_t capacity; /* bytes */
+} GpufmtBuffer;
+GPUFMT_HIDDEN PetscErrorCode GpufmtBufferReserve(int backend, size_t bytes, GpufmtBuffer *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBufferClear(const GpufmtBuffer *, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBufferCopy(const GpufmtBuffer *, const void *from, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBufferFromHost(const GpufmtBuffer *, const void *from, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBufferToHost(const GpufmtBuffer *, size_t bytes, void *to);
+GPUFMT_HIDDEN PetscErrorCode GpufmtBufferFree(GpufmtBuffer *);
+
 /* upload.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pageable);

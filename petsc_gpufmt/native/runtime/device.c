@@ -54,6 +54,7 @@ static PetscBool DriverLoad(void)
   LOAD(StreamWaitEvent, "cuStreamWaitEvent");
   LOAD(EventCreate, "cuEventCreate");
   LOAD(EventRecord, "cuEventRecord");
+  LOAD(EventQuery, "cuEventQuery");
   LOAD(EventSynchronize, "cuEventSynchronize");
   LOAD(EventDestroy, "cuEventDestroy_v2");
   LOAD(DeviceGetAttribute, "cuDeviceGetAttribute");
@@ -66,8 +67,17 @@ static PetscBool DriverLoad(void)
   LOAD(IpcGetMemHandle, "cuIpcGetMemHandle");
   LOAD(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2");
   LOAD(IpcCloseMemHandle, "cuIpcCloseMemHandle");
+  LOAD(GraphCreate, "cuGraphCreate");
+  LOAD(GraphAddKernelNode, "cuGraphAddKernelNode_v2");
+  LOAD(GraphInstantiate, "cuGraphInstantiateWithFlags");
+  LOAD(GraphUpload, "cuGraphUpload");
+  LOAD(GraphLaunch, "cuGraphLaunch");
+  LOAD(GraphDestroy, "cuGraphDestroy");
+  LOAD(GraphExecDestroy, "cuGraphExecDestroy");
   #undef LOAD
   *(void **)&gpufmt_driver.MemDiscardAndPrefetchBatchAsync = dlsym(handle, "cuMemDiscardAndPrefetchBatchAsync");
+  *(void **)&gpufmt_driver.GraphConditionalHandleCreate    = dlsym(handle, "cuGraphConditionalHandleCreate");
+  *(void **)&gpufmt_driver.GraphAddNode                    = dlsym(handle, "cuGraphAddNode_v2");
   gpufmt_driver.loaded                                     = PETSC_TRUE;
   return PETSC_TRUE;
 }

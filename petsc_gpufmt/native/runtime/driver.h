@@ -1,4 +1,4 @@
-/* The functions of the CUDA driver that are used, declared without its headers: they are opened at run time.And copies by several threads, made of
+/* The functions of the CUDA driver that are used, declared without its headers: they are opened at run time. And copies by several threads, made of
    them. */
 #pragma once
 #include "runtime/runtime.h"
@@ -18,13 +18,42 @@ enum {
   CUDA_POINTER_MEMORY_TYPE       = 2,
   CUDA_MEMORY_DEVICE             = 2,
   CUDA_CLOCK_RATE                = 13,
-  CUDA_IPC_LAZY_PEER_ACCESS      = 1
+  CUDA_IPC_LAZY_PEER_ACCESS      = 1,
+  CUDA_NOT_READY                 = 600,
+  CUDA_NODE_CONDITIONAL          = 13,
+  CUDA_CONDITION_WHILE           = 1,
+  CUDA_CONDITION_DEFAULT         = 1 /* a condition has its default value when a graph is launched */
 };
 
 /* CUipcMemHandle, which goes by value */
 typedef struct {
   char bytes[GPUFMT_HANDLE_BYTES];
 } CudaIpcHandle;
+
+/* CUDA_KERNEL_NODE_PARAMS, of CUDA 12 and later */
+typedef struct {
+  void    *function;
+  unsigned grid[3], block[3], shared_bytes;
+  void   **params, **extra;
+  void    *kernel, *context;
+} CudaKernelNode;
+
+/* CUgraphNodeParams of a conditional node */
+typedef struct {
+  int type, reserved[3];
+  union {
+    struct {
+      uint64_t handle;
+      int      kind;
+      unsigned nbodies;
+      void   **bodies; /* graphs that the driver has made */
+      void    *context;
+    } loop;
+    int64_t words[29];
+  };
+  int64_t reserved_word;
+} CudaGraphNode;
+_Static_assert(sizeof(CudaGraphNode) == 256, "the driver writes so much");
 
 /* CUmemLocation */
 typedef struct {
@@ -61,6 +90,7 @@ typedef struct {
   CudaResult (*StreamWaitEvent)(void *, void *, unsigned);
   CudaResult (*EventCreate)(void **, unsigned);
   CudaResult (*EventRecord)(void *, void *);
+  CudaResult (*EventQuery)(void *);
   CudaResult (*EventSynchronize)(void *);
   CudaResult (*EventDestroy)(void *);
   CudaResult (*DeviceGetAttribute)(int *, int attribute, int device);
@@ -75,6 +105,15 @@ typedef struct {
   CudaResult (*IpcGetMemHandle)(CudaIpcHandle *, DevicePointer);
   CudaResult (*IpcOpenMemHandle)(DevicePointer *, CudaIpcHandle, unsigned flags);
   CudaResult (*IpcCloseMemHandle)(DevicePointer);
+  CudaResult (*GraphCreate)(void **, unsigned flags);
+  CudaResult (*GraphAddKernelNode)(void **node, void *graph, void *const before[], size_t nbefore, const CudaKernelNode *);
+  CudaResult (*GraphInstantiate)(void **, void *graph, unsigned long long flags);
+  CudaResult (*GraphUpload)(void *, void *stream);
+  CudaResult (*GraphLaunch)(void *, void *stream);
+  CudaResult (*GraphDestroy)(void *graph);
+  CudaResult (*GraphExecDestroy)(void *);
+  CudaResult (*GraphConditionalHandleCreate)(uint64_t *, void *graph, void *context, unsigned value, unsigned flags); /* NULL before CUDA 12.3 */
+  CudaResult (*GraphAddNode)(void **node, void *graph, void *const before[], const void *edges, size_t nbefore, CudaGraphNode *); /* likewise */
 } GpufmtDriver;
 
 GPUFMT_HIDDEN extern GpufmtDriver gpufmt_driver;
@@ -90,6 +129,14 @@ GPUFMT_HIDDEN CudaResult GpufmtStagingUpload(DevicePointer, const void *host, si
 GPUFMT_HIDDEN CudaResult GpufmtStagingDownload(void *host, DevicePointer, size_t bytes, void *stream);
 GPUFMT_HIDDEN CudaResult GpufmtStagingSettle(void);
 GPUFMT_HIDDEN CudaResult GpufmtStagingEnd(void);
+
+/* loop.c */
+typedef struct {
+  uint64_t            handle;
+  void               *body;
+  const GpufmtLaunch *condition; /* the last launch of the body, once ALPHA is the handle, and X the word that says whether it goes on */
+} GpufmtLoop;
+GPUFMT_HIDDEN PetscErrorCode GpufmtLoopAdd(void *graph, GpufmtLoop *, const char **why_not);
 
 #define CallDriver(what, call) \
   do { \

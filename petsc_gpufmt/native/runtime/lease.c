@@ -21,7 +21,10 @@ PetscErrorCode GpufmtLeaseDrop(GpufmtLease *lease)
 
   PetscFunctionBegin;
   *lease = (GpufmtLease){0};
-  if (GpufmtLeaseHolds(&dropped)) PetscCall(GpufmtPlannerRelease(dropped.token));
+  if (GpufmtLeaseHolds(&dropped)) {
+    GpufmtGraphsForget(dropped.token);
+    PetscCall(GpufmtPlannerRelease(dropped.token));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -106,7 +106,9 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
 
   PetscFunctionBegin;
   if (!planner_set || GpufmtStartRuns()) PetscCall(PlannerStart(A));
-  *request = (GpufmtPlace){.backend = backend, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
+  *request = (GpufmtPlace){.backend      = backend,
+                           .index_bytes  = sizeof(PetscInt),
+                           .scalar_bytes = request->scalar_bytes ? request->scalar_bytes : (int32_t)sizeof(PetscScalar)};
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request->stream));
   request->device = device;
   *answer         = (GpufmtOutcome){
@@ -124,7 +126,7 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
 }
 
 /* Asks for plans, during `event` of A if it is not negative. Request and answer are the heads of the structures of GPUFMT_ASK_...; the place is
-   filled in here. What the lease held goes before, and after a failure it holds nothing. The first plan on a backend starts Python and
+   filled in here, but for the bytes of a scalar if they are not 0. What the lease held goes before, and after a failure it holds nothing. The first plan on a backend starts Python and
    loads kernels: PETSc's log leaves such initialisation out of the events in progress. */
 PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent event, Mat A, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *lease)
 {

@@ -120,6 +120,20 @@ GPUFMT_HIDDEN int            GpufmtBesideUpload(const GpufmtBeside *, void *dev,
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedTake(size_t bytes, void **host);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPinnedReturn(void **host);
 
+/* readback.c */
+typedef struct {
+  int     backend;
+  size_t  bytes;
+  char   *host;      /* two copies of the block, number n at (n mod 2) * bytes; pinned if it is on the device */
+  void   *copied[2]; /* events of CUDA, likewise */
+  int64_t nqueued, ntaken;
+} GpufmtReadback;
+GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackCreate(int backend, size_t bytes, GpufmtReadback *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackDestroy(GpufmtReadback *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackQueue(GpufmtReadback *, const void *block, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackIsThere(const GpufmtReadback *, PetscBool *there);
+GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackTake(GpufmtReadback *, const void **host);
+
 /* pages.c */
 GPUFMT_HIDDEN void GpufmtPagesMayBeLarge(void *array, size_t bytes);
 
@@ -139,3 +153,14 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(PetscObject, const char what[], PetscEr
 
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);
+
+/* graph.c */
+typedef struct _GpufmtGraph *GpufmtGraph;
+GPUFMT_HIDDEN PetscErrorCode GpufmtGraphCreate(int backend, GpufmtGraph *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGraphDestroy(GpufmtGraph *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGraphAdd(GpufmtGraph, const GpufmtPlan *, void *const slots[GPUFMT_NUM_SLOTS], const GpufmtLease *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGraphInstantiate(GpufmtGraph, int repeats, const void *goes_on, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGraphLaunch(GpufmtGraph, void *stream);
+GPUFMT_HIDDEN PetscBool      GpufmtGraphIsCurrent(GpufmtGraph);
+GPUFMT_HIDDEN PetscBool      GpufmtGraphLoops(GpufmtGraph);
+GPUFMT_HIDDEN void           GpufmtGraphsForget(int64_t token);

@@ -206,6 +206,16 @@ static CudaResult EventSynchronize(void *event)
   return 0;
 }
 
+static CudaResult EventQuery(void *event)
+{
+  CudaResult code;
+
+  (void)pthread_mutex_lock(&bus);
+  code = done < *(int *)event ? CUDA_NOT_READY : 0;
+  (void)pthread_mutex_unlock(&bus);
+  return code;
+}
+
 static CudaResult EventDestroy(void *event)
 {
   nevents--;
@@ -244,6 +254,7 @@ static void StartDriver(void)
                                  .StreamSynchronize    = StreamSynchronize,
                                  .EventCreate          = EventCreate,
                                  .EventRecord          = EventRecord,
+                                 .EventQuery           = EventQuery,
                                  .EventSynchronize     = EventSynchronize,
                                  .EventDestroy         = EventDestroy,
                                  .PointerGetAttributes = PointerGetAttributes};
