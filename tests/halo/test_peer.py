@@ -1,4 +1,6 @@
-"""Halo exchanges through memory of other ranks, with all ranks in one process: what arrives, and what fails."""
+"""Exchanges through memory of other ranks, with all ranks in one process: what arrives, and what fails."""
+
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from answers import Answer, requested_place, settled_tokens
 from places import SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import PeerStep, Slot, address, ceil_div
-from petsc_gpufmt.halo.peer import BLOCK_ENTRIES, BLOCK_THREADS, ITEMS, exchange_launches
+from petsc_gpufmt.halo.peer import BLOCK_ENTRIES, BLOCK_THREADS, ITEMS, MOST_SUMS, RANKS_AT_ONCE, exchange_launches
 from petsc_gpufmt.planning import abi
 
 PLACES = [
@@ -35,9 +37,12 @@ def words_of(structures):
 
 
 class Rank:
-    """What a rank has: x, ghosts and sums for even and for odd exchanges, flags that others raise."""
+    """What a rank has: x, ghosts and sums for even and for odd exchanges, flags that others raise.
 
-    def __init__(self, number, needed, backend, size):
+    `exchanges` have been so far.
+    """
+
+    def __init__(self, number, needed, backend, size, exchanges=0):
         self.number, self.backend, self.nranks = number, backend, len(needed)
         self.index = np.concatenate([needed[s][number] for s in range(self.nranks)]).astype(backend.index)
         self.counts_sent = [len(needed[s][number]) for s in range(self.nranks)]
@@ -48,7 +53,11 @@ class Rank:
         self.ghosts, self.sums = backend.empty(
             (2 * self.stride, backend.scalar), (2 * self.stride_back, backend.scalar), zeros=2
         )
-        (self.words,) = backend.empty((self.nranks + 2, WORD), zeros=1)  # flags, a failure, and that for the host
+        words = np.zeros(
+            self.nranks + 3, WORD
+        )  # flags, a failure, that for the host, and the number of the last exchange
+        words[-1] = exchanges
+        self.words = backend.adopt(words)
         self.entries = backend.adopt(self.index)
         self.launches = exchange_launches(backend)
 
@@ -63,7 +72,7 @@ class Rank:
         word = address(self.words)
         return abi.PeerArrivalsStruct(
             *(word, 1, len(self.neighbours), self.number, LIMIT, address(arrays), stride, count, self.nranks),
-            *(address(failures), word + 8 * self.nranks, word + 8 * (self.nranks + 1)),
+            *(address(failures), *(word + 8 * (self.nranks + k) for k in range(3))),
         )
 
     def plan(self, ranks):
@@ -79,7 +88,7 @@ class Rank:
         numbers = np.array(self.neighbours, dtype=WORD)
         self.waited_for = [adopt(np.append(words_of([self.arrivals(*b, self.failures)]), numbers)) for b in both]
 
-    def run(self, step, exchange, back=False, **arrays):
+    def run(self, step, back=False, **arrays):
         sent = 0 if step is PeerStep.ADD else back
         if step is not PeerStep.WAIT:
             if not self.neighbours:
@@ -88,32 +97,40 @@ class Rank:
             self.launches[step].grid = (blocks, len(self.neighbours), 1)
         slots = {Slot[name.upper()]: array for name, array in arrays.items()}
         tables = {Slot.MESSAGES: self.messages[sent], Slot.ARRIVALS: self.waited_for[back]}
-        self.backend.run([self.launches[step]], {**slots, **tables, Slot.ALPHA: np.int64(exchange)})
+        self.backend.run([self.launches[step]], {**slots, **tables})
 
     def arrived(self, what, stride, count, exchange):
         begin = exchange % 2 * stride
         return self.backend.to_host(what)[begin : begin + count]
 
     def told(self):
+        """Failures, here and for the host, and the number of the last exchange."""
         return self.backend.to_host(self.words)[self.nranks :].tolist()
 
 
 @pytest.fixture(params=PLACES)
-def ranks(request):
-    name, scalar, index = request.param
-    backend = make_backend(request, name, scalar, index)
-    made = [Rank(r, NEEDED, backend, 2 * MANY) for r in range(len(NEEDED))]
+def backend(request):
+    return make_backend(request, *request.param)
+
+
+def make_ranks(backend, exchanges=0):
+    made = [Rank(r, NEEDED, backend, 2 * MANY, exchanges) for r in range(len(NEEDED))]
     for rank in made:
         rank.plan(made)
     return made
 
 
+@pytest.fixture
+def ranks(backend):
+    return make_ranks(backend)
+
+
 def exchange(ranks, number):
     """Entries of x to all ghosts; those of exchange k are (k + 1) x."""
     for rank in ranks:
-        rank.run(PeerStep.SEND, number, x=rank.backend.adopt(rank.x * (number + 1)))
+        rank.run(PeerStep.SEND, x=rank.backend.adopt(rank.x * (number + 1)))
     for rank in ranks:
-        rank.run(PeerStep.WAIT, number)
+        rank.run(PeerStep.WAIT)
 
 
 def expected_ghosts(ranks, rank):
@@ -129,7 +146,7 @@ def test_entries_come_to_the_ghosts_of_those_who_need_them(ranks):
             assert found.tobytes() == (expected_ghosts(ranks, rank) * (number + 1)).astype(found.dtype).tobytes()
             flags = rank.backend.to_host(rank.words)[: len(ranks)]
             assert [r for r, flag in enumerate(flags) if flag == number] == rank.neighbours
-            assert rank.told() == [0, 0]
+            assert rank.told() == [0, 0, number]
 
 
 def test_an_exchange_leaves_what_the_one_before_has_brought(ranks):
@@ -143,23 +160,25 @@ def test_an_exchange_leaves_what_the_one_before_has_brought(ranks):
 def test_a_rank_without_entries_sends_what_is_not_a_number(ranks):
     exchange(ranks, 1)
     for rank in ranks:
-        rank.run(PeerStep.SEND, 2, x=rank.backend.adopt(rank.x) if rank.number else None)
+        rank.run(PeerStep.SEND, x=rank.backend.adopt(rank.x) if rank.number else None)
     for rank in ranks:
-        rank.run(PeerStep.WAIT, 2)
+        rank.run(PeerStep.WAIT)
         found, counts = rank.arrived(rank.ghosts, rank.stride, sum(rank.counts), 2), rank.counts[0]
         assert np.isnan(found[:counts]).all() and not np.isnan(found[counts:]).any()
-        assert rank.told() == [0, 0]
+        assert rank.told() == [0, 0, 2]
 
 
-def test_sums_go_back_and_are_added_in_the_order_of_ranks(ranks):
+def test_sums_go_back_and_are_added_in_the_order_of_ranks(backend):
+    ranks = make_ranks(backend, exchanges=3)
     sums = [np.random.default_rng(50 + r.number).uniform(-1, 1, sum(r.counts)).astype(r.x.dtype) for r in ranks]
     for number in (4, 5):
         for rank in ranks:
-            rank.run(PeerStep.SEND, number, back=True, x=rank.backend.adopt(sums[rank.number]))
+            rank.run(PeerStep.SEND, back=True, x=rank.backend.adopt(sums[rank.number]))
         for rank in ranks:
             result = rank.backend.adopt(rank.x.copy())
-            rank.run(PeerStep.WAIT, number, back=True)
-            rank.run(PeerStep.ADD, number, back=True, z=result)
+            rank.run(PeerStep.WAIT, back=True)
+            rank.run(PeerStep.ADD, back=True, z=result)
+            assert rank.told() == [0, 0, number]
             expected = rank.x.copy()
             for s in range(len(ranks)):
                 begin = sum(ranks[s].counts[: rank.number])
@@ -173,49 +192,159 @@ def test_a_flag_that_does_not_come_is_a_failure_of_all_ranks(ranks):
     late = ranks[1]
     for rank in ranks:
         if rank is not late:
-            rank.run(PeerStep.SEND, 2, x=rank.backend.adopt(rank.x))
+            rank.run(PeerStep.SEND, x=rank.backend.adopt(rank.x))
     waits = ranks[0]
-    waits.run(PeerStep.WAIT, 2)
+    waits.run(PeerStep.WAIT)
 
     failure = 1 << 32 | 2  # rank 0 has waited for rank 1
-    assert waits.told() == [failure, failure]
+    assert waits.told() == [failure, failure, 2]
     assert np.isnan(waits.arrived(waits.ghosts, waits.stride, sum(waits.counts), 2)).all()
     assert not np.isnan(waits.arrived(waits.ghosts, waits.stride, sum(waits.counts), 1)).any()
-    assert [rank.told() for rank in ranks[1:]] == [[failure, 0]] * (len(ranks) - 1)
-    late.run(PeerStep.SEND, 2, x=late.backend.adopt(late.x))
+    assert [rank.told() for rank in ranks[1:]] == [[failure, 0, 1]] * (len(ranks) - 1)
+    late.run(PeerStep.SEND, x=late.backend.adopt(late.x))
     for rank in ranks[1:]:  # they have what they wait for, or no neighbours, and hear of it
-        rank.run(PeerStep.WAIT, 2)
-        assert rank.told() == [failure, failure]
+        rank.run(PeerStep.WAIT)
+        assert rank.told() == [failure, failure, 2]
 
 
 def test_an_answer_has_the_launches_of_all_steps():
     """Of a rank that is its own neighbour."""
     before, count = settled_tokens(), 3
-    x, ghosts, words = np.array([1, 2, 3, 4], SCALAR), np.zeros(2 * count, SCALAR), np.zeros(3, WORD)
+    x, ghosts, words = np.array([1, 2, 3, 4], SCALAR), np.zeros(2 * count, SCALAR), np.zeros(4, WORD)
     place = requested_place()
     index = np.array([0, 2, 3], np.dtype(f"i{place.index_bytes}"))
-    flag, failure, report = (words[k:].ctypes.data for k in range(3))
+    flag, failure, report, number = (words[k:].ctypes.data for k in range(4))
     failures = np.array([failure], WORD)
     message = abi.PeerMessageStruct(ghosts.ctypes.data, count, flag, index.ctypes.data, 0, count, 0)
     back = abi.PeerMessageStruct(ghosts.ctypes.data, count, flag, None, 0, count, 0)
     arrivals = abi.PeerArrivalsStruct(
-        *(flag, 8, 1, 0, LIMIT, ghosts.ctypes.data, count, count, 1, failures.ctypes.data, failure, report)
+        *(flag, 8, 1, 0, LIMIT, ghosts.ctypes.data, count, count, 1, failures.ctypes.data, failure, report, number)
     )
     waited_for = np.append(words_of([arrivals]), np.zeros(1, WORD))
     with Answer(abi.Ask.PEER, abi.PeerRequestStruct(place), abi.PeerAnswerStruct(), {}) as a:
         assert a.error == (0, "")
         assert list(a.answer.block_entries) == [BLOCK_ENTRIES[step] for step in PeerStep]
 
-        def launch(step, exchange, message=message, **vectors):
+        def launch(step, message=message, **vectors):
             slots = {Slot[name.upper()]: vector for name, vector in vectors.items()}
             tables = {Slot.MESSAGES: words_of([message]), Slot.ARRIVALS: waited_for}
-            a.launch(a.answer.steps[step], {**slots, **tables, Slot.ALPHA: np.int64(exchange)})
+            a.launch(a.answer.steps[step], {**slots, **tables})
 
-        launch(PeerStep.SEND, 1, x=x)
-        launch(PeerStep.WAIT, 1)
-        assert ghosts.tolist() == [0, 0, 0, 1, 3, 4] and words.tolist() == [1, 0, 0]
-        launch(PeerStep.SEND, 2, back, x=x)
-        launch(PeerStep.WAIT, 2)
-        launch(PeerStep.ADD, 2, z=x)
+        launch(PeerStep.SEND, x=x)
+        launch(PeerStep.WAIT)
+        assert ghosts.tolist() == [0, 0, 0, 1, 3, 4] and words.tolist() == [1, 0, 0, 1]
+        launch(PeerStep.SEND, back, x=x)
+        launch(PeerStep.WAIT)
+        launch(PeerStep.ADD, z=x)
         assert x.tolist() == [2, 2, 5, 7]
     assert settled_tokens() == before
+
+
+class Summand:
+    """What a rank has for sums: what arrives of all ranks for even and for odd exchanges, and flags.
+
+    `sent` are numbers of other ranks that have come for both, shape (2, nranks, MOST_SUMS), by ranks that are ahead:
+    `flags` are theirs.
+    """
+
+    def __init__(self, number, nranks, backend, sent=None, flags=None):
+        self.number, self.nranks, self.backend = number, nranks, backend
+        self.stride = nranks * MOST_SUMS
+        words = np.zeros(nranks + 3, WORD)  # flags, a failure, that for the host, and the number of the last sum
+        words[:nranks] = 0 if flags is None else flags
+        arrived = np.full(2 * self.stride, np.nan) if sent is None else sent.ravel()
+        self.words, self.arrived = backend.adopt(words), backend.adopt(arrived.astype(backend.scalar))
+
+    def plan(self, ranks, limit=LIMIT):
+        itemsize, here, word = self.backend.scalar.itemsize, self.number, address(self.words)
+        messages = [
+            abi.PeerMessageStruct(
+                *(address(r.arrived) + here * MOST_SUMS * itemsize, r.stride, address(r.words) + 8 * here),
+                *(None, 0, MOST_SUMS, 0),
+            )
+            for r in ranks
+        ]
+        self.failures = self.backend.adopt(np.array([address(r.words) + 8 * self.nranks for r in ranks], dtype=WORD))
+        arrivals = abi.PeerArrivalsStruct(
+            *(word, 1, self.nranks, here, limit, address(self.arrived), self.stride, self.stride, self.nranks),
+            *(address(self.failures), *(word + 8 * (self.nranks + k) for k in range(3))),
+        )
+        waited_for = np.append(words_of([arrivals]), np.arange(self.nranks, dtype=WORD))
+        self.slots = {Slot.MESSAGES: words_of(messages), Slot.ARRIVALS: waited_for}
+        self.slots = {slot: self.backend.adopt(table) for slot, table in self.slots.items()}
+        self.launch = exchange_launches(self.backend)[PeerStep.SUM]
+
+    def sum(self, parts):
+        """What becomes of the parts of this rank, in place."""
+        array = self.backend.adopt(parts.copy())
+        self.backend.run([self.launch], {**self.slots, Slot.X: array, Slot.Z: array, Slot.ALPHA: np.int64(parts.size)})
+        return self.backend.to_host(array)
+
+    def told(self):
+        """Failures, here and for the host, and the number of the last sum."""
+        return self.backend.to_host(self.words)[self.nranks :].tolist()
+
+
+def in_order_of_ranks(parts):
+    """Their sum over the first axis."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+@pytest.mark.parametrize("nranks", [1, 3, RANKS_AT_ONCE + 3])
+def test_a_rank_sums_what_all_have_sent_and_sends_its_own(backend, nranks):
+    """The others have sent for two sums: no rank waits here."""
+    parts = np.random.default_rng(nranks).uniform(-1, 1, (2, nranks, MOST_SUMS)).astype(backend.scalar)
+    here = nranks // 2
+    sent, flags = parts.copy(), np.full(nranks, 2)
+    sent[:, here], flags[here] = np.nan, 0
+    ranks = [Summand(r, nranks, backend) for r in range(nranks)]
+    ranks[here] = rank = Summand(here, nranks, backend, sent, flags)
+    rank.plan(ranks)
+    for exchange, n in ((1, 5), (2, MOST_SUMS)):
+        found = rank.sum(parts[exchange % 2, here, :n])
+        assert found.tobytes() == in_order_of_ranks(parts[exchange % 2])[:n].tobytes()
+        assert rank.told() == [0, 0, exchange]
+        for other in ranks:
+            arrived = backend.to_host(other.arrived).reshape(2, nranks, MOST_SUMS)[exchange % 2, here]
+            assert arrived[:n].tobytes() == parts[exchange % 2, here, :n].tobytes() and np.isnan(arrived[n:]).all()
+            assert backend.to_host(other.words)[here] == exchange
+    for other in ranks[:here] + ranks[here + 1 :]:
+        assert np.isnan(np.delete(backend.to_host(other.arrived).reshape(2, nranks, MOST_SUMS), here, axis=1)).all()
+        assert other.told() == [0, 0, 0]
+
+
+def test_numbers_that_do_not_come_are_a_failure_of_all_ranks(backend):
+    parts = np.ones((2, 3, MOST_SUMS), backend.scalar)
+    ranks = [Summand(0, 3, backend, parts, [0, 1, 0]), *(Summand(r, 3, backend) for r in (1, 2))]
+    ranks[0].plan(ranks)
+    for exchange in (1, 2):
+        assert np.isnan(ranks[0].sum(parts[0, 0])).all()
+        failure = 1 << 32 | 3  # rank 0 has waited for rank 2
+        assert ranks[0].told() == [failure, failure, exchange]
+        assert [rank.told() for rank in ranks[1:]] == [[failure, 0, 0]] * 2
+    ranks[2].plan(ranks)
+    assert np.isnan(ranks[2].sum(parts[0, 0])).all()  # it has heard of that
+    assert ranks[2].told() == [failure, failure, 1]
+
+
+def test_ranks_that_run_at_once_have_the_same_sums_in_the_order_of_ranks():
+    backend, nranks, count = make_backend(None, "host"), 4, 300
+    rng = np.random.default_rng(3)
+    parts, sizes = rng.uniform(-1, 1, (count, nranks, MOST_SUMS)).astype(SCALAR), rng.integers(1, MOST_SUMS + 1, count)
+    ranks, found = [Summand(r, nranks, backend) for r in range(nranks)], [[] for _ in range(nranks)]
+    for rank in ranks:
+        rank.plan(ranks, limit=10**11)
+
+    def run(rank):
+        found[rank.number] += [rank.sum(parts[k, rank.number, : sizes[k]]).tobytes() for k in range(count)]
+
+    threads = [Thread(target=run, args=(rank,)) for rank in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=100)
+    expected = [in_order_of_ranks(parts[k])[: sizes[k]].tobytes() for k in range(count)]
+    assert found == [expected] * nranks

@@ -3,6 +3,7 @@
 import ctypes
 from contextlib import contextmanager
 
+import numpy as np
 from mpi4py import MPI
 from petsc4py import PETSc
 
@@ -122,3 +123,21 @@ class Events:
             return 0
         self.begun += 1
         return OUT_OF_MEMORY if self.begun - 1 == self._failing else 0
+
+
+class FailingDiagonal:
+    """A matrix or preconditioner of Python, like `A`: a diagonal. The last rank fails, the time that is named."""
+
+    def __init__(self, A, when):
+        self.calls, self.when = 0, when
+        self.diagonal = A.createVecRight()
+        self.diagonal.setArray(1.0 + np.arange(*A.getOwnershipRange()))
+        self.is_last = A.comm.rank == A.comm.size - 1
+
+    def mult(self, _, x, y):
+        self.calls += 1
+        if self.calls == self.when and self.is_last:
+            raise RuntimeError("on purpose")
+        y.pointwiseMult(x, self.diagonal)
+
+    apply = mult

@@ -1,9 +1,12 @@
 """Small halo exchanges on GPUs, for compute-sanitizer: products of parallel matrices in every mode, direct and back.
 
+Sums over ranks go the same ways.
+
 Run it on several ranks, each of which is a program of its own for compute-sanitizer; with a GPU for each rank, those of
 the mode `peer` write into each other's memory. Exits with status 1 if a product is wrong.
 """
 
+import ctypes
 import sys
 
 import petsc4py
@@ -17,7 +20,9 @@ from petsc4py import PETSc  # noqa: E402
 from small_programs import command_line, place_of  # noqa: E402
 
 import petsc_gpufmt  # noqa: E402, F401
+from petsc_gpufmt.backends import native_library  # noqa: E402
 from petsc_gpufmt.bench.places import SEED  # noqa: E402
+from petsc_gpufmt.halo.peer import MOST_SUMS  # noqa: E402
 
 COMM = PETSc.COMM_WORLD
 MODES = ("overlap", "vector", "task", "peer")
@@ -77,14 +82,35 @@ def products_are_right(matrix, own, rng):
     return MPI.COMM_WORLD.allreduce(right, MPI.LAND)
 
 
+def sums_are_right(rng):
+    """Whether sums over ranks of 1 to MOST_SUMS numbers are those of the host."""
+    A = distributed(scipy.sparse.identity(MOST_SUMS * COMM.size, format="csr"), MOST_SUMS)
+    x, library, sums, why_not = A.createVecs()[0], native_library.load(), ctypes.c_void_p(), ctypes.c_char_p()
+    assert library.GpufmtSumsCreate(ctypes.c_void_p(A.handle), ctypes.byref(sums), ctypes.byref(why_not)) == 0
+    right = True
+    for n in range(1, MOST_SUMS + 1):
+        parts = rng.integers(-9, 9, (COMM.size, MOST_SUMS)).astype(PETSc.ScalarType)
+        x.setArray(parts[COMM.rank])
+        on_device = x.getType().endswith("cuda")
+        place = x.getCUDAHandle() if on_device else x.getArray().ctypes.data
+        assert library.GpufmtSumsRun(sums, ctypes.c_int64(n), ctypes.c_void_p(place), None) == 0
+        if on_device:
+            x.restoreCUDAHandle(place)
+        found, expected = x.getArray(readonly=True), parts.sum(axis=0)
+        right &= np.array_equal(found[:n], expected[:n]) and np.array_equal(found[n:], parts[COMM.rank, n:])
+    assert library.GpufmtSumsDestroy(ctypes.byref(sums)) == 0
+    return MPI.COMM_WORLD.allreduce(right, MPI.LAND)
+
+
 def small_results():
-    """Name -> whether the products of a matrix in a mode are right"""
+    """Name -> whether the products of a matrix in a mode are right, and sums"""
     results, options = {}, PETSc.Options()
     for mode in MODES:
         options["mat_halo_mode"] = mode
         rng = np.random.default_rng(SEED)
         for name, (matrix, own) in small_matrices(rng).items():
             results[f"{mode}, {name}"] = products_are_right(matrix, own, rng)
+        results[f"{mode}, sums"] = sums_are_right(rng)
     return results
 
 

@@ -56,7 +56,7 @@ def test_small_halo_exchanges_are_right():
     finished = launch.run([sys.executable, program, "--host"], ranks=2, PYTHONSAFEPATH="")
     lines = finished.output.splitlines()
     assert finished.status == 0, str(finished)
-    assert len(lines) == 20 and all(line.endswith("right") for line in lines), finished.output
+    assert len(lines) == 24 and all(line.endswith("right") for line in lines), finished.output
 
 
 def test_arrays_have_memory_of_their_own(emulation_folder, monkeypatch):

@@ -15,12 +15,12 @@ EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]
 def make_backend(
     request: pytest.FixtureRequest, place: str, scalar: Any = SCALAR, index: Any = INDEX, resident_threads: int = 0
 ) -> Backend:
-    """The backend "host", which has PETSc's types alone, "cuda", "emulation", or "device_like" emulation.
+    """The backend "host", which has PETSc's indices alone, "cuda", "emulation", or "device_like" emulation.
 
     `resident_threads` is for emulation.
     """
     if place == "host":
-        return HostBackend(SCALAR, INDEX)
+        return HostBackend(scalar, INDEX)
     if place == "cuda":
         return CudaBackend(scalar, index, device=0)
     folder = request.getfixturevalue("emulation_folder")

@@ -50,14 +50,15 @@ PetscErrorCode GpufmtHaloLimitGet(Mat A, double *limit)
 
 PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late)
 {
-  SETERRQ(PETSC_COMM_SELF, PETSC_ERR_LIB,
-          "Rank %d waited more than %g seconds for entries of x, or sums, that rank %d sends in a product of a parallel matrix with a vector: "
-          "it has failed, stopped, or is late by more than -mat_halo_timeout allows",
-          waiting, limit, late);
+  SETERRQ(
+    PETSC_COMM_SELF, PETSC_ERR_LIB,
+    "Rank %d waited more than %g seconds for entries of x, or sums, that rank %d sends in a product of a parallel matrix with a vector or in a solver: "
+    "it has failed, stopped, or is late by more than -mat_halo_timeout allows",
+    waiting, limit, late);
 }
 
 /* the mode that an option names, NULL if none does */
-static PetscErrorCode ModeFind(Mat A, const GpufmtHaloMode **mode)
+PetscErrorCode GpufmtHaloModeNamed(Mat A, const GpufmtHaloMode **mode)
 {
   const char *prefix = ((PetscObject)A)->prefix;
   char        word[WORD_LENGTH], words[WORDS_LENGTH];
@@ -127,7 +128,7 @@ PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo 
   PetscErrorCode        ierr;
 
   PetscFunctionBegin;
-  PetscCall(ModeFind(A, &named)); /* all ranks have the same options */
+  PetscCall(GpufmtHaloModeNamed(A, &named)); /* all ranks have the same options */
   mode  = named ? named : PetscDefined(HAVE_CUDA) ? &gpufmt_halo_peer : &gpufmt_halo_overlap;
   links = (PetscBool)(mode == &gpufmt_halo_peer || mode == &gpufmt_halo_task);
   PetscCall(WhyNot(parts, mode, links, &why_not));

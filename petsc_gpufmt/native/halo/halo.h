@@ -46,7 +46,7 @@ typedef struct {
 /* memory of each rank that all ranks of a communicator reach */
 typedef struct _GpufmtArena *GpufmtArena;
 
-enum { GPUFMT_ARENA_ALIGNMENT = 256 /* bytes */ };
+enum { GPUFMT_ARENA_ALIGNMENT = 256, GPUFMT_FLAG_BYTES = 64 /* bytes; flags of several ranks are in cache lines of their own */ };
 
 /* a part of it, of this rank */
 typedef struct {
@@ -55,6 +55,9 @@ typedef struct {
   PetscBool   used; /* before, by another exchange */
   int64_t     chunk, offset;
 } GpufmtPiece;
+
+/* A rank takes a piece of an arena; `missing` becomes units of memory for which there is no room. */
+typedef PetscErrorCode (*GpufmtTakePiece)(void *context, GpufmtArena, int *missing);
 
 /* entries that go from this rank, and to it, in exchanges through memory of other ranks: 0 direct, 1 back */
 enum { GPUFMT_DIRECT, GPUFMT_BACK };
@@ -65,7 +68,7 @@ typedef struct {
   GpufmtPiece piece;
   int         backend;
   double      limit;       /* seconds */
-  uint64_t    exchange;    /* number of the last one */
+  uint64_t    exchange;    /* number of the last one; with recorded ones, which are even in number, it is odd or even as that in memory */
   PetscBool   open;        /* it has begun, and not ended */
   PetscBool   beside;      /* PETSc's stream */
   void       *stream;      /* that it ran on */
@@ -78,9 +81,13 @@ typedef struct {
   size_t      capacity;  /* of it, in bytes */
 } GpufmtPeer;
 
+/* a few numbers, summed over the ranks of a matrix */
+typedef struct _GpufmtSums *GpufmtSums;
+
 /* halo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLimitGet(Mat, double *seconds);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloModeNamed(Mat, const GpufmtHaloMode **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, GpufmtHalo *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
@@ -98,6 +105,15 @@ GPUFMT_HIDDEN GpufmtBeside  *GpufmtArenaBeside(GpufmtArena);
 GPUFMT_HIDDEN void           GpufmtArenaWords(GpufmtArena, void *const **failures, void **report);
 GPUFMT_HIDDEN PetscErrorCode GpufmtArenaCheck(GpufmtArena, double limit);
 GPUFMT_HIDDEN PetscErrorCode GpufmtArenasFree(void);
+
+/* pieces.c */
+GPUFMT_HIDDEN size_t         GpufmtPieceAligned(size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPieceTake(GpufmtArena, int backend, size_t bytes, size_t nflags, GpufmtPiece *, int *missing);
+GPUFMT_HIDDEN PetscErrorCode GpufmtPiecesMake(Mat, const char what[], PetscBool named, PetscErrorCode own, GpufmtTakePiece, void *context,
+                                              const char **why_not);
+GPUFMT_HIDDEN PetscErrorCode GpufmtArrivalsBegin(const GpufmtPiece *, int backend, PetscMPIInt rank, PetscMPIInt nranks, double limit,
+                                                 const void *failures, GpufmtPeerArrivals *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtTablesSend(int backend, void *there, const void *tables, size_t bytes, void *stream);
 
 /* peer_setup.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtPeerCreate(GpufmtHalo, Mat, PetscBool named, PetscErrorCode own, const char **why_not);
@@ -117,4 +133,16 @@ GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_task;
 
 /* peer.c */
 GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerPlan(int backend, Mat);
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerStep(int backend, int step, GpufmtPlan **, const GpufmtLease **);
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerLaunch(const GpufmtPeer *, int step, int k, const void *x, void *z, const GpufmtPlan **,
+                                                           void *slots[GPUFMT_NUM_SLOTS], const GpufmtLease **);
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_peer;
+
+/* sums.c; tests call the first of these by their names */
+PETSC_EXTERN PetscErrorCode  GpufmtSumsCreate(Mat, GpufmtSums *, const char **why_not);
+PETSC_EXTERN PetscErrorCode  GpufmtSumsDestroy(GpufmtSums *);
+PETSC_EXTERN PetscErrorCode  GpufmtSumsRun(GpufmtSums, PetscInt n, PetscScalar *, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumsCheck(GpufmtSums);
+GPUFMT_HIDDEN PetscBool      GpufmtSumsAreLaunched(GpufmtSums);
+GPUFMT_HIDDEN PetscErrorCode GpufmtSumsPlan(GpufmtSums, PetscInt n, PetscScalar *, const GpufmtPlan **, void *slots[GPUFMT_NUM_SLOTS],
+                                            const GpufmtLease **);

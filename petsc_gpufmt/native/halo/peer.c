@@ -13,8 +13,8 @@ static Plans plans[GPUFMT_NUM_BACKENDS];
 /* before the first exchange on a backend */
 PetscErrorCode GpufmtPeerPlan(int backend, Mat A)
 {
-  GpufmtPeerRequest request;
-  Plans            *p = &plans[backend];
+  GpufmtPeerRequest request = {0};
+  Plans            *p       = &plans[backend];
 
   PetscFunctionBegin;
   if (GpufmtLeaseHolds(&p->lease)) PetscFunctionReturn(PETSC_SUCCESS);
@@ -22,29 +22,55 @@ PetscErrorCode GpufmtPeerPlan(int backend, Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* one step of what goes directly, or back */
-static PetscErrorCode Run(const GpufmtPeer *peer, int step, int k, void *stream, const void *x, void *z)
+/* the plan of a step, which lasts as long as the lease holds */
+PetscErrorCode GpufmtPeerStep(int backend, int step, GpufmtPlan **plan, const GpufmtLease **lease)
 {
-  const GpufmtPeerAnswer *answer                  = &plans[peer->backend].answer;
-  const int               sent                    = step == GPUFMT_PEER_ADD ? GPUFMT_DIRECT : k; /* sums arrive for what was sent */
-  const int64_t           entries                 = answer->block_entries[step];
-  void                   *slots[GPUFMT_NUM_SLOTS] = {[GPUFMT_SLOT_X]        = (void *)x,
-                                                     [GPUFMT_SLOT_Z]        = z,
-                                                     [GPUFMT_SLOT_MESSAGES] = peer->messages[sent],
-                                                     [GPUFMT_SLOT_ARRIVALS] = peer->arrivals[k],
-                                                     [GPUFMT_SLOT_ALPHA]    = (void *)(uintptr_t)peer->exchange};
+  Plans *p = &plans[backend];
 
   PetscFunctionBegin;
-  PetscCheck(GpufmtLeaseHolds(&plans[peer->backend].lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
+  PetscCheck(GpufmtLeaseHolds(&p->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
              "The plan of a halo exchange is gone, since Python has ended in this process: multiply before the interpreter exits");
+  *plan  = &p->answer.steps[step];
+  *lease = &p->lease;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* One step of what goes directly, or back: its launch and slots, until the next step of any exchange; NULL: there is nothing to do. The number of the
+   exchange is in memory, so the same launch and slots serve every one. */
+PetscErrorCode GpufmtPeerLaunch(const GpufmtPeer *peer, int step, int k, const void *x, void *z, const GpufmtPlan **out,
+                                void *slots[GPUFMT_NUM_SLOTS], const GpufmtLease **lease)
+{
+  const int     sent    = step == GPUFMT_PEER_ADD ? GPUFMT_DIRECT : k; /* sums arrive for what was sent */
+  const int64_t entries = plans[peer->backend].answer.block_entries[step];
+  GpufmtPlan   *plan    = NULL;
+
+  PetscFunctionBegin;
+  *out = NULL;
+  PetscCall(GpufmtPeerStep(peer->backend, step, &plan, lease));
   if (step != GPUFMT_PEER_WAIT) {
-    uint32_t *grid = answer->steps[step].launches[0].grid;
+    uint32_t *grid = plan->launches[0].grid;
 
     if (!peer->nmessages) PetscFunctionReturn(PETSC_SUCCESS);
     grid[0] = (uint32_t)PetscMax(1, (peer->longest[sent] + entries - 1) / entries);
     grid[1] = (uint32_t)peer->nmessages;
   }
-  PetscCall(GpufmtReplay(&answer->steps[step], peer->backend, slots, stream));
+  slots[GPUFMT_SLOT_X]        = (void *)x;
+  slots[GPUFMT_SLOT_Z]        = z;
+  slots[GPUFMT_SLOT_MESSAGES] = peer->messages[sent];
+  slots[GPUFMT_SLOT_ARRIVALS] = peer->arrivals[k];
+  *out                        = plan;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Run(const GpufmtPeer *peer, int step, int k, void *stream, const void *x, void *z)
+{
+  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
+  const GpufmtPlan  *plan                    = NULL;
+  const GpufmtLease *lease;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtPeerLaunch(peer, step, k, x, z, &plan, slots, &lease));
+  if (plan) PetscCall(GpufmtReplay(plan, peer->backend, slots, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -123,6 +149,8 @@ static PetscErrorCode BeginEither(GpufmtHalo halo, int k, Vec v)
 
   PetscFunctionBegin;
   PetscCall(GpufmtArenaCheck(peer->arena, peer->limit));
+  PetscCheck(!peer->open, PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "An earlier product of this parallel matrix with a vector failed in the middle of its halo exchange: make the matrix anew");
   peer->exchange++;
   peer->open = PETSC_TRUE;
   if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(SendOnHost(peer, k, v));

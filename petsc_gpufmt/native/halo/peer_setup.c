@@ -2,9 +2,6 @@
    other in one message each, and nobody waits for a device but for memory that was used before. */
 #include "halo/halo.h"
 
-/* flags of several ranks are in cache lines of their own */
-enum { FLAG_BYTES = 64 };
-
 /* On a device, an exchange beside PETSc's stream takes 4 to 7 us less where the local part takes longer, since all but the end is hidden behind
    that; but its events keep the host for 5 us, which decides where the local part is short. Nonzeros of this rank, on H200s: with 0.9 million a
    product took 22 us and not 17, with 7 million 28 and not 32, with 28 million 87 and not 94. */
@@ -13,7 +10,7 @@ enum { LONG_LOCAL_PART = 3000000 };
 /* The piece of this rank, in bytes from its beginning. Flags come first; then what is sent to the backend as one; then what other ranks write. */
 typedef struct {
   size_t tables; /* the begin of what is sent, up to `arrived[0]` */
-  size_t messages[2], arrivals[2], failures, index;
+  size_t messages[2], arrivals[2], failures, exchange, index;
   size_t arrived[2]; /* ghosts, and sums */
   size_t bytes;
 } Layout;
@@ -27,6 +24,8 @@ typedef struct {
 } Address;
 
 typedef struct {
+  GpufmtHalo      halo; /* of this matrix */
+  Mat             A;
   PetscMPIInt     rank, nranks;
   double          limit; /* seconds */
   Layout          layout;
@@ -38,15 +37,10 @@ typedef struct {
   int64_t         nsent[2];      /* of entries, and of sums: as many as ghosts */
 } SetUp;
 
-static size_t Aligned(size_t bytes)
-{
-  return (bytes + GPUFMT_ARENA_ALIGNMENT - 1) / GPUFMT_ARENA_ALIGNMENT * GPUFMT_ARENA_ALIGNMENT;
-}
-
 /* scalars from what arrives in exchanges with even numbers to what arrives in others */
 static int64_t Stride(int64_t count)
 {
-  return (int64_t)(Aligned((size_t)count * sizeof(PetscScalar)) / sizeof(PetscScalar));
+  return (int64_t)(GpufmtPieceAligned((size_t)count * sizeof(PetscScalar)) / sizeof(PetscScalar));
 }
 
 /* ---- this rank alone ---- */
@@ -91,7 +85,7 @@ static void LayoutMake(const GpufmtPeer *peer, SetUp *s)
 {
   const size_t n = (size_t)peer->nmessages, nranks = (size_t)s->nranks;
   Layout      *layout = &s->layout;
-  size_t       end = layout->tables = Aligned(nranks * FLAG_BYTES);
+  size_t       end = layout->tables = GpufmtPieceAligned(nranks * GPUFMT_FLAG_BYTES);
 
   for (int k = 0; k < 2; k++) {
     layout->messages[k] = end;
@@ -99,8 +93,9 @@ static void LayoutMake(const GpufmtPeer *peer, SetUp *s)
     end += sizeof(GpufmtPeerArrivals) + n * sizeof(int64_t);
   }
   layout->failures = end;
-  layout->index    = end += nranks * sizeof(void *);
-  end              = Aligned(end + (size_t)s->nsent[GPUFMT_DIRECT] * sizeof(PetscInt));
+  layout->exchange = end += nranks * sizeof(void *);
+  layout->index    = end += sizeof(uint64_t);
+  end              = GpufmtPieceAligned(end + (size_t)s->nsent[GPUFMT_DIRECT] * sizeof(PetscInt));
   for (int k = 0; k < 2; k++) { /* what arrives directly is as many as are sent back */
     layout->arrived[k] = end;
     end += 2 * (size_t)Stride(s->nsent[!k]) * sizeof(PetscScalar);
@@ -108,8 +103,10 @@ static void LayoutMake(const GpufmtPeer *peer, SetUp *s)
   layout->bytes = end;
 }
 
-static PetscErrorCode Begin(GpufmtHalo halo, Mat A, GpufmtArena arena, SetUp *s)
+static PetscErrorCode Begin(SetUp *s, GpufmtArena arena)
 {
+  Mat         A    = s->A;
+  GpufmtHalo  halo = s->halo;
   GpufmtPeer *peer;
 
   PetscFunctionBegin;
@@ -152,36 +149,17 @@ static PetscErrorCode GhostsMake(GpufmtHalo halo, GpufmtPeer *peer, const Layout
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Others may write here once they know of it: what has read it must have ended. */
-static PetscErrorCode FlagsClear(const GpufmtPeer *peer, size_t bytes)
-{
-  void *flags = GpufmtPieceAddress(&peer->piece);
-
-  PetscFunctionBegin;
-  if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(PetscMemzero(flags, bytes));
-  else {
-    PetscCall(GpufmtDeviceSettle());
-    PetscCall(GpufmtDeviceClear(flags, bytes, peer->stream)); /* synchronize! */
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* All that may fail on this rank; `missing` becomes units of memory that the arena has not. */
-static PetscErrorCode PieceMake(GpufmtHalo halo, Mat A, GpufmtArena arena, SetUp *s, int *missing)
+static PetscErrorCode PieceMake(void *context, GpufmtArena arena, int *missing)
 {
+  SetUp      *s = (SetUp *)context;
   GpufmtPeer *peer;
 
   PetscFunctionBegin;
-  if (!halo->data) PetscCall(Begin(halo, A, arena, s));
-  peer = (GpufmtPeer *)halo->data;
-  if (peer->piece.arena) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtArenaTake(arena, s->layout.bytes, &peer->piece));
-  if (!peer->piece.arena) {
-    *missing = (int)(s->layout.bytes / GPUFMT_ARENA_ALIGNMENT);
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  PetscCall(GhostsMake(halo, peer, &s->layout));
-  if (peer->piece.used) PetscCall(FlagsClear(peer, s->layout.tables));
+  if (!s->halo->data) PetscCall(Begin(s, arena));
+  peer = (GpufmtPeer *)s->halo->data;
+  PetscCall(GpufmtPieceTake(arena, peer->backend, s->layout.bytes, s->layout.tables, &peer->piece, missing));
+  if (peer->piece.arena && !peer->ghosts[0]) PetscCall(GhostsMake(s->halo, peer, &s->layout));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -192,7 +170,7 @@ static PetscErrorCode AddressesExchange(MPI_Comm comm, GpufmtPeer *peer, SetUp *
 {
   PetscFunctionBegin;
   for (PetscMPIInt r = 0; r < s->nranks; r++) {
-    s->mine[r] = (Address){.chunk = peer->piece.chunk, .flag = peer->piece.offset + r * FLAG_BYTES};
+    s->mine[r] = (Address){.chunk = peer->piece.chunk, .flag = peer->piece.offset + r * GPUFMT_FLAG_BYTES};
     for (int k = 0; k < 2; k++) {
       s->mine[r].arrived[k] = peer->piece.offset + (int64_t)s->layout.arrived[k];
       s->mine[r].stride[k]  = Stride(s->nsent[!k]);
@@ -225,29 +203,19 @@ static GpufmtPeerMessage Message(const GpufmtPeer *peer, const SetUp *s, PetscMP
 
 static PetscErrorCode Arrivals(const GpufmtPeer *peer, const SetUp *s, int k, GpufmtPeerArrivals *arrivals)
 {
-  char *const  own = (char *)GpufmtPieceAddress(&peer->piece);
-  void *const *failures;
-  void        *report;
+  char *const own = (char *)GpufmtPieceAddress(&peer->piece);
 
   PetscFunctionBegin;
-  GpufmtArenaWords(peer->arena, &failures, &report);
-  *arrivals = (GpufmtPeerArrivals){.flags       = own,
-                                   .spacing     = FLAG_BYTES / (int64_t)sizeof(uint64_t),
-                                   .nneighbours = peer->nmessages,
-                                   .rank        = s->rank,
-                                   .limit       = (int64_t)PetscMin(1e9 * peer->limit, 4e18),
-                                   .arrived     = own + s->layout.arrived[k],
-                                   .stride      = Stride(s->nsent[!k]),
-                                   .count       = s->nsent[!k],
-                                   .nranks      = s->nranks,
-                                   .failures    = (void *const *)(own + s->layout.failures),
-                                   .failure     = failures[s->rank],
-                                   .report      = report};
-  if (peer->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceTicks(peer->limit, &arrivals->limit));
+  PetscCall(GpufmtArrivalsBegin(&peer->piece, peer->backend, s->rank, s->nranks, s->limit, own + s->layout.failures, arrivals));
+  arrivals->nneighbours = peer->nmessages;
+  arrivals->arrived     = own + s->layout.arrived[k];
+  arrivals->stride      = Stride(s->nsent[!k]);
+  arrivals->count       = s->nsent[!k];
+  arrivals->exchange    = own + s->layout.exchange;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what kernels read, in one piece */
+/* what kernels read, in one piece; the number of the last exchange is 0 */
 static PetscErrorCode TablesSend(const GpufmtHaloLinks *links, GpufmtPeer *peer, SetUp *s)
 {
   const Layout *layout = &s->layout;
@@ -274,32 +242,7 @@ static PetscErrorCode TablesSend(const GpufmtHaloLinks *links, GpufmtPeer *peer,
   GpufmtArenaWords(peer->arena, &failures, &report);
   PetscCall(PetscArraycpy((void **)(tables + layout->failures), failures, s->nranks));
   PetscCall(PetscArraycpy((PetscInt *)(tables + layout->index), links->indices, s->nsent[GPUFMT_DIRECT]));
-  if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(PetscMemcpy(own + layout->tables, s->tables, bytes));
-  else PetscCall(GpufmtDeviceUpload(own + layout->tables, s->tables, bytes, peer->stream));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* until all ranks have a piece; `why_not`: they cannot */
-static PetscErrorCode PiecesMake(GpufmtHalo halo, Mat A, PetscBool named, PetscErrorCode own, SetUp *s, const char **why_not)
-{
-  MPI_Comm  comm    = PetscObjectComm((PetscObject)A);
-  const int backend = GpufmtBackendOf(A);
-
-  PetscFunctionBegin;
-  for (*why_not = NULL; !*why_not;) {
-    int         most[] = {backend, -backend, 0}; /* where some and all work, missing memory */
-    GpufmtArena arena  = NULL;
-
-    if (!own) own = GpufmtArenaFind(comm, backend, &arena);
-    if (!own && arena && !GpufmtArenaWhyNot(arena)) own = PieceMake(halo, A, arena, s, &most[2]);
-    PetscCall(GpufmtAgree((PetscObject)A, "The set-up of a halo exchange", own, 3, most));
-    if (most[0] != -most[1]) *why_not = "ranks work in different places";
-    else if (backend == GPUFMT_BACKEND_HOST && !named) *why_not = "on the host it is for whom asks for it";
-    else if (!arena) PetscCall(GpufmtArenaMake(comm, backend));
-    else if (GpufmtArenaWhyNot(arena)) *why_not = GpufmtArenaWhyNot(arena);
-    else if (most[2]) PetscCall(GpufmtArenaGrow(arena, (size_t)most[2] * GPUFMT_ARENA_ALIGNMENT));
-    else break;
-  }
+  PetscCall(GpufmtTablesSend(peer->backend, own + layout->tables, s->tables, bytes, peer->stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -308,13 +251,13 @@ static PetscErrorCode PiecesMake(GpufmtHalo halo, Mat A, PetscBool named, PetscE
 PetscErrorCode GpufmtPeerCreate(GpufmtHalo halo, Mat A, PetscBool named, PetscErrorCode own, const char **why_not)
 {
   MPI_Comm comm = PetscObjectComm((PetscObject)A);
-  SetUp    s    = {0};
+  SetUp    s    = {.halo = halo, .A = A};
 
   PetscFunctionBegin;
   PetscCallMPI(MPI_Comm_rank(comm, &s.rank));
   PetscCallMPI(MPI_Comm_size(comm, &s.nranks));
   if (!own) own = GpufmtHaloLimitGet(A, &s.limit);
-  own = PiecesMake(halo, A, named, own, &s, why_not);
+  own = GpufmtPiecesMake(A, "The set-up of a halo exchange", named, own, PieceMake, &s, why_not);
   if (!own && !*why_not) own = AddressesExchange(comm, (GpufmtPeer *)halo->data, &s);
   if (!own && !*why_not) own = TablesSend(&halo->links, (GpufmtPeer *)halo->data, &s);
   PetscCall(SetUpFree(&s));
