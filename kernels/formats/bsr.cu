@@ -13,6 +13,7 @@
 //
 // Threads: blockDim = (TILE_HEIGHT, THREAD_GROUPS, THREAD_ARRAYS); a thread array does ROWS_PER_ARRAY work items, a segment's tile each.
 #include "formats/bsr.cuh"
+#include "formats/results.cuh"
 
 // One row of a segment times x: columns `first`, first + THREAD_GROUPS, ... of `width`. Values and entries of x are double buffered: an
 // entry's registers are refilled for the next ENTRIES columns as soon as it is added, and block columns are a turn ahead of both, so that
@@ -57,13 +58,13 @@ __device__ __forceinline__ scalar_t row_product(unsigned first, unsigned width, 
   return sum;
 }
 
-// z = alpha A x + beta y for the `nrows` rows of all segments. Bytes a block: ROW_BLOCK * COL_BLOCK sizeof(scalar_t) + sizeof(index_t); a
-// segment: sizeof(offset_t). Deterministic: a fixed order of sums, no atomics.
-template <int ROW_BLOCK, int COL_BLOCK, int TILE_HEIGHT, int THREAD_GROUPS, int THREAD_ARRAYS, int ROWS_PER_ARRAY, int ENTRIES, int PADDED>
-__global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
-  bsr_spmv(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nsegments, offset_t nrows, index_t ncols,
-           const offset_t *__restrict__ segment_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
-           const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+// The `nrows` rows of all segments. Bytes a block: ROW_BLOCK * COL_BLOCK sizeof(scalar_t) + sizeof(index_t); a segment: sizeof(offset_t).
+// Deterministic: a fixed order of sums, no atomics.
+template <int ROW_BLOCK, int COL_BLOCK, int TILE_HEIGHT, int THREAD_GROUPS, int THREAD_ARRAYS, int ROWS_PER_ARRAY, int ENTRIES, int PADDED,
+          class Result>
+__device__ __forceinline__ void product(offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *__restrict__ segment_offsets,
+                                        const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x,
+                                        Result &result)
 {
   constexpr int       NTILES = (ROW_BLOCK + TILE_HEIGHT - 1) / TILE_HEIGHT, ITEMS = THREAD_ARRAYS * ROWS_PER_ARRAY,
                       THREADS = TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS;
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
     (&partial[i][0][0][0])[thread] = sum;
   }
   __syncthreads();
-  for (int q = thread; q < ITEMS * TILE_HEIGHT; q += THREADS) {
+  for_rows<Result, THREADS>(thread, ITEMS * TILE_HEIGHT, [&](int q) {
     const int      array = q / (ROWS_PER_ARRAY * TILE_HEIGHT), i = q / TILE_HEIGHT % ROWS_PER_ARRAY;
     const offset_t item         = (offset_t)blockIdx.x * ITEMS + q / TILE_HEIGHT;
     const offset_t segment      = item / NTILES;
@@ -97,18 +98,42 @@ __global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
 
 #pragma unroll
     for (int g = 0; g < THREAD_GROUPS; g++) sum += partial[i][array][g][q % TILE_HEIGHT];
-    // an empty row has nothing to add: most rows of an off-diagonal block are empty, and z is y there
-    if (row_in_block < ROW_BLOCK && row < nrows && (y != z || beta != 1 || segment_offsets[segment] != segment_offsets[segment + 1]))
-      store_result(row, sum, alpha, beta, y, z);
-  }
+    if (row_in_block < ROW_BLOCK && row < nrows) result.use(row, sum, [=] { return segment_offsets[segment] == segment_offsets[segment + 1]; });
+  });
+}
+
+// z = alpha A x + beta y; y is not read if beta is 0, and z may be y
+template <int ROW_BLOCK, int COL_BLOCK, int TILE_HEIGHT, int THREAD_GROUPS, int THREAD_ARRAYS, int ROWS_PER_ARRAY, int ENTRIES, int PADDED>
+__global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
+  bsr_spmv(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nsegments, offset_t nrows, index_t ncols,
+           const offset_t *__restrict__ segment_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
+           const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  const ScaledResult result = {alpha, beta, y, z};
+
+  product<ROW_BLOCK, COL_BLOCK, TILE_HEIGHT, THREAD_GROUPS, THREAD_ARRAYS, ROWS_PER_ARRAY, ENTRIES, PADDED>(nsegments, nrows, ncols, segment_offsets,
+                                                                                                            block_col, val, x, result);
+}
+
+// z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x, see Fused. There may be padding.
+template <int ROW_BLOCK, int COL_BLOCK, int TILE_HEIGHT, int THREAD_GROUPS, int THREAD_ARRAYS, int ROWS_PER_ARRAY, int ENTRIES>
+__global__ void __launch_bounds__((TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS))
+  bsr_fused(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nsegments, offset_t nrows, index_t ncols,
+            const offset_t *__restrict__ segment_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
+            const scalar_t *__restrict__ x, const Fused fused)
+{
+  FusedResult result = {fused, x};
+
+  product<ROW_BLOCK, COL_BLOCK, TILE_HEIGHT, THREAD_GROUPS, THREAD_ARRAYS, ROWS_PER_ARRAY, ENTRIES, 1>(nsegments, nrows, ncols, segment_offsets,
+                                                                                                       block_col, val, x, result);
+  result.finish<TILE_HEIGHT * THREAD_GROUPS * THREAD_ARRAYS>();
 }
 
 // Balanced BSR (section 5.5): the results of the pieces of each block row, segment_ptr[i] .. segment_ptr[i + 1] for block row i, are added
 // up: partial[s * row_block + r] is row r of piece s. blockDim = (ROWS, LANES): LANES threads share a row.
-template <int ROWS, int LANES>
-__global__ void __launch_bounds__((ROWS * LANES))
-  bsr_reduce(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial, scalar_t alpha,
-             scalar_t beta, const scalar_t *y, scalar_t *z)
+template <int ROWS, int LANES, class Result>
+__device__ __forceinline__ void sum_of_pieces(index_t nrows, index_t                        row_block, const offset_t *__restrict__ segment_ptr,
+                                              const scalar_t *__restrict__ partial, Result &result)
 {
   __shared__ scalar_t lane_sum[LANES][ROWS];
   const offset_t      row = (offset_t)blockIdx.x * ROWS + threadIdx.x;
@@ -124,5 +149,28 @@ __global__ void __launch_bounds__((ROWS * LANES))
   __syncthreads();
   if (threadIdx.y > 0 || row >= nrows) return;
   for (int lane = 1; lane < LANES; lane++) sum += lane_sum[lane][threadIdx.x];
-  store_result(row, sum, alpha, beta, y, z);
+  result.use(row, sum, [] { return false; });
+}
+
+// z = alpha A x + beta y, of the results of the pieces
+template <int ROWS, int LANES>
+__global__ void __launch_bounds__((ROWS * LANES))
+  bsr_reduce(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial, scalar_t alpha,
+             scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  const ScaledResult result = {alpha, beta, y, z};
+
+  sum_of_pieces<ROWS, LANES>(nrows, row_block, segment_ptr, partial, result);
+}
+
+// as bsr_fused, of the results of the pieces
+template <int ROWS, int LANES>
+__global__ void __launch_bounds__((ROWS * LANES))
+  bsr_reduce_fused(index_t nrows, index_t row_block, const offset_t *__restrict__ segment_ptr, const scalar_t *__restrict__ partial,
+                   const scalar_t *__restrict__ x, const Fused fused)
+{
+  FusedResult result = {fused, x};
+
+  sum_of_pieces<ROWS, LANES>(nrows, row_block, segment_ptr, partial, result);
+  result.finish<ROWS * LANES>();
 }

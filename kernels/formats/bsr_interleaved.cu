@@ -2,6 +2,7 @@
 // so has one block column and the entries of x for all its rows. After Abdelfattah, Ltaief, Keyes and Dongarra 2016, section 4.3.1; arrays:
 // bsr.cuh, with slices of a warp.
 #include "formats/bsr.cuh"
+#include "formats/results.cuh"
 
 // The entries of a block: loads that neighbouring lanes make side by side
 template <int SIZE>
@@ -21,13 +22,12 @@ __device__ __forceinline__ void load_block(scalar_t (&v)[SIZE], const Diagonal &
   }
 }
 
-// z = alpha A x + beta y. The GROUPS warps of a slice share its diagonals in turn; each has BLOCKS blocks a lane on the way from memory, and
+// The rows of all block rows. The GROUPS warps of a slice share its diagonals in turn; each has BLOCKS blocks a lane on the way from memory, and
 // asks for the next block columns meanwhile. Bytes: those of K2. blockDim = (LANES, GROUPS, SLICES)
-template <int ROW_BLOCK, int COL_BLOCK, int GROUPS, int SLICES, int BLOCKS, int PADDED>
-__global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GROUPS * SLICES))
-  bsr_spmv_interleaved(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nblock_rows, offset_t nrows, index_t ncols,
-                       const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
-                       const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+template <int ROW_BLOCK, int COL_BLOCK, int GROUPS, int SLICES, int BLOCKS, int PADDED, class Result>
+__device__ __forceinline__ void product(offset_t nblock_rows, offset_t nrows, index_t ncols, const offset_t *__restrict__ block_offsets,
+                                        const index_t *__restrict__ block_col, const scalar_t *__restrict__ val, const scalar_t *__restrict__ x,
+                                        Result &result)
 {
   constexpr int       SIZE = ROW_BLOCK * COL_BLOCK, ROWS = LANES * ROW_BLOCK, THREADS = LANES * GROUPS * SLICES;
   __shared__ scalar_t partial[SLICES][GROUPS][ROWS];
@@ -77,14 +77,37 @@ __global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GRO
 #pragma unroll
   for (int r = 0; r < ROW_BLOCK; r++) partial[threadIdx.z][threadIdx.y][lane * ROW_BLOCK + r] = sum[r];
   __syncthreads();
-  for (int q = (int)((threadIdx.z * GROUPS + threadIdx.y) * LANES + lane); q < SLICES * ROWS; q += THREADS) {
+  for_rows<Result, THREADS>((int)((threadIdx.z * GROUPS + threadIdx.y) * LANES + lane), SLICES * ROWS, [&](int q) {
     const offset_t row   = (offset_t)blockIdx.x * (SLICES * ROWS) + q;
     scalar_t       total = 0;
 
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) total += partial[q / ROWS][g][q % ROWS];
-    // an empty row has nothing to add: most rows of an off-diagonal block are empty, and z is y there
-    if (row < nrows && (y != z || beta != 1 || block_offsets[row / ROW_BLOCK] != block_offsets[row / ROW_BLOCK + 1]))
-      store_result(row, total, alpha, beta, y, z);
-  }
+    if (row < nrows) result.use(row, total, [=] { return block_offsets[row / ROW_BLOCK] == block_offsets[row / ROW_BLOCK + 1]; });
+  });
+}
+
+// z = alpha A x + beta y; y is not read if beta is 0, and z may be y
+template <int ROW_BLOCK, int COL_BLOCK, int GROUPS, int SLICES, int BLOCKS, int PADDED>
+__global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GROUPS * SLICES))
+  bsr_spmv_interleaved(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nblock_rows, offset_t nrows, index_t ncols,
+                       const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
+                       const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+{
+  const ScaledResult result = {alpha, beta, y, z};
+
+  product<ROW_BLOCK, COL_BLOCK, GROUPS, SLICES, BLOCKS, PADDED>(nblock_rows, nrows, ncols, block_offsets, block_col, val, x, result);
+}
+
+// z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x, see Fused. There may be padding.
+template <int ROW_BLOCK, int COL_BLOCK, int GROUPS, int SLICES, int BLOCKS>
+__global__ void __launch_bounds__((LANES * GROUPS * SLICES), 1024 / (LANES * GROUPS * SLICES))
+  bsr_fused_interleaved(index_t /* ROW_BLOCK */, index_t /* COL_BLOCK */, offset_t nblock_rows, offset_t nrows, index_t ncols,
+                        const offset_t *__restrict__ block_offsets, const index_t *__restrict__ block_col, const scalar_t *__restrict__ val,
+                        const scalar_t *__restrict__ x, const Fused fused)
+{
+  FusedResult result = {fused, x};
+
+  product<ROW_BLOCK, COL_BLOCK, GROUPS, SLICES, BLOCKS, 1>(nblock_rows, nrows, ncols, block_offsets, block_col, val, x, result);
+  result.finish<LANES * GROUPS * SLICES>();
 }

@@ -6,6 +6,7 @@
 //   row_perm [nrows]  row_perm[position] = row, positions grouped by range; null if rows lie in this order already
 #include "common/scan.cuh"
 #include "formats/csr_arrays.cuh"
+#include "formats/results.cuh"
 
 __device__ constexpr int number_of_ranges(int block_threads)
 {
@@ -14,11 +15,11 @@ __device__ constexpr int number_of_ranges(int block_threads)
 
 // The team of this thread has one row. Bytes: as for product() in csr_arrays.cuh, and sizeof(index_t) a row for row_perm. Deterministic: a
 // fixed tree of sums within a warp, then warp by warp; no atomics.
-template <int BLOCK_THREADS, int SHORT_INDEX, class Operand>
+template <int BLOCK_THREADS, int SHORT_INDEX, class Operand, class Result>
 __device__ __forceinline__ void adaptive_product(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm,
                                                  const index_t *__restrict__ rowptr, const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col,
                                                  const index_t *__restrict__ col_base, const scalar_t *__restrict__ val, const Operand operand,
-                                                 scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+                                                 Result &result)
 {
   constexpr int       RANGES = number_of_ranges(BLOCK_THREADS);
   __shared__ scalar_t warp_sums[BLOCK_THREADS / WARP];
@@ -47,8 +48,7 @@ __device__ __forceinline__ void adaptive_product(const index_t *__restrict__ mar
     if (lane == 0)
       for (int w = 1; w < team / WARP; w++) sum += warp_sums[threadIdx.x / WARP + w];
   }
-  // an empty row has nothing to add: most rows of an off-diagonal block are empty, and z is y there
-  if (lane == 0 && inside && (begin != end || y != z || beta != 1)) store_result(row, sum, alpha, beta, y, z);
+  if (lane == 0 && inside) result.use(row, sum, [=] { return begin == end; });
 }
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
@@ -58,7 +58,22 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
                    const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base,
                    const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, VectorOperand{x}, alpha, beta, y, z);
+  const ScaledResult result = {alpha, beta, y, z};
+
+  adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, VectorOperand{x}, result);
+}
+
+// z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x, see Fused
+template <int BLOCK_THREADS, int SHORT_INDEX>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  csradaptive_fused(const index_t *__restrict__ marks, const index_t *__restrict__ row_perm, const index_t *__restrict__ rowptr,
+                    const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base,
+                    const scalar_t *__restrict__ val, const scalar_t *__restrict__ x, const Fused fused)
+{
+  FusedResult result = {fused, x};
+
+  adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, VectorOperand{x}, result);
+  result.finish<BLOCK_THREADS>();
 }
 
 // z[row] = A[row, row]
@@ -68,7 +83,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
                        const typename StoredColumn<SHORT_INDEX>::type *__restrict__ col, const index_t *__restrict__ col_base,
                        const scalar_t *__restrict__ val, scalar_t *z)
 {
-  adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, DiagonalOperand{}, 1, 0, nullptr, z);
+  const ScaledResult result = {1, 0, nullptr, z};
+
+  adaptive_product<BLOCK_THREADS, SHORT_INDEX>(marks, row_perm, rowptr, col, col_base, val, DiagonalOperand{}, result);
 }
 
 constexpr int MOST_RANGES = 10, ENTRIES_A_THREAD = 8; // of 512 threads a block

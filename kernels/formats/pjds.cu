@@ -3,6 +3,7 @@
 // Threads: blockDim = (SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK); x is the lane in a slice, y shares a row, z a slice of the block.
 // BATCH: entries that a thread loads before it uses the first.
 #include "formats/columns.cuh"
+#include "formats/results.cuh"
 #include "formats/row_patterns.cuh"
 
 constexpr int INDEX_PATTERN = 3; // after the modes of columns.cuh
@@ -65,8 +66,8 @@ __device__ __forceinline__ scalar_t partial_sum(int count, Cursor columns, const
 
 // One row for each lane of each slice. Bytes a row of k entries: k sizeof(scalar_t) + 2 sizeof(scalar_t) + 8 / SLICE_HEIGHT and its
 // columns, + sizeof(index_t) where rows are sorted. Deterministic: a fixed tree of sums, the same in all index modes; no atomics.
-template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Operand>
-__device__ __forceinline__ void product(const Pjds &A, const Operand operand, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK, class Operand, class Result>
+__device__ __forceinline__ void product(const Pjds &A, const Operand operand, Result &result)
 {
   constexpr int  STRIDE   = SLICE_HEIGHT * THREADS_PER_ROW;
   const offset_t slice    = (offset_t)blockIdx.x * SLICES_PER_BLOCK + threadIdx.z;
@@ -109,8 +110,7 @@ __device__ __forceinline__ void product(const Pjds &A, const Operand operand, sc
     }
     sum = partial[threadIdx.z][threadIdx.y][threadIdx.x];
   }
-  // an empty slice has nothing to add: most slices of an off-diagonal block are empty, and z is y there
-  if (threadIdx.y == 0 && has_row && (begin != end || y != z || beta != 1)) store_result(row, sum, alpha, beta, y, z);
+  if (threadIdx.y == 0 && has_row) result.use(row, sum, [=] { return begin == end; });
 }
 
 // z = alpha A x + beta y; y is not read if beta is 0, and z may be y
@@ -119,7 +119,21 @@ __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_B
                                   resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
   pjds_spmv(const Pjds A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
-  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, VectorOperand{x}, alpha, beta, y, z);
+  const ScaledResult result = {alpha, beta, y, z};
+
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, VectorOperand{x}, result);
+}
+
+// z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x, see Fused. The sums of rows are those of pjds_spmv.
+template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int SLICES_PER_BLOCK>
+__global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK),
+                                  resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK))
+  pjds_fused(const Pjds A, const scalar_t *__restrict__ x, const Fused fused)
+{
+  FusedResult result = {fused, x};
+
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, VectorOperand{x}, result);
+  result.finish<SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK>();
 }
 
 // z[row] = A[row, row]
@@ -127,7 +141,9 @@ template <int INDEX_MODE, int BATCH, int SLICE_HEIGHT, int THREADS_PER_ROW, int 
 __global__ void __launch_bounds__((SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK),
                                   resident_blocks(BATCH, SLICE_HEIGHT * THREADS_PER_ROW * SLICES_PER_BLOCK)) pjds_diagonal(const Pjds A, scalar_t *z)
 {
-  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, DiagonalOperand{}, 1, 0, nullptr, z);
+  const ScaledResult result = {1, 0, nullptr, z};
+
+  product<INDEX_MODE, BATCH, SLICE_HEIGHT, THREADS_PER_ROW, SLICES_PER_BLOCK>(A, DiagonalOperand{}, result);
 }
 
 // Copies the entries of CSR rows into their slices and fills the padding. Entry k of the pattern is read at source[k], or at k if

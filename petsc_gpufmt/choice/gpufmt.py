@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch
+from petsc_gpufmt.backends.plan import Fused, Launch
 from petsc_gpufmt.choice.model import Candidate, csr_bytes, rank, takes_a_launch, worth_timing
 from petsc_gpufmt.choice.mult_timer import MultTimer, is_limit
 from petsc_gpufmt.choice.profile import Profile
@@ -138,6 +138,9 @@ class Gpufmt(Format):
 
     def add(self) -> list[Launch]:
         return self.chosen.add()
+
+    def fused(self, operation: Fused) -> list[Launch] | None:
+        return self.chosen.fused(operation)
 
     def diagonal(self) -> list[Launch]:
         return self.chosen.diagonal()

@@ -18,8 +18,9 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Fused, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.formats.common.csr_arrays import CsrFormat
+from petsc_gpufmt.formats.common.fused import fused_argument, leaves_a_sum
 from petsc_gpufmt.patterns.csr import INT64, CsrPattern
 
 TILE_ROWS, TILE_THREADS = 512, 256  # of a block that groups rows, as in kernels/formats/csradaptive.cu
@@ -57,6 +58,12 @@ class CsrAdaptive(CsrFormat):
     @property
     def row_arguments(self) -> tuple[Any, ...]:
         return self.marks, self.row_perm, self.rowptr
+
+    def fused(self, operation: Fused) -> list[Launch] | None:
+        if not self.nrows and not leaves_a_sum(operation):
+            return []
+        nblocks = max(1, self.nblocks)
+        return [self._product("fused", nblocks, Slot.X, fused_argument(operation, nblocks, self.backend))]
 
     def summary(self) -> str:
         return f"1 to {self.block_threads} threads a row, {super().summary()}"
@@ -102,5 +109,5 @@ def order_rows(rowptr: Any, nranges: int, marks: Any, backend: Backend) -> Any:
 def default_kernels() -> Iterator[list[Instance]]:
     """Products, with full columns and with those of 16 bits, and what groups rows by range."""
     templates = product((CsrAdaptive.default_block_threads,), (0, 1))
-    yield list(product(("csradaptive_spmv", "csradaptive_diagonal"), templates))
+    yield list(product(("csradaptive_spmv", "csradaptive_fused", "csradaptive_diagonal"), templates))
     yield [("csradaptive_count_rows", ()), ("csradaptive_order_rows", ())]

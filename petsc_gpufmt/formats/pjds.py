@@ -19,11 +19,12 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import WARP, Launch, Slot, Struct, ceil_div
+from petsc_gpufmt.backends.plan import WARP, Fused, Launch, Slot, Struct, ceil_div
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common import columns
 from petsc_gpufmt.formats.common.base import Format, Stats
 from petsc_gpufmt.formats.common.columns import StoredColumns
+from petsc_gpufmt.formats.common.fused import fused_argument, is_added, leaves_a_sum
 from petsc_gpufmt.formats.common.known import NOTHING, Known
 from petsc_gpufmt.formats.common.row_patterns import NoRowPatternsError, RowPatterns, Search, may_be_few
 from petsc_gpufmt.formats.common.sliced_rows import Slices, cut
@@ -169,16 +170,25 @@ class Pjds(Format):
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
-        return self._multiply(self.nrows, "pjds_spmv", *self._how, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
+        return self._multiply(self.nrows, "pjds_spmv", self._how, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
     def add(self) -> list[Launch]:
         one = self.backend.scalar.type(1)
-        return self._multiply(self.filled, "pjds_spmv", *self._how, Slot.X, one, one, Slot.Z, Slot.Z)
+        return self._multiply(self.filled, "pjds_spmv", self._how, Slot.X, one, one, Slot.Z, Slot.Z)
+
+    def fused(self, operation: Fused) -> list[Launch] | None:
+        nrows = self.filled if is_added(operation) else self.nrows
+        if not nrows and not leaves_a_sum(operation):
+            return []
+        how = (LARGE_BATCH, self.threads_per_row, self.block_threads)  # the bits are those of the other batch
+        nblocks, _ = self._shape(nrows, *how[1:])
+        return [self._product(nrows, "pjds_fused", how, Slot.X, fused_argument(operation, nblocks, self.backend))]
 
     def diagonal(self) -> list[Launch]:
         # is asked for once a set-up: the levels of a multigrid method share few kernels, which need loading
         threads_per_row = 1 if self.mean_width <= LONG_DIAGONAL_ROW else 4
-        return self._multiply(self.nrows, "pjds_diagonal", SMALL_BATCH, threads_per_row, DEFAULT_BLOCK_THREADS, Slot.Z)
+        how = (SMALL_BATCH, threads_per_row, DEFAULT_BLOCK_THREADS)
+        return self._multiply(self.nrows, "pjds_diagonal", how, Slot.Z)
 
     def refresh(self) -> list[Launch]:
         return self._fill("pjds_fill_values", Slot.VALUES, self.val, source=self.source)
@@ -189,15 +199,15 @@ class Pjds(Format):
         batch = SMALL_BATCH if self.mean_width <= SMALL_BATCH * self.threads_per_row else LARGE_BATCH
         return batch, self.threads_per_row, self.block_threads
 
-    def _multiply(
-        self, nrows: int, kernel: str, batch: int, threads_per_row: int, block_threads: int, *vectors: Any
-    ) -> list[Launch]:
-        """The launch of a kernel that reads the first `nrows` rows of the sorted order."""
-        if not nrows:
-            return []
+    def _multiply(self, nrows: int, kernel: str, how: tuple[int, int, int], *vectors: Any) -> list[Launch]:
+        """The launch of a kernel that reads the first `nrows` rows of the sorted order; none without rows."""
+        return [self._product(nrows, kernel, how, *vectors)] if nrows else []
+
+    def _product(self, nrows: int, kernel: str, how: tuple[int, int, int], *vectors: Any) -> Launch:
+        """The same, also without rows."""
         index_mode, members = self._matrix
-        arguments = (Struct(nrows, *members), *vectors)
-        return [self._launch(nrows, kernel, (index_mode, batch), threads_per_row, block_threads, *arguments)]
+        batch, *threads = how
+        return self._launch(nrows, kernel, (index_mode, batch), *threads, Struct(nrows, *members), *vectors)
 
     @functools.cached_property
     def _matrix(self) -> tuple[int, tuple[Any, ...]]:
@@ -240,11 +250,15 @@ class Pjds(Format):
         *arguments: Any,
     ) -> Launch:
         """A launch with one thread, or several, for each of the first rows of the sorted order."""
-        slices_per_block = max(1, block_threads // (self.slice_height * threads_per_row))
-        block = (self.slice_height, threads_per_row, slices_per_block)
+        nblocks, block = self._shape(nrows, threads_per_row, block_threads)
         function = self.backend.function("formats/pjds", kernel, (*template, *block))
-        nslices = ceil_div(nrows, self.slice_height)
-        return Launch(function, (ceil_div(nslices, slices_per_block), 1, 1), block, arguments)
+        return Launch(function, (nblocks, 1, 1), block, arguments)
+
+    def _shape(self, nrows: int, threads_per_row: int, block_threads: int) -> tuple[int, tuple[int, int, int]]:
+        """Blocks of such a launch, at least one, and their threads."""
+        slices_per_block = max(1, block_threads // (self.slice_height * threads_per_row))
+        nblocks = max(1, ceil_div(nrows, self.slice_height * slices_per_block))
+        return nblocks, (self.slice_height, threads_per_row, slices_per_block)
 
     def stats(self) -> Stats:
         index, scalar = self.backend.index.itemsize, self.backend.scalar.itemsize
@@ -310,6 +324,7 @@ def default_kernels() -> Iterator[list[Instance]]:
             block = (WARP, threads, max(1, DEFAULT_BLOCK_THREADS // (WARP * threads)))
             templates = [(mode, batch, *block) for mode, batch in product(modes, (SMALL_BATCH, LARGE_BATCH))]
             yield [("pjds_spmv", template) for template in templates]
+            yield [("pjds_fused", (mode, LARGE_BATCH, *block)) for mode in modes]
 
 
 def ratio(a: int, b: int) -> str:

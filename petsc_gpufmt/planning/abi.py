@@ -1,4 +1,5 @@
-"""The structures of native/gpufmt_plan.h, field by field; those of multigrid are in multigrid_abi.py."""
+"""The structures of native/gpufmt_plan.h, field by field; those of multigrid are in multigrid_abi.py, those of
+Krylov solvers in krylov_abi.py."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, PeerStep, Slot
 
-ABI_VERSION = 15
+ABI_VERSION = 16
 BACKENDS = ("host", "cuda")
 
 
@@ -37,6 +38,9 @@ class Ask(enum.IntEnum):
     PARALLEL_SMOOTHED = 16
     PEER = 17
     VECTOR_SUMS = 18
+    KRYLOV = 19
+    LOOP = 20
+    FUSED = 21
 
 
 class LaunchStruct(c.Structure):
@@ -46,6 +50,7 @@ class LaunchStruct(c.Structure):
         ("block", c.c_uint32 * 3),
         ("shared_bytes", c.c_uint32),
         ("nwords", c.c_int32),
+        ("nparams", c.c_int32),
         ("words", c.POINTER(c.c_uint64)),
         ("slots", c.POINTER(c.c_int32)),
         ("params", c.POINTER(c.c_void_p)),
@@ -101,9 +106,18 @@ class StoreAnswerStruct(c.Structure):
         ("nstored", c.c_int64),
         ("bytes_held", c.c_int64),
         ("replan_after", c.c_int64),
+        ("stored", c.c_int64),
         ("summary", c.c_char * 256),
         ("detail", c.c_char * 4096),
     ]
+
+
+class FusedRequestStruct(c.Structure):
+    _fields_ = [("place", PlaceStruct), ("stored", c.c_int64), ("fused", c.c_int32)]
+
+
+class FusedAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("plan", PlanStruct), ("offered", c.c_int32)]
 
 
 class OperandStruct(c.Structure):
@@ -336,6 +350,7 @@ class PeerArrivalsStruct(c.Structure):
         ("failures", c.c_void_p),
         ("failure", c.c_void_p),
         ("report", c.c_void_p),
+        ("exchange", c.c_void_p),
     ]
 
 
@@ -349,6 +364,14 @@ class PeerAnswerStruct(c.Structure):
         ("steps", PlanStruct * len(PeerStep)),
         ("block_entries", c.c_int64 * len(PeerStep)),
     ]
+
+
+class LoopRequestStruct(c.Structure):
+    _fields_ = [("place", PlaceStruct)]
+
+
+class LoopAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("condition", PlanStruct), ("why_not", c.c_char * 256)]
 
 
 PLAN_FUNCTION = c.CFUNCTYPE(None, c.c_int32, c.c_void_p, c.c_void_p)
@@ -371,7 +394,7 @@ class PlannerStruct(c.Structure):
     ]
 
 
-LAUNCH_LAYOUT = struct.Struct("@Q3I3IIi3Q")
+LAUNCH_LAYOUT = struct.Struct("@Q3I3IIii3Q")
 """LaunchStruct as one record: its fields one by one would take ten times as long to set."""
 
 
@@ -389,10 +412,13 @@ def export_plan(launches: Sequence[Launch], plan: PlanStruct) -> list[Any]:
         params.extend([word + 8 * first for first in first_words])
         word, slot = word + 8 * len(members), slot + 4 * len(members)
     param = params.buffer_info()[0]
-    for k, (launch, (members, _), (word, slot, before)) in enumerate(zip(launches, flattened, beginnings, strict=True)):
+    for k, (launch, (members, first_words), (word, slot, before)) in enumerate(
+        zip(launches, flattened, beginnings, strict=True)
+    ):
         shape = *launch.grid, *launch.block, launch.shared_bytes
+        counts = len(members), len(first_words)
         addresses = word, slot, param + 8 * before
-        LAUNCH_LAYOUT.pack_into(structs, k * LAUNCH_LAYOUT.size, launch.function, *shape, len(members), *addresses)
+        LAUNCH_LAYOUT.pack_into(structs, k * LAUNCH_LAYOUT.size, launch.function, *shape, *counts, *addresses)
     plan.nlaunches = len(launches)
     plan.launches = structs
     return [structs, words, slots, params, *launches]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Operation, Product, ScaleAndAdd, address
+from petsc_gpufmt.backends.driver import DriverError
+from petsc_gpufmt.backends.plan import Fused, Launch, Operation, Product, ScaleAndAdd, address
 from petsc_gpufmt.choice.registry import find_format
-from petsc_gpufmt.formats.common.base import parse_options
-from petsc_gpufmt.patterns import coo, entry_sum, norms, scale_and_add, union, zero_rows
+from petsc_gpufmt.errors import GpufmtError
+from petsc_gpufmt.formats.common.base import Format, parse_options
+from petsc_gpufmt.patterns import coo, entry_sum, narrow, norms, scale_and_add, union, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices, validated_patterns
 from petsc_gpufmt.patterns.transpose import counted_transpose, transposed
 from petsc_gpufmt.planning import abi
@@ -19,11 +23,19 @@ from petsc_gpufmt.planning.abi import Ask
 from petsc_gpufmt.planning.given import host_view, indices, on_backend, operand_patterns, pattern_of
 from petsc_gpufmt.planning.held_patterns import HeldPattern
 from petsc_gpufmt.planning.kinds import Kind, Leases, fill_matrix, sizes_of
+from petsc_gpufmt.planning.krylov_requests import KRYLOV_KINDS
 from petsc_gpufmt.planning.multigrid_requests import MULTIGRID_KINDS
+
+_stored_numbers = itertools.count(1)
+_stored: WeakValueDictionary[int, Format] = WeakValueDictionary()  # the matrices of stores that are in use
 
 
 def _what_store(request: Any) -> str:
     return f"{request.format.decode()} of {sizes_of(request, 'block')}"
+
+
+def _what_fused(request: Any) -> str:
+    return f"plan {Fused(request.fused).name.lower()} of a stored matrix"
 
 
 def _what_product(request: Any) -> str:
@@ -66,6 +78,10 @@ def _what_peer(_: Any) -> str:
     return "halo exchanges through memory of other ranks"
 
 
+def _what_loop(_: Any) -> str:
+    return "the condition of a loop in a CUDA graph"
+
+
 def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     cls = find_format(request.format.decode())
     options = parse_options(cls, request.options.decode())
@@ -84,9 +100,20 @@ def _fill_store(request: Any, answer: Any, backend: Backend) -> Leases:
     answer.nstored = stats.nstored
     answer.bytes_held = stats.bytes_held
     answer.replan_after = stored.replan_after
+    answer.stored = next(_stored_numbers)
+    _stored[answer.stored] = stored
     answer.summary = stored.summary().encode()[:255]
     answer.detail = stored.detail().encode()[:4095]
     return [(answer.outcome, kept)]
+
+
+def _fill_fused(request: Any, answer: Any, backend: Backend) -> Leases:
+    stored = _stored.get(request.stored)
+    if stored is None:
+        raise GpufmtError(f"no matrix has the number {request.stored}: ask while its store is in use")
+    launches = stored.fused(Fused(request.fused))
+    answer.offered = launches is not None
+    return [(answer.outcome, [stored, *abi.export_plan(launches or [], answer.plan)])]
 
 
 def _fill_product(request: Any, answer: Any, backend: Backend) -> Leases:
@@ -174,6 +201,19 @@ def _fill_peer(_: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
+def _fill_loop(_: Any, answer: Any, backend: Backend) -> Leases:
+    from petsc_gpufmt.backends.loop import loop_condition
+
+    launches: list[Launch] = []
+    try:
+        launches = [loop_condition(backend)]
+    except MemoryError:
+        raise
+    except (GpufmtError, DriverError) as e:
+        answer.why_not = str(e).encode()[:255]
+    return [(answer.outcome, abi.export_plan(launches, answer.condition))]
+
+
 def _fill_gather(request: Any, answer: Any, backend: Backend) -> Leases:
     entries = host_view(request.entries, request.nentries, backend.index)
     index = backend.adopt(entries, keep=True)
@@ -204,6 +244,8 @@ def _scale_and_add_launches(request: Any, backend: Backend) -> list[Launch] | No
     kind, target = ScaleAndAdd(request.scale_and_add), request.target
     if kind in (ScaleAndAdd.SCALE, ScaleAndAdd.ADD):
         return (scale_and_add.plan_scale if kind is ScaleAndAdd.SCALE else scale_and_add.plan_add)(target.nnz, backend)
+    if kind is ScaleAndAdd.NARROW:
+        return narrow.plan_narrow(target.nnz, backend)
     if kind is ScaleAndAdd.SCALE_ROWS:
         return scale_and_add.plan_scale_rows(target.nnz, indices(target.rowptr, target.nrows + 1, backend), backend)
     if kind is ScaleAndAdd.SCALE_COLUMNS:
@@ -271,6 +313,7 @@ def _once_for_all(request: Any) -> None:
 
 KINDS = {
     Ask.STORE: Kind(abi.StoreRequestStruct, abi.StoreAnswerStruct, _what_store, _fill_store, _once_for_all),
+    Ask.FUSED: Kind(abi.FusedRequestStruct, abi.FusedAnswerStruct, _what_fused, _fill_fused),
     Ask.PRODUCT: Kind(abi.ProductRequestStruct, abi.ProductAnswerStruct, _what_product, _fill_product),
     Ask.ENTRY_SUM: Kind(abi.EntrySumRequestStruct, abi.EntrySumAnswerStruct, _what_entry_sum, _fill_entry_sum),
     Ask.UNION: Kind(abi.UnionRequestStruct, abi.UnionAnswerStruct, _what_union, _fill_union),
@@ -281,5 +324,7 @@ KINDS = {
     Ask.OUTSIDE: Kind(abi.OutsideRequestStruct, abi.OutsideAnswerStruct, _what_outside, _fill_outside),
     Ask.GATHER: Kind(abi.GatherRequestStruct, abi.GatherAnswerStruct, _what_gather, _fill_gather),
     Ask.PEER: Kind(abi.PeerRequestStruct, abi.PeerAnswerStruct, _what_peer, _fill_peer),
+    Ask.LOOP: Kind(abi.LoopRequestStruct, abi.LoopAnswerStruct, _what_loop, _fill_loop),
     **MULTIGRID_KINDS,
+    **KRYLOV_KINDS,
 }

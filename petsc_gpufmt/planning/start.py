@@ -20,13 +20,15 @@ COARSENING = (
     *("parallel_aggregates", "parallel_prolongator", "parallel_smoothed"),
 )
 OTHERS = (
+    "petsc_gpufmt.backends.loop",
     "petsc_gpufmt.spgemm.chain",
     "petsc_gpufmt.patterns.symmetry",
     *(f"petsc_gpufmt.coarsening.{name}" for name in COARSENING),
     "petsc_gpufmt.halo.peer",
+    *(f"petsc_gpufmt.krylov.{name}" for name in ("cg", "mixedcg", "bcgs", "chebyshev", "gmres")),
 )
 """Imported when a plan first needs them, beside formats."""
-IN_TURN = ("formats.", "patterns.", "coarsening.", "halo.", "spgemm.")
+IN_TURN = ("formats.", "patterns.", "coarsening.", "halo.", "krylov.", "spgemm.")
 """How files of kernels begin, in the order in which plans come to them."""
 FOR_BLOCK_SIZES = "formats.bsr"
 """Most of these are for block sizes that a program does not have: where it does not ask for them, they can wait."""

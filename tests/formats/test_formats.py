@@ -9,7 +9,7 @@ import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, SHAPES, TELLING_SHAPES, CsrMatrix, from_row_lengths, shape
 from format_checks import check
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS, option_id
-from places import make_backend
+from places import SCALAR, make_backend
 from stored_matrix import StoredMatrix, assert_product, assert_same_bits
 
 from petsc_gpufmt.backends import native_library
@@ -31,7 +31,7 @@ class Place:
     resident_threads: int = 0
 
     def __str__(self):
-        types = "" if self.backend == "host" else f"-{self.scalar}-{self.index}"
+        types = f"-{self.scalar}" if self.backend == "host" else f"-{self.scalar}-{self.index}"
         return f"{self.backend}{types}{'-shared_rows' if self.resident_threads else ''}"
 
     def make(self, request):
@@ -44,7 +44,8 @@ def place(*arguments, marks=()):
 
 
 OTHER_TYPES = [("float32", "int32"), ("float64", "int64"), ("float32", "int64")]
-HOST = place("host")
+HOST = place("host", SCALAR.name)
+HOST_SINGLE = place("host", "float32")
 EMULATION = place("emulation")
 EMULATION_SHARED_ROWS = place("emulation", "float64", "int32", SHARED_ROWS)
 CUDA = place("cuda", marks=pytest.mark.gpu)
@@ -79,6 +80,13 @@ def check_format(format_name, option_sets, backend, shape_name, transposes=True)
 @EVERY_FORMAT
 def test_default_options(format_name, backend, shape_name):
     check_format(format_name, [{}], backend, shape_name, transposes=shape_name in TELLING_SHAPES)
+
+
+@pytest.mark.parametrize("shape_name", TELLING_SHAPES)
+@everywhere(HOST_SINGLE)
+@EVERY_FORMAT
+def test_default_options_in_single_precision(format_name, backend, shape_name):
+    check_format(format_name, [{}], backend, shape_name, transposes=False)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from stored_matrix import Expected, StoredMatrix, assert_close, assert_same_bits
+from stored_matrix import Expected, StoredMatrix, assert_close, assert_dot, assert_same_bits
+
+from petsc_gpufmt.backends.plan import Fused
 
 LONG_FOR_A_LOOP = 1000
 # alpha, beta, z is y
@@ -20,6 +22,50 @@ def products(stored: StoredMatrix) -> None:
     for alpha, beta, in_place in FACTORS:
         z = stored.mult_scaled(alpha, beta, x, y if beta else np.full_like(y, np.nan), in_place)
         expected.check(z, alpha, beta, y)
+
+
+def dots(stored: StoredMatrix) -> None:
+    """Products that leave a dot product as well are those without, bit by bit; the sum has the same bits again."""
+    x, y = stored.vectors()
+    w = np.linspace(-2, 2, y.size).astype(y.dtype)
+    added = stored.fused(Fused.ADD_DOT, x=x, y=w, z=y)
+    if added is None:
+        return
+    assert_same_bits(added.z, stored.multadd(x, y, in_place=True))
+    assert_dot(added.sum, w, stored.mult(x))
+    assert_same_bits(added.sum, stored.fused(Fused.ADD_DOT, x=x, y=w, z=y).sum)
+    if stored.matrix.nrows == stored.matrix.ncols:
+        made = stored.fused(Fused.MULT_DOT, x=x)
+        assert_same_bits(made.z, stored.mult(x))
+        assert_dot(made.sum, x, made.z)
+
+
+def smoothing(stored: StoredMatrix) -> None:
+    """z = alpha u + beta x + gamma d (b - A x), where u may be z; what has the factor 0 is not read."""
+    x, b = stored.vectors()
+    u, d = (np.linspace(first, 2, b.size).astype(b.dtype) for first in (-3, 1))
+    nothing = np.full_like(b, np.nan)
+    if stored.fused(Fused.ADD_SMOOTH, x=x, d=d, gamma=1, z=u) is None:
+        return
+    product = Expected.of(stored.matrix, x)
+
+    def check(z: np.ndarray, alpha: float, beta: float, gamma: float, d: np.ndarray | float, b: np.ndarray) -> None:
+        terms = [alpha * u, beta * x if beta else 0 * u, gamma * d * b]
+        magnitude = np.sum(np.abs(terms), axis=0) + np.abs(gamma * d) * product.magnitude
+        bound = (np.diff(stored.matrix.rowptr) + 8) * np.finfo(z.dtype).eps * magnitude
+        assert_close(z, np.sum(terms, axis=0) - gamma * d * product.exact, bound, z.dtype)
+
+    check(stored.fused(Fused.ADD_SMOOTH, x=x, d=d, gamma=0.5, z=u).z, 1, 0, 0.5, d, 0 * b)
+    check(stored.fused(Fused.ADD_SMOOTH, x=x, d=None, gamma=-1, z=u).z, 1, 0, -1, 1, 0 * b)
+    if stored.matrix.nrows != stored.matrix.ncols:
+        return
+    for alpha, beta, gamma, given_d in ((0.5, -2, 3, d), (1, 0, 0.5, None), (0, 1, -1, d)):
+        given = {"alpha": alpha, "beta": beta, "gamma": gamma, "x": x, "b": b, "d": given_d}
+        z = stored.fused(Fused.SMOOTH, u=u if alpha else nothing, **given).z
+        check(z, alpha, beta, gamma, 1 if given_d is None else d, b)
+        assert_same_bits(stored.fused(Fused.SMOOTH, u=u if alpha else nothing, in_place=True, **given).z, z)
+    without_b = {"alpha": 1, "beta": 0, "gamma": 2, "x": x, "b": None, "d": d}
+    check(stored.fused(Fused.SMOOTH, u=u, in_place=True, **without_b).z, 1, 0, 2, d, 0 * b)
 
 
 def diagonal(stored: StoredMatrix) -> None:
@@ -125,7 +171,19 @@ def words(stored: StoredMatrix) -> None:
     assert "storage:" not in stored.format.detail()  # MatView() begins each line with this word
 
 
-CHECKS = (products, diagonal, refresh, non_finite_x, non_finite_value, repeatable, reference, stats, words)
+CHECKS = (
+    products,
+    dots,
+    smoothing,
+    diagonal,
+    refresh,
+    non_finite_x,
+    non_finite_value,
+    repeatable,
+    reference,
+    stats,
+    words,
+)
 
 
 def check(stored: StoredMatrix, what: str) -> None:

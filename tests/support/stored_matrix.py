@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from builders import CsrMatrix, poison
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import Launch, Operation, Slot
+from petsc_gpufmt.backends.plan import Fused, Launch, Operation, Slot
 from petsc_gpufmt.formats.common.base import Format
 from petsc_gpufmt.patterns import transpose
 
@@ -59,6 +60,28 @@ class StoredMatrix:
         """(nrows,) entries (i, i), written over NaN."""
         return self._run(self.format.plan(Operation.DIAGONAL))
 
+    def fused(self, operation: Fused, in_place: bool = False, **given: np.ndarray | float | None) -> FusedResult | None:
+        """What a launch leaves; None if the format does not offer it.
+
+        `given` by the small letters of the slots. z is written over what is given, or NaN; over u if `in_place`.
+        """
+        launches = self.format.fused(operation)
+        if launches is None:
+            return None
+        slots = {
+            Slot.Z: self._vector(np.full(self.matrix.nrows, np.nan)),
+            Slot.RESULT: self._vector(np.full(1, np.nan)),
+        }
+        for name, value in given.items():
+            if isinstance(value, np.ndarray):
+                slots[Slot[name.upper()]] = self._vector(value)
+            else:
+                slots[Slot[name.upper()]] = None if value is None else self.backend.scalar.type(value)
+        if in_place:
+            slots[Slot.Z] = slots[Slot.U]
+        self.backend.run(launches, slots)
+        return FusedResult(self.backend.to_host(slots[Slot.Z]), self.backend.to_host(slots[Slot.RESULT])[0])
+
     def vectors(self, seed: int = 30) -> tuple[np.ndarray, np.ndarray]:
         """Random x and y of fitting sizes."""
         rng = np.random.default_rng(seed)
@@ -72,6 +95,13 @@ class StoredMatrix:
 
     def _vector(self, host_array: np.ndarray):
         return self.backend.adopt(host_array.astype(self.backend.scalar))
+
+
+class FusedResult(NamedTuple):
+    """The vector of a fused product, and its sum, NaN if it leaves none."""
+
+    z: np.ndarray
+    sum: np.floating
 
 
 @dataclass(frozen=True)
@@ -127,3 +157,10 @@ def assert_same_bits(z: np.ndarray, expected: np.ndarray) -> None:
     assert z.shape == expected.shape and z.dtype == expected.dtype
     different = np.flatnonzero(z.view(f"u{z.itemsize}") != expected.view(f"u{z.itemsize}"))
     assert not different.size, f"rows {different[:10]}: {z[different[:10]]} is not {expected[different[:10]]}"
+
+
+def assert_dot(found: np.floating, w: np.ndarray, z: np.ndarray) -> None:
+    """The sum of w[row] z[row], whose products are rounded, within the rounding of eight sums in turns."""
+    terms = w.astype(np.longdouble) * z
+    bound = (z.size / 8 + 16) * np.finfo(z.dtype).eps * np.abs(terms).sum()
+    assert found.dtype == z.dtype and abs(found - terms.sum()) <= bound, f"{found} is not {terms.sum()}"

@@ -1,5 +1,6 @@
 /* Products with BSR on the host (formats/bsr/bsr.py): the parameters and arrays are those of kernels/formats/bsr.cu and kernels/formats/bsr_interleaved.cu. */
 #include "formats/bsr.h"
+#include "formats/results.h"
 
 #define CHUNK 32 /* rows of a block that are summed together */
 
@@ -30,98 +31,161 @@ static inline __attribute__((always_inline)) void rows_product(int height, index
   }
 }
 
-static inline __attribute__((always_inline)) void product(index_t row_block, index_t col_block, offset_t nsegments, offset_t nrows, index_t ncols,
-                                                          const offset_t *offsets, const index_t *block_col, const scalar_t *val, const scalar_t *x,
-                                                          scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+/* blocks one after another, as K2 and K3 have them, or in slices of 32 block rows, as K1 has them */
+typedef struct {
+  index_t         row_block, col_block;
+  offset_t        nsegments, nrows;
+  index_t         ncols;
+  const offset_t *offsets;
+  const index_t  *block_col;
+  const scalar_t *val, *x;
+} Bsr;
+
+/* the parameters 0 to 8 of a kernel */
+static Bsr bsr_of(void **params)
 {
-  for (offset_t s = 0; s < nsegments; s++) {
-    if (y == z && beta == 1 && offsets[s] == offsets[s + 1]) continue; /* nothing to add; most block rows of an off-diagonal block are empty */
+  return (Bsr){.row_block = PARAM(index_t, 0),
+               .col_block = PARAM(index_t, 1),
+               .nsegments = PARAM(offset_t, 2),
+               .nrows     = PARAM(offset_t, 3),
+               .ncols     = PARAM(index_t, 4),
+               .offsets   = PARAM(const offset_t *, 5),
+               .block_col = PARAM(const index_t *, 6),
+               .val       = PARAM(const scalar_t *, 7),
+               .x         = PARAM(const scalar_t *, 8)};
+}
+
+/* `use` with the sums of all rows; but for those of empty segments, if these are skipped: most block rows of an off-diagonal block are empty */
+static inline __attribute__((always_inline)) void product(const Bsr *A, index_t row_block, index_t col_block, int skips_empty, UseSum *use,
+                                                          void *result)
+{
+  for (offset_t s = 0; s < A->nsegments; s++) {
+    if (skips_empty && A->offsets[s] == A->offsets[s + 1]) continue;
     for (index_t first = 0; first < row_block; first += CHUNK) {
       const int      height = row_block - first < CHUNK ? (int)(row_block - first) : CHUNK;
       const offset_t row    = s * row_block + first;
       scalar_t       sum[CHUNK];
 
-      rows_product(height, row_block, col_block, ncols, offsets[s], offsets[s + 1], block_col, val + first, x, sum);
-      for (int r = 0; r < height && row + r < nrows; r++) z[row + r] = beta == 0 ? alpha * sum[r] : alpha * sum[r] + beta * y[row + r];
+      rows_product(height, row_block, col_block, A->ncols, A->offsets[s], A->offsets[s + 1], A->block_col, A->val + first, A->x, sum);
+      for (int r = 0; r < height && row + r < A->nrows; r++) use(result, row + r, r, sum[r]);
     }
   }
 }
 
-#define PRODUCT(row_block, col_block) product(row_block, col_block, nsegments, nrows, ncols, offsets, block_col, val, x, alpha, beta, y, z)
-
 /* block sizes that the compiler knows are kept in registers */
-VECTOR_CLONES static void spmv(index_t row_block, index_t col_block, offset_t nsegments, offset_t nrows, index_t ncols, const offset_t *offsets,
-                               const index_t *block_col, const scalar_t *val, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y,
-                               scalar_t *z)
+static inline __attribute__((always_inline)) void product_of_sizes(const Bsr *A, int skips_empty, UseSum *use, void *result)
 {
-  switch (row_block == col_block ? row_block : 0) {
-  case 1: PRODUCT(1, 1); break;
-  case 2: PRODUCT(2, 2); break;
-  case 3: PRODUCT(3, 3); break;
-  case 4: PRODUCT(4, 4); break;
-  case 5: PRODUCT(5, 5); break;
-  case 6: PRODUCT(6, 6); break;
-  case 7: PRODUCT(7, 7); break;
-  case 8: PRODUCT(8, 8); break;
-  default: PRODUCT(row_block, col_block);
+  switch (A->row_block == A->col_block ? A->row_block : 0) {
+  case 1: product(A, 1, 1, skips_empty, use, result); break;
+  case 2: product(A, 2, 2, skips_empty, use, result); break;
+  case 3: product(A, 3, 3, skips_empty, use, result); break;
+  case 4: product(A, 4, 4, skips_empty, use, result); break;
+  case 5: product(A, 5, 5, skips_empty, use, result); break;
+  case 6: product(A, 6, 6, skips_empty, use, result); break;
+  case 7: product(A, 7, 7, skips_empty, use, result); break;
+  case 8: product(A, 8, 8, skips_empty, use, result); break;
+  default: product(A, A->row_block, A->col_block, skips_empty, use, result);
   }
+}
+
+VECTOR_CLONES static void scaled_product(const Bsr A, ScaledResult result)
+{
+  product_of_sizes(&A, scaled_skips_empty(&result), use_scaled, &result);
+}
+
+VECTOR_CLONES static void fused_product(const Bsr A, FusedResult result)
+{
+  product_of_sizes(&A, fused_skips_empty(&result), use_fused, &result);
+  finish_fused(&result);
+}
+
+/* alpha, beta, y and z are the parameters from `first` on */
+static ScaledResult scaled_result(void **params, int first)
+{
+  return (ScaledResult){PARAM(scalar_t, first), PARAM(scalar_t, first + 1), PARAM(const scalar_t *, first + 2), PARAM(scalar_t *, first + 3)};
 }
 
 /* z = alpha A x + beta y */
 HOST_KERNEL(bsr_spmv)
 {
-  spmv(PARAM(index_t, 0), PARAM(index_t, 1), PARAM(offset_t, 2), PARAM(offset_t, 3), PARAM(index_t, 4), PARAM(const offset_t *, 5),
-       PARAM(const index_t *, 6), PARAM(const scalar_t *, 7), PARAM(const scalar_t *, 8), PARAM(scalar_t, 9), PARAM(scalar_t, 10),
-       PARAM(const scalar_t *, 11), PARAM(scalar_t *, 12));
+  scaled_product(bsr_of(params), scaled_result(params, 9));
+}
+
+/* z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x */
+HOST_KERNEL(bsr_fused)
+{
+  fused_product(bsr_of(params), fused_result(params, 8));
 }
 
 /* balanced BSR: the results of the pieces of each block row added up */
-HOST_KERNEL(bsr_reduce)
+static inline __attribute__((always_inline)) void sum_of_pieces(void **params, UseSum *use, void *result)
 {
   const index_t   nrows = PARAM(index_t, 0), row_block = PARAM(index_t, 1);
   const offset_t *segment_ptr = PARAM(const offset_t *, 2);
-  const scalar_t *partial = PARAM(const scalar_t *, 3), alpha = PARAM(scalar_t, 4), beta = PARAM(scalar_t, 5), *y = PARAM(const scalar_t *, 6);
-  scalar_t       *z = PARAM(scalar_t *, 7);
+  const scalar_t *partial     = PARAM(const scalar_t *, 3);
 
   for (index_t row = 0; row < nrows; row++) {
     const index_t block_row = row / row_block;
     scalar_t      sum       = 0;
 
     for (offset_t s = segment_ptr[block_row]; s < segment_ptr[block_row + 1]; s++) sum += partial[s * row_block + row % row_block];
-    z[row] = beta == 0 ? alpha * sum : alpha * sum + beta * y[row];
+    use(result, row, (int)(row % DOT_LANES), sum);
   }
 }
 
-/* the same for blocks of kernel K1 */
-HOST_KERNEL(bsr_spmv_interleaved)
+HOST_KERNEL(bsr_reduce)
 {
-  const index_t   row_block = PARAM(index_t, 0), col_block = PARAM(index_t, 1), ncols = PARAM(index_t, 4);
-  const offset_t  nblock_rows = PARAM(offset_t, 2), nrows = PARAM(offset_t, 3), *offsets = PARAM(const offset_t *, 5);
-  const index_t  *block_col = PARAM(const index_t *, 6);
-  const scalar_t *val = PARAM(const scalar_t *, 7), *x = PARAM(const scalar_t *, 8), alpha = PARAM(scalar_t, 9), beta = PARAM(scalar_t, 10),
-                 *y = PARAM(const scalar_t *, 11);
-  scalar_t *z       = PARAM(scalar_t *, 12);
+  ScaledResult result = scaled_result(params, 4);
 
-  for (offset_t first = 0; first < nblock_rows; first += LANES) {
-    struct block block  = first_block(LANES, first, nblock_rows, offsets);
-    const int    height = nrows - first * row_block < LANES * row_block ? (int)(nrows - first * row_block) : (int)(LANES * row_block);
+  sum_of_pieces(params, use_scaled, &result);
+}
+
+HOST_KERNEL(bsr_reduce_fused)
+{
+  FusedResult result = fused_result(params, 4);
+
+  sum_of_pieces(params, use_fused, &result);
+  finish_fused(&result);
+}
+
+/* as product(), for blocks of kernel K1 */
+static inline __attribute__((always_inline)) void interleaved_product(const Bsr *A, int skips_empty, UseSum *use, void *result)
+{
+  const index_t row_block = A->row_block, col_block = A->col_block;
+
+  for (offset_t first = 0; first < A->nsegments; first += LANES) {
+    struct block block  = first_block(LANES, first, A->nsegments, A->offsets);
+    const int    height = A->nrows - first * row_block < LANES * row_block ? (int)(A->nrows - first * row_block) : (int)(LANES * row_block);
     scalar_t     sum[LANES * BLOCK_ROWS] = {0};
 
-    if (y == z && beta == 1 && block.n == 0) continue;
+    if (skips_empty && block.n == 0) continue;
     for (; block.n > 0; next_block(&block)) {
-      const offset_t x_first = (offset_t)block_col[block.base + block.rank] * col_block;
+      const offset_t x_first = (offset_t)A->block_col[block.base + block.rank] * col_block;
 
       for (index_t k = 0; k < row_block * col_block; k++) {
         const offset_t column = x_first + k / row_block;
-        const scalar_t entry  = val[place_of_entry(&block, row_block * col_block, k)];
+        const scalar_t entry  = A->val[place_of_entry(&block, row_block * col_block, k)];
 
-        if (column < ncols && !is_padding(entry)) sum[block.lane * row_block + k % row_block] += entry * x[column];
+        if (column < A->ncols && !is_padding(entry)) sum[block.lane * row_block + k % row_block] += entry * A->x[column];
       }
     }
-    for (int r = 0; r < height; r++) {
-      const offset_t row = first * row_block + r;
-
-      z[row] = beta == 0 ? alpha * sum[r] : alpha * sum[r] + beta * y[row];
-    }
+    for (int r = 0; r < height; r++) use(result, first * row_block + r, r, sum[r]);
   }
+}
+
+HOST_KERNEL(bsr_spmv_interleaved)
+{
+  const Bsr    A      = bsr_of(params);
+  ScaledResult result = scaled_result(params, 9);
+
+  interleaved_product(&A, scaled_skips_empty(&result), use_scaled, &result);
+}
+
+HOST_KERNEL(bsr_fused_interleaved)
+{
+  const Bsr   A      = bsr_of(params);
+  FusedResult result = fused_result(params, 8);
+
+  interleaved_product(&A, fused_skips_empty(&result), use_fused, &result);
+  finish_fused(&result);
 }

@@ -27,6 +27,18 @@ VECTOR_CLONES void csr_product(const CsrRows *A, const scalar_t *x, scalar_t alp
   else FOR_ROWS(index_t, 0, ADD_PRODUCT, STORE)
 }
 
+#define FUSE \
+  if (begin != end || !fused_skips_empty(&result)) use_fused(&result, row, (int)(row % DOT_LANES), sum)
+
+VECTOR_CLONES void csr_fused(const CsrRows *A, FusedResult result)
+{
+  const scalar_t *x = result.x;
+
+  if (A->col_base) FOR_ROWS(uint16_t, A->col_base[row], ADD_PRODUCT, FUSE)
+  else FOR_ROWS(index_t, 0, ADD_PRODUCT, FUSE)
+  finish_fused(&result);
+}
+
 void csr_diagonal(const CsrRows *A, scalar_t *z)
 {
   if (A->col_base) FOR_ROWS(uint16_t, A->col_base[row], ADD_DIAGONAL, z[row] = sum)

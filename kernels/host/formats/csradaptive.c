@@ -19,6 +19,14 @@ HOST_KERNEL(csradaptive_spmv)
   csr_product(&A, PARAM(const scalar_t *, 6), PARAM(scalar_t, 7), PARAM(scalar_t, 8), PARAM(const scalar_t *, 9), PARAM(scalar_t *, 10));
 }
 
+/* z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x */
+HOST_KERNEL(csradaptive_fused)
+{
+  const CsrRows A = csr_rows(number_of_rows(block, PARAM(const index_t *, 0)), params, 2);
+
+  csr_fused(&A, fused_result(params, 6));
+}
+
 /* z[row] = A[row, row] */
 HOST_KERNEL(csradaptive_diagonal)
 {

@@ -1,5 +1,6 @@
 /* Host kernels of pJDS (formats/pjds.py): the parameters and arrays are those of kernels/formats/pjds.cu. */
 #include "formats/columns.h"
+#include "formats/results.h"
 #include "formats/row_patterns.h"
 
 #define GROUP 8 /* lanes that are summed together: one cache line of values in double precision; divides every slice height */
@@ -125,14 +126,13 @@ static inline __attribute__((always_inline)) void group_product(const Pjds *A, i
   }
 }
 
-/* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
-VECTOR_CLONES static void product(const Pjds *A, int height, const scalar_t *x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
+/* `use` with the sums of all rows; but for those of empty slices, if these are skipped: most slices of an off-diagonal block are empty */
+static inline __attribute__((always_inline)) void product(const Pjds *A, int height, const scalar_t *x, int skips_empty, UseSum *use, void *result)
 {
   for (offset_t slice = 0, position = 0; position < A->nrows; slice++) {
     const offset_t next = position + height;
 
-    if (y == z && beta == 1 &&
-        A->slice_offsets[slice] == A->slice_offsets[slice + 1]) { /* nothing to add; most slices of an off-diagonal block are empty */
+    if (skips_empty && A->slice_offsets[slice] == A->slice_offsets[slice + 1]) {
       position = next;
       continue;
     }
@@ -141,16 +141,36 @@ VECTOR_CLONES static void product(const Pjds *A, int height, const scalar_t *x, 
       scalar_t  sum[GROUP];
 
       group_product(A, height, slice, position, rows, x, sum);
-      for (int i = 0; i < rows; i++) store_result(row_at(A, position + i), sum[i], alpha, beta, y, z);
+      for (int i = 0; i < rows; i++) use(result, row_at(A, position + i), i, sum[i]);
     }
   }
 }
 
-/* z = alpha A x + beta y */
+VECTOR_CLONES static void scaled_product(const Pjds *A, int height, const scalar_t *x, ScaledResult result)
+{
+  product(A, height, x, scaled_skips_empty(&result), use_scaled, &result);
+}
+
+VECTOR_CLONES static void fused_product(const Pjds *A, int height, const scalar_t *x, FusedResult result)
+{
+  product(A, height, x, fused_skips_empty(&result), use_fused, &result);
+  finish_fused(&result);
+}
+
+/* z = alpha A x + beta y; y is not read if beta is 0, and z may be y */
 HOST_KERNEL(pjds_spmv)
 {
-  product(&PARAM(const Pjds, 0), (int)block[0], PARAM(const scalar_t *, 1), PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4),
-          PARAM(scalar_t *, 5));
+  const ScaledResult result = {PARAM(scalar_t, 2), PARAM(scalar_t, 3), PARAM(const scalar_t *, 4), PARAM(scalar_t *, 5)};
+
+  scaled_product(&PARAM(const Pjds, 0), (int)block[0], PARAM(const scalar_t *, 1), result);
+}
+
+/* z = alpha u + beta x + gamma d (b - A x), row by row, and the dot product of w with A x */
+HOST_KERNEL(pjds_fused)
+{
+  const FusedResult result = fused_result(params, 1);
+
+  fused_product(&PARAM(const Pjds, 0), (int)block[0], result.x, result);
 }
 
 /* A[row, row] of the row at `position` */

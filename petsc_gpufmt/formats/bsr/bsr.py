@@ -15,7 +15,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
-from petsc_gpufmt.backends.plan import WARP, Launch, Slot, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import WARP, Fused, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.bsr.layout import (
     Blocks,
@@ -40,6 +40,7 @@ from petsc_gpufmt.formats.bsr.parameters import (
     usual_parameters,
 )
 from petsc_gpufmt.formats.common.base import Format, Stats
+from petsc_gpufmt.formats.common.fused import fused_argument, leaves_a_sum
 from petsc_gpufmt.formats.common.known import NOTHING, Known
 from petsc_gpufmt.patterns.csr import CsrPattern
 
@@ -148,30 +149,59 @@ class Bsr(Format):
         result = (scalar(alpha), scalar(beta), Slot.Y if beta else None, Slot.Z)
         if not self.limit:
             return [self._spmv(self.nrows, *result)]
+        return [self._spmv_of_pieces(), self._reduce("reduce", *result)]
+
+    def fused(self, operation: Fused) -> list[Launch] | None:
+        if self.row_block != self.col_block:
+            return None
+        if not self.nrows and not leaves_a_sum(operation):
+            return []
+        if not self.limit:
+            fused = fused_argument(operation, self._nblocks, self.backend)
+            return [self._over_segments("fused", (), self.nrows, fused)]
+        fused = fused_argument(operation, ceil_div(self.nrows, REDUCE_BLOCK[0]), self.backend)
+        return [self._spmv_of_pieces(), self._reduce("reduce_fused", Slot.X, fused)]
+
+    def _spmv_of_pieces(self) -> Launch:
+        scalar = self.backend.scalar.type
+        return self._spmv(int(self.partial.size), scalar(1), scalar(0), None, self.partial)
+
+    def _reduce(self, what: str, *result: Any) -> Launch:
+        """What adds up the results of the pieces."""
         rows, lanes = REDUCE_BLOCK
         sizes = (self.backend.index.type(self.nrows), self.backend.index.type(self.row_block))
+        function = self.backend.function("formats/bsr", f"bsr_{what}", REDUCE_BLOCK)
         arguments = (*sizes, self.segment_ptr, self.partial, *result)
-        function = self.backend.function("formats/bsr", "bsr_reduce", REDUCE_BLOCK)
-        reduce = Launch(function, (ceil_div(self.nrows, rows), 1, 1), (rows, lanes, 1), arguments)
-        return [self._spmv(int(self.partial.size), scalar(1), scalar(0), None, self.partial), reduce]
+        return Launch(function, (ceil_div(self.nrows, rows), 1, 1), (rows, lanes, 1), arguments)
 
     def _spmv(self, nrows: int, *result: Any) -> Launch:
+        return self._over_segments("spmv", (int(self.padding > 0),), nrows, *result)
+
+    @property
+    def _nblocks(self) -> int:
+        """Blocks of a product of all segments, at least one."""
+        p = self.parameters
+        items = self.nsegments * ceil_div(self.row_block, p.tile_height)
+        if self.interleaved:
+            items = ceil_div(self.nsegments, WARP)
+        return max(1, ceil_div(items, p.thread_arrays * p.rows_per_array))
+
+    def _over_segments(self, what: str, padded: tuple[int, ...], nrows: int, *result: Any) -> Launch:
         """The product of all segments, whose first `nrows` rows are written."""
-        p, index, padded = self.parameters, self.backend.index.type, int(self.padding > 0)
+        p, index = self.parameters, self.backend.index.type
         sizes = (index(self.row_block), index(self.col_block), np.int64(self.nsegments), np.int64(nrows))
         arguments = (*sizes, index(self.ncols), self.segment_offsets, self.block_col, self.val, Slot.X, *result)
         template: tuple[int, ...]
         if self.interleaved:
-            template = (self.row_block, self.col_block, p.thread_groups, p.thread_arrays, p.entries_per_thread, padded)
-            function = self.backend.function("formats/bsr_interleaved", "bsr_spmv_interleaved", template)
-            items, threads = ceil_div(self.nsegments, WARP), WARP
+            template = (self.row_block, self.col_block, p.thread_groups, p.thread_arrays, p.entries_per_thread, *padded)
+            function = self.backend.function("formats/bsr_interleaved", f"bsr_{what}_interleaved", template)
+            threads = WARP
         else:
             template = (self.row_block, self.col_block, p.tile_height, p.thread_groups)
-            template += (p.thread_arrays, p.rows_per_array, p.entries_per_thread, padded)
-            function = self.backend.function("formats/bsr", "bsr_spmv", template)
-            items, threads = self.nsegments * ceil_div(self.row_block, p.tile_height), p.tile_height
-        grid = (ceil_div(items, p.thread_arrays * p.rows_per_array), 1, 1)
-        return Launch(function, grid, (threads, p.thread_groups, p.thread_arrays), arguments)
+            template += (p.thread_arrays, p.rows_per_array, p.entries_per_thread, *padded)
+            function = self.backend.function("formats/bsr", f"bsr_{what}", template)
+            threads = p.tile_height
+        return Launch(function, (self._nblocks, 1, 1), (threads, p.thread_groups, p.thread_arrays), arguments)
 
     def diagonal(self) -> list[Launch]:
         if not self.nrows:
@@ -308,7 +338,7 @@ def values_kernels() -> Iterator[list[Instance]]:
 @compiled_ahead("formats/bsr")
 def product_kernels() -> Iterator[list[Instance]]:
     """Products of blocks, which may have padding, and what adds up block rows that are cut."""
-    yield [("bsr_reduce", REDUCE_BLOCK)]
+    yield [("bsr_reduce", REDUCE_BLOCK), ("bsr_reduce_fused", REDUCE_BLOCK)]
     for shape in USUAL_BLOCKS:
         chosen = [p for p in usual_parameters(*shape) if p.kernel != K1]
         templates = [
@@ -316,6 +346,9 @@ def product_kernels() -> Iterator[list[Instance]]:
             for p, padded in product(chosen, (0, 1))
         ]
         yield from in_parts([("bsr_spmv", template) for template in templates], MOST_IN_A_MODULE)
+        if shape[0] == shape[1]:
+            fused = [("bsr_fused", template[:-1]) for template in templates[::2]]
+            yield from in_parts(fused, MOST_IN_A_MODULE)
 
 
 @compiled_ahead("formats/bsr_interleaved")
@@ -328,3 +361,5 @@ def interleaved_kernels() -> Iterator[list[Instance]]:
             for p, padded in product(chosen, (0, 1))
         ]
         yield from in_parts([("bsr_spmv_interleaved", template) for template in templates], MOST_IN_A_MODULE)
+        if shape[0] == shape[1]:
+            yield [("bsr_fused_interleaved", template[:-1]) for template in templates[::2]]

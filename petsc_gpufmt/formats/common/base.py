@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from petsc_gpufmt.backends.plan import Launch, Operation
+from petsc_gpufmt.backends.plan import Fused, Launch, Operation
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.option_value import option_value, option_word
 from petsc_gpufmt.tuned_options import tuned
@@ -129,6 +129,10 @@ class Format(ABC):
     def add(self) -> list[Launch]:
         """z = z + A x, with z in the slots of z and y; rows without entries need not be looked at."""
         return self.mult(alpha=1.0, beta=1.0)
+
+    def fused(self, operation: Fused) -> list[Launch] | None:
+        """The launch of `operation`; none where there is nothing to do, None if the format does not offer it."""
+        return None
 
     @abstractmethod
     def diagonal(self) -> list[Launch]:

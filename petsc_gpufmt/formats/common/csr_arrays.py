@@ -100,12 +100,13 @@ class CsrFormat(Format):
         return self._over_matrix("diagonal", Slot.Z)
 
     def _over_matrix(self, operation: str, *operands: Any) -> list[Launch]:
-        if not self.nrows:
-            return []
+        return [self._product(operation, self.nblocks, *operands)] if self.nrows else []
+
+    def _product(self, operation: str, nblocks: int, *operands: Any) -> Launch:
         template = (*self.template_arguments, self.block_threads, int(self.col_base is not None))
         function = self.backend.function(f"formats/{self.name}", f"{self.name}_{operation}", template)
         arguments = (*self.row_arguments, self.col, self.col_base, self.val, *operands)
-        return [Launch(function, (self.nblocks, 1, 1), (self.block_threads, 1, 1), arguments)]
+        return Launch(function, (nblocks, 1, 1), (self.block_threads, 1, 1), arguments)
 
     def refresh(self) -> list[Launch]:
         if not self.nnz:

@@ -14,6 +14,12 @@ typedef struct {
   const char *name, *seq_type, *mpi_type, *root_type;
 } GpufmtFormat;
 
+/* a plan GPUFMT_FUSED_... of a store */
+typedef struct {
+  GpufmtLease       lease; /* of the plan */
+  GpufmtFusedAnswer answer;
+} GpufmtFused;
+
 /* one stored form of a matrix: (backend) x (direct or transposed) */
 typedef struct {
   GpufmtLease       lease; /* of the plans */
@@ -21,7 +27,23 @@ typedef struct {
   PetscObjectState  pattern_state;
   GpufmtVersion     values; /* that the plans hold */
   int64_t           mults;  /* since the pattern was first stored */
+  GpufmtFused       fused[GPUFMT_NUM_FUSED];
 } GpufmtStore;
+
+/* the CSR values of a matrix while plans read them */
+typedef struct {
+  int                 backend;
+  void               *array;
+  GpufmtDeviceValues *kept;    /* with the matrix, or NULL */
+  GpufmtDeviceValues  passing; /* else */
+} GpufmtCsrValues;
+
+/* the copy of a matrix in single precision */
+typedef struct {
+  GpufmtStore  stores[GPUFMT_NUM_BACKENDS];  /* of a sequential matrix; those of a parallel one are with its blocks */
+  Vec          scaling[GPUFMT_NUM_BACKENDS]; /* S, where the copy is that of S A S; NULL: of A */
+  GpufmtBuffer ghosts[GPUFMT_NUM_BACKENDS];  /* of a parallel matrix: entries of x that lie on other ranks */
+} GpufmtLow;
 
 /* a plan that changes the values of a matrix in place, or adds them up */
 typedef struct {
@@ -138,6 +160,7 @@ typedef struct {
   PetscBool           offdiag;       /* off-diagonal block of a parallel matrix: its x is the ghost vector */
   char               *parent_prefix; /* options prefix of the parallel matrix that this is a block of; else the matrix has its own */
   GpufmtStore         stores[GPUFMT_NUM_BACKENDS][2];
+  GpufmtLow           low;
   void               *scratch[GPUFMT_NUM_SLOTS]; /* device copies of host vectors */
   size_t              scratch_bytes[GPUFMT_NUM_SLOTS];
   GpufmtScaleAndAdd   scale_and_add[GPUFMT_NUM_SCALE_AND_ADD];
@@ -224,15 +247,51 @@ GPUFMT_HIDDEN PetscErrorCode       Mat_GpufmtSetFormat(Mat_Gpufmt *, const Gpufm
 GPUFMT_HIDDEN PetscErrorCode       Mat_GpufmtDestroy(Mat_Gpufmt **);
 GPUFMT_HIDDEN PetscErrorCode       GpufmtStoreGet(Mat, Mat_Gpufmt *, int backend, PetscBool transposed, GpufmtStore **);
 
+GPUFMT_HIDDEN PetscErrorCode GpufmtStorePlan(Mat, int backend, PetscBool transposed, size_t scalar_bytes, GpufmtStore *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtStoreFill(const GpufmtStore *, int backend, void *values);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCsrValuesGet(Mat, int backend, GpufmtCsrValues *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCsrValuesRestore(Mat, GpufmtCsrValues *);
+
+/* low_store.c */
+GPUFMT_HIDDEN const GpufmtStore *GpufmtLowStoreCurrent(Mat block, int backend);
+GPUFMT_HIDDEN PetscErrorCode     GpufmtLowStoreFill(Mat block, int backend, Vec rows, Vec columns, int64_t outside[GPUFMT_NUM_OUTSIDE]);
+GPUFMT_HIDDEN void               GpufmtLowStoreAccept(Mat block, int backend);
+
+/* low_mult.c; programs may call these */
+PETSC_EXTERN PetscErrorCode GpufmtLowUpdate(Mat, int backend, Vec *scaling);
+PETSC_EXTERN PetscErrorCode GpufmtLowMult(Mat, int backend, const void *x, void *z);
+
 /* mult.c */
 GPUFMT_HIDDEN PetscErrorCode MatMult_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTranspose_SeqAIJGpufmt(Mat, Vec, Vec);
 GPUFMT_HIDDEN PetscErrorCode MatMultTransposeAdd_SeqAIJGpufmt(Mat, Vec, Vec, Vec);
 
+/* fused.c; tests call these too */
+typedef struct {
+  const void *x, *u, *b, *d; /* b NULL: 0, d NULL: 1 */
+  void       *z;             /* may be u */
+  PetscScalar alpha, beta, gamma;
+} GpufmtSmoothing;
+GPUFMT_HIDDEN PetscErrorCode GpufmtFusedDrop(GpufmtStore *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtFusedGet(Mat, int backend, int kind, const GpufmtFused **);
+PETSC_EXTERN PetscErrorCode  GpufmtMultDot(Mat, int backend, const void *x, void *z, void *result, PetscBool *done);
+PETSC_EXTERN PetscErrorCode  GpufmtAddDot(Mat, int backend, const void *x, const void *y, void *z, void *result, PetscBool *done);
+PETSC_EXTERN PetscErrorCode  GpufmtSmooth(Mat, int backend, const GpufmtSmoothing *, PetscBool *done);
+PETSC_EXTERN PetscErrorCode  GpufmtAddSmooth(Mat, int backend, const GpufmtSmoothing *, PetscBool *done);
+
 /* mpimult.c */
-GPUFMT_HIDDEN void GpufmtParallelMultSet(Mat, PetscBool ours);
-GPUFMT_HIDDEN void GpufmtParallelMultChanged(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtParallelParts(Mat, Mat *diag, Mat *offdiag, GpufmtHaloParts *);
+GPUFMT_HIDDEN void           GpufmtParallelMultSet(Mat, PetscBool ours);
+GPUFMT_HIDDEN void           GpufmtParallelMultChanged(Mat);
+
+/* record.c */
+enum { GPUFMT_RECORD_KEYS = 6 };
+GPUFMT_HIDDEN PetscErrorCode GpufmtRecordReady(Mat, int backend, PetscBool wanted, PetscBool *ready, PetscBool *dots);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRecordUpdate(Mat, int backend, PetscBool *dots);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRecordKeys(Mat, const void *keys[GPUFMT_RECORD_KEYS], PetscInt *unit);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRecordMult(Mat, int backend, PetscInt k, const PetscScalar *x, PetscScalar *z, double *dots, GpufmtGraph);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRecordLaunched(Mat, int backend, PetscInt nmults);
 
 /* vectors.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtVecTypeOn(Mat, PetscBool);

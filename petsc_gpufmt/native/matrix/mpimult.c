@@ -9,7 +9,8 @@
    has asked to be called again after some products, fail on the rank that fails, and take no collective call. */
 #include "matrix/matrix.h"
 
-static PetscErrorCode PartsGet(Mat A, Mat *diag, Mat *offdiag, GpufmtHaloParts *parts)
+/* what a product is made of */
+PetscErrorCode GpufmtParallelParts(Mat A, Mat *diag, Mat *offdiag, GpufmtHaloParts *parts)
 {
   const GpufmtParallelData *data = (const GpufmtParallelData *)A->data;
   const PetscInt           *columns;
@@ -66,12 +67,14 @@ static PetscErrorCode MultDirect(GpufmtHalo halo, Mat diag, Mat offdiag, Vec x, 
 /* z = A^T x, or z = y + A^T x */
 static PetscErrorCode MultBack(GpufmtHalo halo, Mat diag, Mat offdiag, Vec x, Vec y, Vec z)
 {
+  PetscErrorCode ierr;
+
   PetscFunctionBegin;
   PetscCall((*offdiag->ops->multtranspose)(offdiag, x, halo->ghost));
   PetscCall((*halo->mode->begin_back)(halo));
-  if (y) PetscCall((*diag->ops->multtransposeadd)(diag, x, y, z));
-  else PetscCall((*diag->ops->multtranspose)(diag, x, z));
-  PetscCall((*halo->mode->end_back)(halo, z));
+  ierr = y ? (*diag->ops->multtransposeadd)(diag, x, y, z) : (*diag->ops->multtranspose)(diag, x, z);
+  PetscCall((*halo->mode->end_back)(halo, z)); /* whatever becomes of the local part */
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -83,7 +86,7 @@ static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
   Mat             diag, offdiag;
 
   PetscFunctionBegin;
-  PetscCall(PartsGet(A, &diag, &offdiag, &parts));
+  PetscCall(GpufmtParallelParts(A, &diag, &offdiag, &parts));
   if (PetscUnlikely(!gpufmt->agreed[transposed])) PetscCall(HaloUpdate(A, &parts));
   blocks[0] = GpufmtSeqData(diag);
   blocks[1] = GpufmtSeqData(offdiag);

@@ -48,14 +48,29 @@ static PetscErrorCode OperandRestore(Operand *o, int slot, PetscBool read_write,
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* a row of k entries takes k - 1 additions, unless they are added to something */
+static PetscLogDouble MultFlops(const GpufmtStore *store, PetscInt nnz, PetscBool add)
+{
+  return 2.0 * (PetscLogDouble)nnz - (add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows);
+}
+
+static PetscErrorCode LogFlops(int backend, PetscLogDouble flops)
+{
+  PetscFunctionBegin;
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
+  else PetscCall(PetscLogFlops(flops));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
 static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
 {
-  Mat_Gpufmt  *gpufmt  = (Mat_Gpufmt *)A->spptr;
-  int          backend = GPUFMT_BACKEND_HOST;
-  GpufmtStore *store;
-  const int    plan                    = !add ? GPUFMT_PLAN_MULT : ops[GPUFMT_SLOT_Y].vec ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_ADD;
-  void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+  Mat_Gpufmt     *gpufmt  = (Mat_Gpufmt *)A->spptr;
+  int             backend = GPUFMT_BACKEND_HOST;
+  GpufmtStore    *store;
+  const PetscInt *rowptr;
+  const int       plan                    = !add ? GPUFMT_PLAN_MULT : ops[GPUFMT_SLOT_Y].vec ? GPUFMT_PLAN_MULTADD : GPUFMT_PLAN_ADD;
+  void           *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
 
   PetscFunctionBegin;
   for (int s = 0; s < 3; s++)
@@ -76,14 +91,8 @@ static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operan
   }
   if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
   PetscCall(GpufmtReplay(&store->answer.plans[plan], backend, slots, stream));
-  {
-    const PetscInt      *rowptr;
-    const PetscLogDouble removed = add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows; /* a row of k entries takes k - 1 additions */
-
-    PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
-    if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
-    else PetscCall(PetscLogFlops(2.0 * (PetscLogDouble)rowptr[A->rmap->n] - removed));
-  }
+  PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
+  PetscCall(LogFlops(backend, MultFlops(store, rowptr[A->rmap->n], add)));
   if (slots[GPUFMT_SLOT_Z] != ops[GPUFMT_SLOT_Z].array)
     PetscCall(GpufmtDeviceDownload(ops[GPUFMT_SLOT_Z].array, slots[GPUFMT_SLOT_Z], (size_t)ops[GPUFMT_SLOT_Z].size * sizeof(PetscScalar), stream));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -1,45 +1,6 @@
 /* Norms where the values of a matrix are, if these are in managed memory: sums are made there, and what is left of them comes to the host. */
 #include "matrix/matrix.h"
 
-/* numbers where sums are made */
-typedef struct {
-  int    backend;
-  void  *array;
-  size_t capacity;
-} Numbers;
-
-static PetscErrorCode NumbersTake(int backend, PetscInt n, Numbers *numbers)
-{
-  const size_t bytes = (size_t)n * sizeof(PetscScalar);
-
-  PetscFunctionBegin;
-  *numbers = (Numbers){.backend = backend};
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceReserve(bytes, &numbers->array, &numbers->capacity));
-  else PetscCall(PetscMalloc(bytes, &numbers->array));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode NumbersToHost(const Numbers *numbers, PetscInt n, PetscScalar to[])
-{
-  const size_t bytes = (size_t)n * sizeof(PetscScalar);
-  void        *stream;
-
-  PetscFunctionBegin;
-  if (numbers->backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceDownload(to, numbers->array, bytes, stream));
-  } else PetscCall(PetscMemcpy(to, numbers->array, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode NumbersFree(Numbers *numbers)
-{
-  PetscFunctionBegin;
-  if (numbers->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceFree(&numbers->array, &numbers->capacity));
-  else PetscCall(PetscFree(numbers->array));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* replays a plan with the values of A, which stay what they are */
 static PetscErrorCode Run(Mat A, const GpufmtScaleAndAdd *plan, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops)
 {
@@ -98,22 +59,22 @@ PetscErrorCode GpufmtNormSquares(Mat A, const GpufmtScaleAndAdd *plan, PetscReal
 {
   void          *slots[GPUFMT_NUM_SLOTS] = {NULL};
   PetscScalar    parts[GPUFMT_NORM_PARTS];
-  Numbers        numbers;
+  GpufmtBuffer   numbers = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(NumbersTake(plan->backend, GPUFMT_NORM_PARTS, &numbers));
+  PetscCall(GpufmtBufferReserve(plan->backend, sizeof(parts), &numbers));
   slots[GPUFMT_SLOT_RESULT] = numbers.array;
   ierr                      = Run(A, plan, slots, 2.0 * GpufmtEntries(A));
-  if (!ierr) ierr = NumbersToHost(&numbers, GPUFMT_NORM_PARTS, parts);
-  PetscCall(NumbersFree(&numbers));
+  if (!ierr) ierr = GpufmtBufferToHost(&numbers, sizeof(parts), parts);
+  PetscCall(GpufmtBufferFree(&numbers));
   PetscCall(ierr);
   *sum = 0.0;
   for (int k = 0; k < GPUFMT_NORM_PARTS; k++) *sum += PetscRealPart(parts[k]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Largest(int n, const Mat blocks[], const GpufmtScaleAndAdd *const plans[], const Numbers *sums, const Numbers *parts,
+static PetscErrorCode Largest(int n, const Mat blocks[], const GpufmtScaleAndAdd *const plans[], const GpufmtBuffer *sums, const GpufmtBuffer *parts,
                               PetscReal *largest)
 {
   PetscScalar host[GPUFMT_NORM_PARTS];
@@ -127,7 +88,7 @@ static PetscErrorCode Largest(int n, const Mat blocks[], const GpufmtScaleAndAdd
     slots[GPUFMT_SLOT_Z]      = k == n - 1 ? parts->array : NULL;
     PetscCall(Run(blocks[k], plans[k], slots, GpufmtEntries(blocks[k])));
   }
-  PetscCall(NumbersToHost(parts, GPUFMT_NORM_PARTS, host));
+  PetscCall(GpufmtBufferToHost(parts, sizeof(host), host));
   for (int k = 0; k < GPUFMT_NORM_PARTS; k++) *largest = PetscMax(*largest, PetscRealPart(host[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -135,17 +96,17 @@ static PetscErrorCode Largest(int n, const Mat blocks[], const GpufmtScaleAndAdd
 /* the largest sum of magnitudes in a row of all `n` blocks, or in a column of one */
 PetscErrorCode GpufmtNormLargest(int n, const Mat blocks[], const GpufmtScaleAndAdd *const plans[], PetscInt nsums, PetscReal *largest)
 {
-  Numbers        sums, parts = {0};
+  GpufmtBuffer   sums = {0}, parts = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
   *largest = 0.0;
   if (!nsums) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(NumbersTake(plans[0]->backend, nsums, &sums));
-  ierr = NumbersTake(plans[0]->backend, GPUFMT_NORM_PARTS, &parts);
+  PetscCall(GpufmtBufferReserve(plans[0]->backend, (size_t)nsums * sizeof(PetscScalar), &sums));
+  ierr = GpufmtBufferReserve(plans[0]->backend, GPUFMT_NORM_PARTS * sizeof(PetscScalar), &parts);
   if (!ierr) ierr = Largest(n, blocks, plans, &sums, &parts, largest);
-  PetscCall(NumbersFree(&parts));
-  PetscCall(NumbersFree(&sums));
+  PetscCall(GpufmtBufferFree(&parts));
+  PetscCall(GpufmtBufferFree(&sums));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -153,17 +114,18 @@ PetscErrorCode GpufmtNormLargest(int n, const Mat blocks[], const GpufmtScaleAnd
 /* the sums of magnitudes in all columns, on the host */
 PetscErrorCode GpufmtNormColumnSums(Mat A, const GpufmtScaleAndAdd *plan, PetscScalar sums[])
 {
+  const size_t   bytes                   = (size_t)A->cmap->n * sizeof(PetscScalar);
   void          *slots[GPUFMT_NUM_SLOTS] = {NULL};
-  Numbers        numbers;
+  GpufmtBuffer   numbers                 = {0};
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
   if (!A->cmap->n) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(NumbersTake(plan->backend, A->cmap->n, &numbers));
+  PetscCall(GpufmtBufferReserve(plan->backend, bytes, &numbers));
   slots[GPUFMT_SLOT_RESULT] = numbers.array;
   ierr                      = Run(A, plan, slots, GpufmtEntries(A));
-  if (!ierr) ierr = NumbersToHost(&numbers, A->cmap->n, sums);
-  PetscCall(NumbersFree(&numbers));
+  if (!ierr) ierr = GpufmtBufferToHost(&numbers, bytes, sums);
+  PetscCall(GpufmtBufferFree(&numbers));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -69,8 +69,8 @@ PetscErrorCode GpufmtScaleAndAddGet(Mat A, int backend, int kind, Mat added, con
     PetscCall(PetscObjectGetId((PetscObject)added, &added_id));
     PetscCall(MatGetNonzeroState(added, &added_pattern));
   }
-  if (GpufmtLeaseHolds(&scale_and_add->lease) && scale_and_add->pattern_state == pattern && scale_and_add->added_id == added_id &&
-      scale_and_add->added_pattern_state == added_pattern)
+  if (GpufmtLeaseHolds(&scale_and_add->lease) && scale_and_add->backend == backend && scale_and_add->pattern_state == pattern &&
+      scale_and_add->added_id == added_id && scale_and_add->added_pattern_state == added_pattern)
     PetscFunctionReturn(PETSC_SUCCESS);
   scale_and_add->backend             = backend;
   scale_and_add->pattern_state       = pattern;

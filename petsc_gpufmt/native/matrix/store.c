@@ -24,8 +24,14 @@ static const char *Prefix(Mat A, const Mat_Gpufmt *gpufmt)
 static PetscErrorCode StoresDrop(Mat_Gpufmt *gpufmt)
 {
   PetscFunctionBegin;
-  for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++)
-    for (int t = 0; t < 2; t++) PetscCall(GpufmtLeaseDrop(&gpufmt->stores[b][t].lease));
+  for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++) {
+    for (int t = 0; t < 2; t++) {
+      PetscCall(GpufmtFusedDrop(&gpufmt->stores[b][t]));
+      PetscCall(GpufmtLeaseDrop(&gpufmt->stores[b][t].lease));
+    }
+    PetscCall(GpufmtFusedDrop(&gpufmt->low.stores[b]));
+    PetscCall(GpufmtLeaseDrop(&gpufmt->low.stores[b].lease));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -47,6 +53,10 @@ PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
   PetscCall(StoresDrop(gpufmt));
   for (int kind = 0; kind < GPUFMT_NUM_SCALE_AND_ADD; kind++) PetscCall(GpufmtLeaseDrop(&gpufmt->scale_and_add[kind].lease));
   PetscCall(GpufmtCooDrop(&gpufmt->coo));
+  for (int b = 0; b < GPUFMT_NUM_BACKENDS; b++) {
+    PetscCall(GpufmtBufferFree(&gpufmt->low.ghosts[b]));
+    PetscCall(VecDestroy(&gpufmt->low.scaling[b]));
+  }
   PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
   PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->arrays.values));
@@ -56,8 +66,10 @@ PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StorePlan(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBool transposed, PetscObjectState pattern, GpufmtStore *store)
+/* Plans a store of the pattern of A whose values and vectors have so many bytes a scalar; what was stored before goes. */
+PetscErrorCode GpufmtStorePlan(Mat A, int backend, PetscBool transposed, size_t scalar_bytes, GpufmtStore *store)
 {
+  Mat_Gpufmt        *gpufmt = (Mat_Gpufmt *)A->spptr;
   const PetscInt    *rowptr, *colidx;
   GpufmtStoreRequest request = {0};
   GpufmtStoreAnswer *answer  = &store->answer;
@@ -80,64 +92,94 @@ static PetscErrorCode StorePlan(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBoo
   request.row_block  = row_block;
   request.col_block  = col_block;
   request.mults      = store->mults;
+
+  request.place.scalar_bytes = (int32_t)scalar_bytes;
+  PetscCall(GpufmtFusedDrop(store)); /* they have the arrays that go now */
   PetscCall(PetscMemzero(answer, sizeof(*answer)));
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_STORE, backend, GPUFMT_Plan, A, &request.place, &answer->outcome, &store->lease));
-  PetscCall(PetscInfo(A, "%s on %s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", gpufmt->format->name,
-                      backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "", answer->summary, request.nnz,
-                      answer->nstored, answer->bytes_held));
+  PetscCall(PetscInfo(A, "%s on %s%s%s: %s, %" PRId64 " nonzeros in %" PRId64 " stored, %" PRId64 " bytes\n", gpufmt->format->name,
+                      backend == GPUFMT_BACKEND_CUDA ? "the device" : "the host", transposed ? ", transposed" : "",
+                      scalar_bytes < sizeof(PetscScalar) ? ", copy in single precision" : "", answer->summary, request.nnz, answer->nstored,
+                      answer->bytes_held));
   if (answer->detail[0]) PetscCall(PetscInfo(A, "%s:\n%s\n", gpufmt->format->name, answer->detail));
-  store->pattern_state = pattern;
+  PetscCall(MatGetNonzeroState(A, &store->pattern_state));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StoreRefreshOnHost(Mat A, GpufmtStore *store)
-{
-  const PetscScalar *values;
-  void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
-
-  PetscFunctionBegin;
-  PetscCall(MatSeqAIJGetArrayRead(A, &values));
-  slots[GPUFMT_SLOT_VALUES] = (void *)values;
-  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], GPUFMT_BACKEND_HOST, slots, NULL));
-  PetscCall(MatSeqAIJRestoreArrayRead(A, &values));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode StoreRefreshFrom(GpufmtDeviceValues *values, Mat A, GpufmtStore *store)
+static PetscErrorCode ValuesOnDevice(Mat A, GpufmtCsrValues *values)
 {
   const PetscInt *rowptr;
-  void           *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
+  void           *stream;
 
   PetscFunctionBegin;
   PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
-  PetscCall(GpufmtDeviceValuesUpdate(values, A, rowptr[A->rmap->n], stream));
-  slots[GPUFMT_SLOT_VALUES] = values->array;
-  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], GPUFMT_BACKEND_CUDA, slots, stream));
-  if (values->managed) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may write them next */
+  PetscCall(GpufmtDeviceValuesUpdate(values->kept ? values->kept : &values->passing, A, rowptr[A->rmap->n], stream));
+  values->array = values->kept ? values->kept->array : values->passing.array;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The CSR values on the device are as large as the store, so they are kept only where sparse products want them as well, or they are the
-   matrix's own. */
-static PetscErrorCode StoreRefreshOnDevice(Mat A, Mat_Gpufmt *gpufmt, GpufmtStore *store)
+/* The CSR values of A on a backend, for plans that read them, until they are given back. Those on the device are as large as a store, so they are
+   kept only where sparse products want them as well, or they are the matrix's own. */
+PetscErrorCode GpufmtCsrValuesGet(Mat A, int backend, GpufmtCsrValues *values)
 {
-  GpufmtDeviceValues passing = {0}, *values = gpufmt->arrays.values.array || gpufmt->arrays.managed ? &gpufmt->arrays.values : &passing;
+  GpufmtArrays      *arrays = GpufmtArraysOf(A);
+  const PetscScalar *array;
   PetscErrorCode     ierr;
 
   PetscFunctionBegin;
-  ierr = StoreRefreshFrom(values, A, store); /* what it sent goes, whether it fails or not */
-  PetscCall(GpufmtDeviceValuesDestroy(&passing));
-  PetscCall(ierr);
+  *values = (GpufmtCsrValues){.backend = backend};
+  if (backend == GPUFMT_BACKEND_CUDA) {
+    if (arrays->values.array || arrays->managed) values->kept = &arrays->values;
+    ierr = ValuesOnDevice(A, values); /* what it has sent goes, if it fails */
+    if (ierr) PetscCall(GpufmtDeviceValuesDestroy(&values->passing));
+    PetscCall(ierr);
+  } else {
+    PetscCall(MatSeqAIJGetArrayRead(A, &array));
+    values->array = (void *)array;
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode StoreRefresh(Mat A, Mat_Gpufmt *gpufmt, int backend, GpufmtStore *store)
+PetscErrorCode GpufmtCsrValuesRestore(Mat A, GpufmtCsrValues *values)
 {
+  const PetscScalar *array = (const PetscScalar *)values->array;
+  void              *stream;
+
+  PetscFunctionBegin;
+  if (values->backend == GPUFMT_BACKEND_CUDA) {
+    if (values->kept && values->kept->managed) {
+      PetscCall(GpufmtDeviceGet(NULL, &stream));
+      PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may write them next */
+    }
+    PetscCall(GpufmtDeviceValuesDestroy(&values->passing));
+  } else PetscCall(MatSeqAIJRestoreArrayRead(A, &array));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* fills a store from an array of values of its own precision, which are on its backend */
+PetscErrorCode GpufmtStoreFill(const GpufmtStore *store, int backend, void *values)
+{
+  void *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
+
+  PetscFunctionBegin;
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  slots[GPUFMT_SLOT_VALUES] = values;
+  PetscCall(GpufmtReplay(&store->answer.plans[GPUFMT_PLAN_REFRESH], backend, slots, stream));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode StoreRefresh(Mat A, int backend, GpufmtStore *store)
+{
+  GpufmtCsrValues values;
+  PetscErrorCode  ierr;
+
   PetscFunctionBegin;
   PetscCall(PetscLogEventBegin(GPUFMT_Refresh, A, 0, 0, 0));
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(StoreRefreshOnDevice(A, gpufmt, store));
-  else PetscCall(StoreRefreshOnHost(A, store));
+  PetscCall(GpufmtCsrValuesGet(A, backend, &values));
+  ierr = GpufmtStoreFill(store, backend, values.array);
+  PetscCall(GpufmtCsrValuesRestore(A, &values));
+  PetscCall(ierr);
   PetscCall(PetscLogEventEnd(GPUFMT_Refresh, A, 0, 0, 0));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -161,9 +203,9 @@ PetscErrorCode GpufmtStoreGet(Mat A, Mat_Gpufmt *gpufmt, int backend, PetscBool 
   PetscCall(MatGetNonzeroState(A, &pattern));
   other = (PetscBool)(!GpufmtLeaseHolds(&store->lease) || store->pattern_state != pattern);
   if (other) store->mults = 0;
-  if (other || PlanIsDue(store)) PetscCall(StorePlan(A, gpufmt, backend, transposed, pattern, store));
+  if (other || PlanIsDue(store)) PetscCall(GpufmtStorePlan(A, backend, transposed, sizeof(PetscScalar), store));
   store->values = (GpufmtVersion){0}; /* of no matrix, if the refresh fails */
-  PetscCall(StoreRefresh(A, gpufmt, backend, store));
+  PetscCall(StoreRefresh(A, backend, store));
   store->values = GpufmtVersionOf(A);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -14,6 +14,33 @@ static PetscErrorCode ViewLines(PetscViewer viewer, const char text[])
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* one line about the copy in single precision, where there is one; collective */
+static PetscErrorCode ViewLow(Mat A, const Mat blocks[2], PetscViewer viewer)
+{
+  const Mat_Gpufmt *gpufmt = (const Mat_Gpufmt *)A->spptr;
+  double            sums[] = {0, 0}; /* stores, bytes */
+
+  PetscFunctionBegin;
+  for (int k = 0; k < 2; k++) {
+    const Mat_Gpufmt *of_block = blocks[k] ? (const Mat_Gpufmt *)blocks[k]->spptr : NULL;
+
+    for (int b = 0; of_block && b < GPUFMT_NUM_BACKENDS; b++) {
+      const GpufmtStore *store = &of_block->low.stores[b];
+
+      if (!GpufmtLeaseHolds(&store->lease)) continue;
+      sums[0] += 1;
+      sums[1] += (double)store->answer.bytes_held;
+    }
+  }
+  PetscCallMPI(MPIU_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, PetscObjectComm((PetscObject)A)));
+  if (sums[0] > 0)
+    PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: copy in single precision: %.0f bytes, format %s%s\n", sums[1], gpufmt->format->name,
+                                     gpufmt->low.scaling[GPUFMT_BACKEND_HOST] || gpufmt->low.scaling[GPUFMT_BACKEND_CUDA]
+                                       ? ", scaled by powers of two"
+                                       : ""));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* A is the matrix that the user sees; its blocks are `diag` and, in parallel, `offdiag` */
 PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewer)
 {
@@ -61,6 +88,7 @@ PetscErrorCode GpufmtViewStorage(Mat A, Mat diag, Mat offdiag, PetscViewer viewe
     PetscCall(PetscViewerASCIIPrintf(viewer, "  storage: %s on %s, %s, nonzeros=%.0f, stored=%.0f, fill ratio=%.4f, %.3f MB\n", format->name,
                                      sums[4] > 0 ? (sums[3] > 0 ? "device and host" : "device") : "host", summary ? summary : "empty on rank 0",
                                      sums[0], sums[1], sums[1] > 0 ? 1 - sums[0] / sums[1] : 0.0, sums[2] / 1e6));
+  PetscCall(ViewLow(A, blocks, viewer));
   if (viewer_format == PETSC_VIEWER_ASCII_INFO_DETAIL && detail) PetscCall(ViewLines(viewer, detail));
   if (viewer_format == PETSC_VIEWER_ASCII_INFO_DETAIL && halo)
     PetscCall(PetscViewerASCIIPrintf(viewer, "    storage: halo exchange in mode %s\n", halo->mode->name));
