@@ -20,6 +20,8 @@ from petsc_config import PetscNotUsableError, find_petsc  # noqa: E402
 
 LIBRARY = "petsc_gpufmt.native.libpetscgpufmt"
 SOURCE_FOLDERS = ("petsc_gpufmt/native", "kernels/host")
+SINGLE = ("formats/*.c", "patterns/csr.c", "krylov/cg.c")
+"""Below kernels/host: what a store and a method in single precision need, which is compiled for that as well."""
 
 
 def files(*patterns):
@@ -71,46 +73,59 @@ class BuildLibrary(build_ext):
         try:
             petsc = find_petsc()
             output = self.get_ext_fullpath(ext.name)
-            command = self.command(ext, petsc, output)
+            commands = self.commands(ext, petsc, output)
         except PetscNotUsableError as error:
             sys.exit(f"error: {error}")
         stamp = Path(self.build_temp, "libpetscgpufmt.key")
-        key = self.key(command, ext.sources + ext.depends + petsc.configuration_files)
+        key = self.key(commands, ext.sources + ext.depends + petsc.configuration_files)
         if Path(output).exists() and stamp.exists() and stamp.read_text() == key:
             return
-        for folder in (os.path.dirname(output), self.build_temp):
+        for folder in (os.path.dirname(output), self.objects):
             os.makedirs(folder, exist_ok=True)
-        print(shlex.join(command), flush=True)
-        if subprocess.run(command, cwd=ROOT).returncode != 0:
-            sys.exit(f"error: {ext.name} did not compile; the command and the compiler's messages are above")
+        for folder, command in commands:
+            print(shlex.join(command), flush=True)
+            if subprocess.run(command, cwd=folder).returncode != 0:
+                sys.exit(f"error: {ext.name} did not compile; the command and the compiler's messages are above")
         os.replace(self.temporary(output), output)  # programs that run now keep the library they have opened
         stamp.write_text(key)
 
-    @staticmethod
-    def command(ext, petsc, output):
+    @property
+    def objects(self):
+        """Folder of what is compiled for single precision."""
+        return os.path.abspath(os.path.join(self.build_temp, "single"))
+
+    def commands(self, ext, petsc, output):
+        """Where to run what: the functions for single precision, and then the library with these."""
         library_directory = petsc.library_directory
-        return [
+        compiler = [
             *petsc.compiler,
-            *("-std=gnu11", "-O3", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wno-unused-parameter"),
-            *(f"-I{folder}" for folder in SOURCE_FOLDERS),
+            *("-std=gnu11", "-O3", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter"),
+            *(f"-I{ROOT.resolve() / folder}" for folder in SOURCE_FOLDERS),
             *petsc.include_flags,
             f'-DGPUFMT_PYTHON_LIBRARY="{python_library()}"',
             f'-DGPUFMT_PYTHON_EXECUTABLE="{sys.executable}"',
             *shlex.split(os.environ.get("CFLAGS", "")),
+        ]
+        single = sorted(path.resolve() for pattern in SINGLE for path in (ROOT / "kernels/host").glob(pattern))
+        library = [
+            *compiler,
+            "-shared",
             *ext.sources,
+            *(os.path.join(self.objects, f"{path.stem}.o") for path in single),
             *("-o", BuildLibrary.temporary(output)),
             *(f"-L{library_directory}", f"-Wl,-rpath,{library_directory}", "-lpetsc", "-lm", "-ldl", "-lpthread"),
             # PetscFinalize closes what -dll_append opened, while finalizers and Python still point into it
             "-Wl,-z,nodelete",
         ]
+        return (self.objects, [*compiler, "-DGPUFMT_HOST_SINGLE", "-c", *map(str, single)]), (ROOT, library)
 
     @staticmethod
     def temporary(output):
         return os.path.abspath(output) + ".new"
 
     @staticmethod
-    def key(command, inputs):
-        digest = hashlib.sha256(shlex.join(command).encode())
+    def key(commands, inputs):
+        digest = hashlib.sha256("".join(shlex.join(command) for _, command in commands).encode())
         for path in inputs:
             digest.update(Path(ROOT, path).read_bytes())
         return digest.hexdigest()

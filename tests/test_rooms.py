@@ -12,16 +12,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE, PACKAGE = ROOT / "petsc_gpufmt" / "native", ROOT / "petsc_gpufmt"
 # the lowest first; rooms of one floor lie beside each other and do not use each other
-NATIVE_ROOMS = ("runtime", "memory", "halo", "matrix", "product", "parallel", "gamg")
-PLAN_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), ("gpufmt_plan_multigrid",))
+NATIVE_ROOMS = ("runtime", "memory", "halo", "matrix", "product", "parallel", "ksp", "gamg")
+PLAN_FLOORS = (("gpufmt_plan", "petsc_gpufmt", "formats", "citations"), ("gpufmt_plan_multigrid", "gpufmt_plan_krylov"))
 NATIVE_FLOORS = (*PLAN_FLOORS, *((r,) for r in NATIVE_ROOMS), ("register",))
-KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening", "halo"))
+KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening", "halo", "krylov"))
 PACKAGE_FLOORS = (
     ("errors", "version", "user_cache"),
     ("option_value", "backends"),
     ("patterns", "assembly", "distribute"),
     ("tuned_options",),
-    ("formats", "spgemm", "coarsening", "halo"),
+    ("formats", "spgemm", "coarsening", "halo", "krylov"),
     ("choice",),
     ("planning",),
     ("bench",),
@@ -109,7 +109,7 @@ def test_what_formats_share_uses_no_format():
 
 def test_each_room_of_the_library_has_one_header():
     headers = {str(path.relative_to(NATIVE)) for path in NATIVE.rglob("*.h")}
-    beside = {"gpufmt_plan.h", "gpufmt_plan_multigrid.h", "petsc_gpufmt.h", "runtime/driver.h"}
+    beside = {"gpufmt_plan.h", "gpufmt_plan_multigrid.h", "gpufmt_plan_krylov.h", "petsc_gpufmt.h", "runtime/driver.h"}
     assert headers == {f"{name}/{name}.h" for name in NATIVE_ROOMS} | beside
     users = {
         room(path, NATIVE) for path in NATIVE.rglob("*.c") if NATIVE / "runtime/driver.h" in included(path, NATIVE)

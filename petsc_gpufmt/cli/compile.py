@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_compile(arguments: argparse.Namespace) -> int:
     asked_for = [name.strip() for names in arguments.arch or () for name in names.split(",")]
-    types, modules = native_library.petsc_types(), default_modules()
+    types, modules = native_library.petsc_types(), [*filter(nvrtc.compiles, default_modules())]
     architectures, begin = checked(asked_for or default_architectures()), time.monotonic()
     if not arguments.output:
         architectures = not_in_package(architectures, types, modules)

@@ -2,6 +2,7 @@
 #include "petsc_gpufmt.h"
 #include "gamg/gamg.h"
 #include "halo/halo.h"
+#include "ksp/ksp.h"
 #include "parallel/parallel.h"
 
 static PetscBool registered = PETSC_FALSE;
@@ -79,6 +80,7 @@ PetscErrorCode PetscGpuFmtInitialize(void)
   PetscCall(PetscLogEventRegister("GpufmtRefresh", class_id, &GPUFMT_Refresh));
   PetscCall(PetscLogEventRegister("GpufmtSymbolic", class_id, &GPUFMT_Symbolic));
   PetscCall(GpufmtInterpolationSetUp());
+  PetscCall(GpufmtKspSetUp());
   PetscCall(GpufmtGamgSetUp());
   PetscCall(PetscRegisterFinalize(Finalize));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -69,6 +69,13 @@ def test_an_architecture_that_is_not_known_is_one_line(gpu, name, capsys):
     assert gpu.compiled == []
 
 
+def test_what_the_compiler_is_too_old_for_is_left_out(gpu, monkeypatch, capsys):
+    monkeypatch.setattr(nvrtc, "compiles", lambda module: module != MODULES[0])
+    assert main(["compile", "--arch", "sm_90"]) == 0
+    assert gpu.compiled == MODULES[1:]
+    assert capsys.readouterr().out.splitlines()[0].startswith("sm_90       1 of 1 modules of kernels, ")
+
+
 @pytest.mark.parametrize("option", ["--output", "--in-package"])
 def test_they_are_put_where_they_are_asked_for(gpu, option, tmp_path, capsys):
     place = tmp_path / ("package" if option == "--in-package" else "elsewhere")

@@ -14,7 +14,8 @@ from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.kernel_modules import declared, instance_name
-from petsc_gpufmt.backends.plan import Operation, Product
+from petsc_gpufmt.backends.loop import loop_condition
+from petsc_gpufmt.backends.plan import Fused, Operation, Product
 from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
@@ -26,7 +27,7 @@ from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
 from petsc_gpufmt.halo.peer import exchange_launches
-from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
+from petsc_gpufmt.patterns import coo, narrow, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
@@ -65,6 +66,8 @@ def test_formats_ask_for_nothing_else(backend, format_name):
         stored = cls.build(pattern, backend, dict(cls.default_options))
         for operation in Operation:
             stored.plan(operation)
+        for fused in Fused:
+            stored.fused(fused)
     assert not_compiled_ahead(backend) == []
 
 
@@ -90,6 +93,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     start_vector(csr.nrows, 0, backend)
     vector_sums(backend)
     exchange_launches(backend)
+    loop_condition(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     shifted = Summand(csr, places[:0], None, Shifted(0, csr.ncols))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets), shifted], backend)
@@ -102,6 +106,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     zero_rows.plan_zero_rows(
         csr.rowptr, csr.ncols, zero_rows.find_diagonal(csr.rowptr, csr.colidx, backend)[0], backend
     )
+    narrow.plan_narrow(csr.nnz, backend)
     norms.plan_sum_of_squares(csr.nnz, backend)
     norms.plan_absolute_sums(csr.rowptr, None, backend)
     for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order

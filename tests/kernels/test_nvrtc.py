@@ -27,7 +27,8 @@ from sparse_products import sorted_rows
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import default_modules, instance_name
 from petsc_gpufmt.backends.kernel_sources import device_flags, kernel_directory
-from petsc_gpufmt.backends.plan import Operation, Product
+from petsc_gpufmt.backends.loop import loop_condition
+from petsc_gpufmt.backends.plan import Fused, Operation, Product
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.coarsening.aggregates import aggregate
 from petsc_gpufmt.coarsening.prolongator import tentative
@@ -39,7 +40,12 @@ from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.halo.peer import exchange_launches
-from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
+from petsc_gpufmt.krylov.bcgs import stabilized_biconjugate_gradients
+from petsc_gpufmt.krylov.cg import conjugate_gradients
+from petsc_gpufmt.krylov.chebyshev import chebyshev_iteration
+from petsc_gpufmt.krylov.gmres import generalized_minimal_residuals
+from petsc_gpufmt.krylov.mixedcg import mixed_conjugate_gradients
+from petsc_gpufmt.patterns import coo, narrow, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
 from petsc_gpufmt.patterns.segments import PIECE
@@ -85,6 +91,8 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "formats/evchyb_layout": 64,
     "formats/pjds": 64,
     "formats/sliced_rows": 48,
+    "krylov/bcgs": 48,  # the update has seven arrays, two rows of each at once
+    "krylov/gmres": 64,  # eight addresses and eight sums
     "spgemm/rmerge_network": 48,
     "spgemm/census": 64,
     "spgemm/hash": 48,
@@ -139,6 +147,8 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
+                    for fused in Fused:
+                        stored.fused(fused)
     return names_of_instances(backend)
 
 
@@ -155,8 +165,8 @@ def instances_of_evchyb_in_memory(scalar: Any, index: Any, folder: Path) -> dict
 def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
     """Those that products ask for, on a small device and on a large one, the sums of parallel ones, and coarsening."""
     backend = RecordingBackend(scalar, index, folder, MANY_THREADS)
-    narrow = [matrix for matrix in all_matrices() if matrix.ncols < MANY_COLUMNS]
-    for backend.resident_threads, matrices in ((FEW_THREADS, all_matrices()), (MANY_THREADS, narrow)):
+    few_columns = [matrix for matrix in all_matrices() if matrix.ncols < MANY_COLUMNS]
+    for backend.resident_threads, matrices in ((FEW_THREADS, all_matrices()), (MANY_THREADS, few_columns)):
         for matrix in (*matrices, rows_of_two_sizes()):
             multiply_with_transpose(matrix, backend)
         multiply(uniform(3, 2, 2, seed=64), sorted_rows(uniform(2, 3000, 600, seed=65)), backend)  # rows in parts
@@ -171,7 +181,13 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
     vector_sums(backend)
+    conjugate_gradients(1, backend)
+    chebyshev_iteration(1, backend)
+    generalized_minimal_residuals(1, backend, 1)
+    mixed_conjugate_gradients(1, backend)
+    stabilized_biconjugate_gradients(1, backend)
     exchange_launches(backend)
+    loop_condition(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))
     shifted = Summand(csr, places[:0], None, Shifted(0, csr.ncols))
     merge((csr.nrows, csr.ncols), (0, 0), [Summand(csr, places, targets), shifted], backend)
@@ -239,6 +255,7 @@ def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
     assert scale_and_add.plan_set_diagonal(one_row, first_column, backend)
     places, _ = zero_rows.find_diagonal(one_row, first_column, backend)
     assert zero_rows.plan_zero_rows(one_row, 1, places, backend)
+    assert narrow.plan_narrow(1, backend)
     assert norms.plan_sum_of_squares(1, backend) and norms.plan_absolute_sums(one_row, None, backend)
     assert scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 

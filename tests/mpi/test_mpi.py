@@ -13,14 +13,16 @@ from petsc_gpufmt.choice.registry import FORMATS
 FOLDER = Path(__file__).parent
 SCRIPTS = [
     *("products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"),
-    *("coordinates", "hierarchies", "halo", "halo_peer", "distribution"),
+    *("coordinates", "hierarchies", "smoothers", "halo", "halo_peer", "sums", "distribution", "single_precision"),
+    *("krylov", "bcgs", "minimal_residuals", "mixedcg"),
 ]
 ALL_RANKS = (1, 2, 3, 4)
 # All formats share the C code that the scripts are about. What another format could do wrong shows in fewer runs.
 RANKS_OF_OTHER_FORMATS = {
     **{"products": (1, 3), "changes": (3,), "matrix_types": (3,), "solvers": (2,), "newton": (4,)},
     **{"matrix_products": (3,), "galerkin": (2,), "managed": (), "coordinates": (), "hierarchies": ()},
-    **{"halo": (), "halo_peer": (), "distribution": ()},  # the first has all formats
+    **{"halo": (), "halo_peer": (), "sums": (), "distribution": ()},  # the first has all formats
+    **{"single_precision": (), "krylov": (), "bcgs": (), "minimal_residuals": (), "smoothers": (), "mixedcg": ()},
 }
 RUNS = [
     (name, script, ranks)
@@ -136,6 +138,43 @@ print("as it should")
 def test_a_rank_that_packs_nothing_lets_others_go_on():
     """Its plan is gone with Python: it fails alone, and the other rank has NaN."""
     finished = launch.run([sys.executable, "-c", PLAN_GONE], ranks=2)
+    assert finished.status == 0, str(finished)
+    assert finished.output.count("as it should") == 2, str(finished)
+
+
+LEFT_IN_THE_MIDDLE = """
+import petsc4py
+petsc4py.init(["program", "-device_enable", "none", "-mat_halo_mode", "peer", "-mat_halo_timeout", "3"])
+from petsc4py import PETSc
+import petsc_gpufmt
+from petsc_gpufmt.planning import planner
+A = PETSc.Mat().createAIJ((20, 20), nnz=20)
+A.setType("aijpjds")
+for row in range(*A.getOwnershipRange()):
+    A.setValues([row], range(20), [1.0] * 20)
+A.assemble()
+x, y = A.createVecs()
+A.mult(x, y)
+rank, errors = PETSc.COMM_WORLD.rank, []
+if rank == 1:
+    planner._shutdown()
+for _ in range(2):
+    try:
+        A.mult(x, y)
+    except PETSc.Error as e:
+        errors.append((e.ierr, str(e)))
+first, second = errors
+if rank == 0:
+    assert first[0] == second[0] == 76 and "that rank 1 sends" in second[1], errors  # PETSC_ERR_LIB
+else:
+    assert first[0] == second[0] == 58, errors  # PETSC_ERR_ORDER
+    assert "is gone" in first[1] and "failed in the middle" in second[1], errors
+print("as it should")
+"""
+
+
+def test_an_exchange_that_fails_in_the_middle_is_an_error_on_all_ranks():
+    finished = launch.run([sys.executable, "-c", LEFT_IN_THE_MIDDLE], ranks=2)
     assert finished.status == 0, str(finished)
     assert finished.output.count("as it should") == 2, str(finished)
 

@@ -1,6 +1,7 @@
 """The planner as the library calls it: through its table of callbacks, with plans replayed as in C."""
 
 import ctypes
+import gc
 import re
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from answers import Answer, requested_place, settled_tokens
 from builders import shape
 from fake_driver import fake_driver
 from petsc4py import PETSc  # noqa: F401  (papers are registered with PETSc, which it starts)
-from stored_matrix import assert_product
+from stored_matrix import assert_dot, assert_product
 
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends import driver, native_library
-from petsc_gpufmt.backends.plan import Operation, Slot
+from petsc_gpufmt.backends.plan import Fused, Operation, Slot
 from petsc_gpufmt.formats.pjds import Pjds
 from petsc_gpufmt.planning import abi, planner
 
@@ -69,6 +70,62 @@ def test_the_plans_of_an_answer_compute_the_products(options, transposed):
         assert_product(z, product_of, x, y)
         a.replay(Operation.DIAGONAL, z=z)
         assert z.tolist() == dense(matrix).diagonal().tolist()
+
+
+class AnsweredFused(Answer):
+    """A plan of the stored matrix of another answer."""
+
+    def __init__(self, stored, fused, **fields):
+        request = abi.FusedRequestStruct(place=requested_place(), stored=stored, fused=fused)
+        super().__init__(abi.Ask.FUSED, request, abi.FusedAnswerStruct(), fields)
+
+
+def test_a_fused_plan_is_that_of_the_matrix_of_an_answer():
+    matrix, other = shape("power_law"), shape("banded")
+    x, z, result = np.ones(300, dtype=SCALAR), np.zeros(300, dtype=SCALAR), np.full(1, np.nan, dtype=SCALAR)
+
+    with Answered(matrix) as a, Answered(other), AnsweredFused(a.answer.stored, Fused.MULT_DOT) as f:
+        assert f.error == (0, "") and f.answer.offered and f.answer.plan.nlaunches == 1
+        a.replay(Operation.REFRESH, values=matrix.values.astype(SCALAR))
+        f.launch(f.answer.plan, {Slot.X: x, Slot.Z: z, Slot.RESULT: result})
+
+    assert_product(z, matrix, x)
+    assert_dot(result[0], x, z)
+
+
+def test_a_fused_plan_keeps_the_matrix_that_it_is_of():
+    matrix = shape("banded")
+    x, z, result = (np.full(n, 1.0, dtype=SCALAR) for n in (260, 260, 1))
+
+    with Answered(matrix) as a:
+        a.replay(Operation.REFRESH, values=matrix.values.astype(SCALAR))
+        fused = AnsweredFused(a.answer.stored, Fused.MULT_DOT)
+    gc.collect()
+
+    with fused:
+        fused.launch(fused.answer.plan, {Slot.X: x, Slot.Z: z, Slot.RESULT: result})
+    assert_product(z, matrix, x)
+
+
+def test_a_format_may_offer_no_fused_plan():
+    with (
+        Answered(shape("banded"), format_name="ellpack") as a,
+        AnsweredFused(a.answer.stored, Fused.SMOOTH) as f,
+    ):
+        assert f.error == (0, "") and not f.answer.offered and f.answer.plan.nlaunches == 0
+
+
+def test_a_fused_plan_of_a_matrix_that_is_gone_is_refused_in_one_line():
+    with Answered(shape("banded")) as a:
+        number = a.answer.stored
+    gc.collect()
+
+    with AnsweredFused(number, Fused.ADD_DOT) as f:
+        code, text = f.error
+        assert code == errors.GpufmtError.petsc_code and f.token == 0
+        assert text == (
+            f"plan add_dot of a stored matrix on host: no matrix has the number {number}: ask while its store is in use"
+        )
 
 
 def test_the_plans_do_not_read_the_pattern_of_the_request_again():
@@ -146,7 +203,7 @@ def test_releasing_a_token_that_nobody_owns_does_nothing():
         ({"options": "sigma_window=-9;"}, errors.OptionError.petsc_code, "-mat_pjds_sigma_window -9: choose"),
         ({"ncols": 40}, errors.PatternError.petsc_code, "column indices lie in [0, 259], the matrix has 40 columns"),
         ({"nnz": 7}, errors.PatternError.petsc_code, "row pointer of a 260 x 260 matrix must run from 0 to 7"),
-        ({"scalar_bytes": 4}, errors.UnsupportedError.petsc_code, "host kernels for float32 values and int32 indices"),
+        ({"index_bytes": 12 - INDEX.itemsize}, errors.UnsupportedError.petsc_code, "the host kernel csr_check was"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

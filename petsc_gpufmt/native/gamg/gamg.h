@@ -206,6 +206,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgIsPositive(Vec, PetscBool *positive);
 
 /* jacobi.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgJacobiTake(PC jacobi);
+
+/* smoothers.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSmoothersTake(PC);
 
 /* estimate.c */

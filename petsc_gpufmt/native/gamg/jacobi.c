@@ -115,19 +115,3 @@ PetscErrorCode GpufmtGamgJacobiTake(PC pc)
   if (pc->setupcalled) PetscCall(PCSetUp_JacobiGpufmt(pc));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
-
-/* likewise those of the smoothers */
-PetscErrorCode GpufmtGamgSmoothersTake(PC pc)
-{
-  const PC_MG *mg = (PC_MG *)pc->data;
-  PC           smoother;
-
-  PetscFunctionBegin;
-  for (PetscInt k = mg->nlevels - 1; k > 0; k--) {
-    PetscCall(KSPGetPC(mg->levels[k]->smoothd, &smoother));
-    PetscCall(GpufmtGamgJacobiTake(smoother));
-    PetscCall(KSPGetPC(mg->levels[k]->smoothu, &smoother));
-    PetscCall(GpufmtGamgJacobiTake(smoother));
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}

@@ -1,5 +1,6 @@
 /* The vector with which PETSc begins to estimate eigenvalues, made where the matrix is: PETSc makes it on the host. */
 #include "gamg/gamg.h"
+#include "ksp/ksp.h"
 
 static PetscErrorCode Plan(GpufmtGamgStart *start, int backend, Mat A, Vec v)
 {
@@ -64,7 +65,7 @@ static PetscErrorCode StartsByNoise(KSP smoother, PetscBool *noisy)
   PetscBool   is_chebyshev, set;
 
   PetscFunctionBegin;
-  PetscCall(PetscObjectTypeCompare((PetscObject)smoother, KSPCHEBYSHEV, &is_chebyshev));
+  PetscCall(PetscObjectTypeCompareAny((PetscObject)smoother, &is_chebyshev, KSPCHEBYSHEV, KSPGPUCHEBYSHEV, ""));
   PetscCall(KSPGetOptionsPrefix(smoother, &prefix));
   PetscCall(PetscOptionsHasName(((PetscObject)smoother)->options, prefix, "-ksp_chebyshev_esteig_noisy", &set));
   *noisy = (PetscBool)(is_chebyshev && !set);

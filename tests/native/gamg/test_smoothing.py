@@ -24,7 +24,7 @@ ESTIMATES = {
     "smoothed three times": {"pc_gamg_agg_nsmooths": 3},
     "with rows alone": {},
     "definite": {},
-    "singular": {},
+    "singular": {"mg_coarse_pc_type": "svd"},
 }
 BY_PRODUCTS = {
     "filtered": ({"pc_gamg_prolongator_filter": 0.1}, "the prolongator is filtered"),

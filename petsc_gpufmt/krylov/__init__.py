@@ -1,0 +1,1 @@
+"""What Krylov solvers do with vectors beside products and preconditioners."""

@@ -1,0 +1,80 @@
+"""Stabilised bi-conjugate gradients (van der Vorst 1992): launches for all that an iteration does with vectors.
+
+PETSc's KSPBCGS takes five scalars to the host in each iteration, and goes over vectors eight times. Here the scalars
+stay in a state that the kernels share, and s, the residual half-way, takes the place of the residual.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct
+from petsc_gpufmt.krylov.steps import BLOCK_THREADS, RECORDS, Steps, blocks_for
+
+MOST_SUMS = 3  # that a kernel makes at once
+
+RECORD = np.dtype([(name, np.float64) for name in ("norm", "rho")])
+STATE = np.dtype(
+    [
+        ("sums", np.float64, 6),
+        *((name, np.float64) for name in ("rho", "rho_before", "alpha", "omega", "limit", "divergence")),
+        *((name, np.int64) for name in ("iteration", "most", "stop", "norm", "alone")),
+        ("records", RECORD, RECORDS),
+    ]
+)
+"""GpufmtBcgsState."""
+
+
+class Step(enum.IntEnum):
+    """Parts of an iteration, GPUFMT_BCGS_... in native/gpufmt_plan_krylov.h."""
+
+    DIRECTION = 0
+    SHADOW = 1
+    HALF = 2
+    DOTS = 3
+    UPDATE = 4
+    END = 5
+
+
+def stabilized_biconjugate_gradients(nrows: int, backend: Backend) -> Steps:
+    """The steps for vectors of so many rows on this rank; the state is a STATE.
+
+    Slot W has the product of the direction P, and for DOTS and UPDATE that of the residual half-way; Y has the shadow
+    residual. The products are those of the preconditioned matrix: where D is given, SHADOW and DOTS make them from
+    those of the matrix, in W. On the right, D is given to DIRECTION and HALF instead, which write D P and D R to Z for
+    the product by the matrix. DIRECTION makes P of R and W; SHADOW the sum W Y; HALF changes R by W; DOTS makes sums
+    over W and R; UPDATE changes X and R by P, R and W, and adds up what the new R gives, which ends the iteration. END
+    ends it where other ranks had to add theirs.
+    """
+    blocks = blocks_for(nrows)
+    state, ticket, parts = backend.empty(
+        (STATE.itemsize, np.dtype(np.int8)), (1, np.dtype(np.int32)), (MOST_SUMS * blocks, backend.scalar), zeros=2
+    )
+    bcgs = Struct(state, parts, ticket, np.int64(nrows))
+
+    def launch(kernel: str, *arguments: Any) -> Launch:
+        function = backend.function("krylov/bcgs", kernel, (BLOCK_THREADS,))
+        return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), (bcgs, *arguments))
+
+    steps = {
+        Step.DIRECTION: launch("bcgs_direction", Slot.P, Slot.R, Slot.W, Slot.D, Slot.Z),
+        Step.SHADOW: launch("bcgs_shadow", Slot.W, Slot.Y, Slot.D),
+        Step.HALF: launch("bcgs_half", Slot.R, Slot.W, Slot.D, Slot.Z),
+        Step.DOTS: launch("bcgs_dots", Slot.W, Slot.R, Slot.D),
+        Step.UPDATE: launch("bcgs_update", Slot.X, Slot.R, Slot.P, Slot.W, Slot.Y),
+        Step.END: Launch(backend.function("krylov/bcgs", "bcgs_end", ()), (1, 1, 1), (1, 1, 1), (state,)),
+    }
+    return Steps({step: [made] for step, made in steps.items()}, state)
+
+
+@compiled_ahead("krylov/bcgs")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All of the file."""
+    kernels = ("bcgs_direction", "bcgs_shadow", "bcgs_half", "bcgs_dots", "bcgs_update")
+    yield [*((kernel, (BLOCK_THREADS,)) for kernel in kernels), ("bcgs_end", ())]

@@ -1,0 +1,84 @@
+"""Conjugate gradients: launches for all that an iteration does with vectors, with its scalars where these are.
+
+PETSc's KSPCG takes three scalars to the host in each iteration, and goes over vectors eight times. Here the scalars
+stay in a state that the kernels share, and each kernel does all that it can with what it has read.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from petsc_gpufmt.backends.backend import Backend
+from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct
+from petsc_gpufmt.krylov.steps import BLOCK_THREADS, RECORDS, Steps, blocks_for
+
+RECORD = np.dtype([(name, np.float64) for name in ("curvature", "rz", "norm")])
+STATE = np.dtype(
+    [
+        ("sums", np.float64, 4),
+        *((name, np.float64) for name in ("curvature", "rz", "rz_before", "limit", "divergence")),
+        *((name, np.int64) for name in ("iteration", "most", "stop", "norm", "alone")),
+        ("records", RECORD, RECORDS),
+    ]
+)
+"""GpufmtCgState."""
+
+
+class Step(enum.IntEnum):
+    """Parts of an iteration, GPUFMT_CG_... in native/gpufmt_plan_krylov.h."""
+
+    DIRECTION = 0
+    CURVATURE = 1
+    UPDATE = 2
+    UPDATE_SUMS = 3
+    FIRST_DOTS = 4
+    DOTS = 5
+    END = 6
+
+
+def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
+    """The steps for vectors of so many rows on this rank; the state is a STATE.
+
+    The preconditioned residual z is in slot Z; where that is empty, z is D r, and r where D is empty too. DIRECTION
+    makes P of R, D and Z; CURVATURE the sum P W; UPDATE changes X and R by P and W, UPDATE_SUMS also adds up what
+    the new R gives, which ends the iteration. The sums over R, and Z or D R, are those of FIRST_DOTS before the first
+    iteration; DOTS ends one with them. END ends it where other ranks had to add theirs.
+    """
+    blocks = blocks_for(nrows)
+    state, ticket, parts = backend.empty(
+        (STATE.itemsize, np.dtype(np.int8)), (1, np.dtype(np.int32)), (2 * blocks, backend.scalar), zeros=2
+    )
+    cg = Struct(state, parts, ticket, np.int64(nrows))
+
+    def launch(kernel: str, *arguments: Any) -> Launch:
+        function = backend.function("krylov/cg", kernel, (BLOCK_THREADS,))
+        return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), (cg, *arguments))
+
+    def update(sums: int) -> Launch:
+        return launch("cg_update", Slot.X, Slot.R, Slot.P, Slot.W, Slot.D, np.int32(sums))
+
+    def dots(ends: int) -> Launch:
+        return launch("cg_dots", Slot.R, Slot.D, Slot.Z, np.int32(ends))
+
+    steps = {
+        Step.DIRECTION: launch("cg_direction", Slot.P, Slot.R, Slot.D, Slot.Z),
+        Step.CURVATURE: launch("cg_curvature", Slot.P, Slot.W),
+        Step.UPDATE: update(sums=0),
+        Step.UPDATE_SUMS: update(sums=1),
+        Step.FIRST_DOTS: dots(ends=0),
+        Step.DOTS: dots(ends=1),
+        Step.END: Launch(backend.function("krylov/cg", "cg_end", ()), (1, 1, 1), (1, 1, 1), (state,)),
+    }
+    return Steps({step: [made] for step, made in steps.items()}, state)
+
+
+@compiled_ahead("krylov/cg")
+def default_kernels() -> Iterator[list[Instance]]:
+    """All of the file."""
+    kernels = ("cg_direction", "cg_curvature", "cg_update", "cg_dots")
+    yield [*((kernel, (BLOCK_THREADS,)) for kernel in kernels), ("cg_end", ())]

@@ -1,0 +1,47 @@
+"""What Krylov methods have in common: steps that share a state."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from petsc_gpufmt.backends.plan import Launch
+
+BLOCK_THREADS = 256
+ITEMS = 2  # rows of a thread at once, as in kernels/krylov/rows.cuh
+MOST_BLOCKS = 1024  # of a launch: about as many as a large device has at once
+RECORDS = 256  # GPUFMT_KRYLOV_RECORDS in native/gpufmt_plan_krylov.h
+MOST_STEPS = 8  # GPUFMT_MOST_KRYLOV_STEPS in native/gpufmt_plan_krylov.h
+MOST_ARRAYS = 8  # GPUFMT_MOST_KRYLOV_ARRAYS
+
+
+class Method(enum.IntEnum):
+    """GPUFMT_KRYLOV_... in native/gpufmt_plan_krylov.h."""
+
+    CG = 0
+    MIXED = 1
+    BCGS = 2
+    CHEBYSHEV = 3
+    GMRES = 4
+
+
+class Steps(NamedTuple):
+    """The launches of a method.
+
+    Attributes
+    ----------
+    launches : of each step, by its number
+    state : bytes on the backend, which the steps share, as the method lays them out; None if there are none
+    arrays : others of the method that the library uses, by their numbers
+    """
+
+    launches: dict[Any, list[Launch]]
+    state: Any
+    arrays: Mapping[Any, Any] = MappingProxyType({})
+
+
+def blocks_for(nrows: int) -> int:
+    """Blocks of BLOCK_THREADS for vectors of so many rows."""
+    return max(1, min(MOST_BLOCKS, -(-nrows // (BLOCK_THREADS * ITEMS))))

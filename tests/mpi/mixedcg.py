@@ -1,0 +1,160 @@
+"""Type mixedcg solves as accurately as cg on any number of ranks, and what fails on one rank fails on all."""
+
+import ctypes
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from dense import COMM, TYPE, distribute, layouts
+from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
+
+from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.krylov.steps import Method
+from petsc_gpufmt.planning import krylov_requests
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+from solves import make_solver, run  # noqa: E402
+
+ROWS, LAST = 90, COMM.size - 1
+ORDER = 58  # PETSC_ERR_ORDER
+OUTER = ("replacement", "refinement", "flexible")
+RANDOM = np.random.default_rng(3)
+SCALE = 1 + 4 * RANDOM.random(ROWS)
+DENSE = np.diag(np.full(ROWS, 2.3)) - np.eye(ROWS, k=1) - np.eye(ROWS, k=-1) - 0.1 * np.eye(ROWS, k=40)
+DENSE = np.outer(SCALE, SCALE) * (DENSE + DENSE.T) / 2
+RIGHT = RANDOM.standard_normal(ROWS)
+
+
+def vectors(A, values=RIGHT):
+    x, b = A.createVecs()
+    b.setArray(values[slice(*b.getOwnershipRange())])
+    return x, b
+
+
+def solver(A, outer="replacement", **settings):
+    return make_solver(A, "mixedcg", COMM, **{"pc_type": "jacobi", "ksp_mixedcg_outer": outer, **settings})
+
+
+def solved(A, outer, right=RIGHT, **settings):
+    """The end, which is the same on all ranks, and all of x."""
+    x, b = vectors(A, right)
+    found = run(solver(A, outer, **settings), b, x)
+    assert len(set(COMM.tompi4py().allgather((found.reason, found.iterations, found.history.tobytes())))) == 1
+    return found, np.concatenate(COMM.tompi4py().allgather(found.x))
+
+
+def check_residuals():
+    for layout, local in layouts(ROWS).items():
+        A = distribute(DENSE, TYPE, local, local)
+        for outer in OUTER:
+            for check in (0, 10):
+                found, x = solved(A, outer, ksp_rtol=1e-11, ksp_mixedcg_check=check)
+                norms = [np.linalg.norm(r / DENSE.diagonal()) for r in (RIGHT, RIGHT - DENSE @ x)]
+                assert found.reason == 2 and norms[1] <= 1.01e-11 * norms[0], (layout, outer)
+                assert np.allclose(found.history[[0, -1]], norms, rtol=1e-2), (layout, outer)
+                assert 3 < found.history.size < 12, (layout, outer)
+
+
+def check_scaling():
+    """Entries of one rank that leave the range of single precision."""
+    scale = np.where(np.arange(ROWS) < 3, 1e30, 1.0)
+    scaled = np.outer(scale, scale) * DENSE
+    for outer in OUTER:
+        found, x = solved(distribute(scaled), outer, RIGHT * scale, ksp_rtol=1e-11, ksp_norm_type="natural")
+        expected = np.linalg.solve(DENSE, RIGHT)
+        assert found.reason == 2 and np.allclose(x * scale, expected, rtol=0, atol=1e-8 * abs(expected).max())
+
+
+def check_ends():
+    """Among them those of PETSc's method, after what one rank alone has seen."""
+    rows = np.arange(ROWS)
+    for outer in OUTER:
+        indefinite, first = distribute(np.diag(np.where(rows == ROWS - 1, -1.0, 1.0 + rows))), np.eye(ROWS)[0]
+        assert (
+            solved(indefinite, outer, first + np.eye(ROWS)[-1], pc_type="none")[0].reason == -10
+        )  # DIVERGED_INDEFINITE_MAT
+        unknown = distribute(np.diag(np.where(rows == 0, np.nan, 1.0)))
+        assert solved(unknown, outer, pc_type="none")[0].reason == -9  # DIVERGED_NANORINF
+        assert solved(distribute(DENSE), outer, ksp_max_it=7)[0].iterations == 7
+        assert solved(distribute(np.zeros((1, 1)) + 4), outer, np.ones(1))[0].iterations == 1
+        assert solved(distribute(DENSE), outer, np.zeros(ROWS))[0].iterations == 0
+
+
+def fails(ksp, A, code):
+    x, b = vectors(A)
+    found = error_of(ksp.solve, b, x)
+    assert found == code, f"error {found} on rank {COMM.rank}"
+
+
+def succeeds(ksp, A):
+    x, b = vectors(A)
+    assert run(ksp, b, x).reason > 0
+
+
+@contextmanager
+def steps_failing(method):
+    """The plan of a method fails on the last rank."""
+
+    def fail(*_):
+        raise UnsupportedError("on purpose")
+
+    original = krylov_requests.METHODS[method]
+    if COMM.rank == LAST:
+        krylov_requests.METHODS[method] = fail
+    try:
+        yield
+    finally:
+        krylov_requests.METHODS[method] = original
+
+
+def check_plans_that_fail():
+    for method in (Method.MIXED, Method.CG):
+        A = distribute(DENSE)
+        ksp = solver(A)
+        with steps_failing(method):
+            fails(ksp, A, UNSUPPORTED)
+        succeeds(ksp, A)
+    A = distribute(DENSE)
+    succeeds(solver(A), A)
+    A.scale(2.0)
+    A.axpy(1.0, distribute(np.eye(ROWS, k=7) + np.eye(ROWS, k=-7)), structure=A.Structure.DIFFERENT_NONZERO_PATTERN)
+    A.shift(200.0)
+    ksp = solver(A)
+    with plan_failing(0 if COMM.rank == LAST else None):
+        fails(ksp, A, UNSUPPORTED)
+    succeeds(ksp, A)
+
+
+def own_block(A):
+    """The diagonal block of this rank."""
+    blocks = [ctypes.c_void_p(), ctypes.c_void_p()]
+    assert LIBRARY.MatMPIAIJGetSeqAIJ(ctypes.c_void_p(A.handle), *map(ctypes.byref, blocks), None) == 0
+    return blocks[0]
+
+
+def check_a_product_that_fails():
+    """Values of one rank change while the solve is on, so its copy is not current: its sums tell the others."""
+    for outer in OUTER:
+        A = distribute(DENSE)
+
+        def other_values(_, iteration, __, A=A):
+            if iteration and COMM.rank == LAST:
+                state, block = ctypes.c_int64(), own_block(A)
+                assert LIBRARY.PetscObjectStateGet(block, ctypes.byref(state)) == 0
+                assert LIBRARY.PetscObjectStateSet(block, ctypes.c_int64(state.value + 1)) == 0
+
+        ksp = solver(A, outer, ksp_rtol=1e-11)
+        ksp.setMonitor(other_values)
+        fails(ksp, A, ORDER)
+        ksp.monitorCancel()
+        succeeds(ksp, A)
+
+
+check_residuals()
+check_scaling()
+check_ends()
+check_plans_that_fail()
+if COMM.size > 1:
+    check_a_product_that_fails()

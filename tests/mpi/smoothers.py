@@ -1,0 +1,145 @@
+"""Chebyshev's smoothers of ours do what PETSc's do on any number of ranks, and wait for no others than those do."""
+
+import ctypes
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from dense import COMM, TYPE, distribute, layouts
+from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
+from petsc4py import PETSc
+
+from petsc_gpufmt.errors import UnsupportedError
+from petsc_gpufmt.krylov.steps import Method
+from petsc_gpufmt.planning import krylov_requests
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+from solves import check_same, make_solver, run  # noqa: E402
+
+GRID, ROWS = 12, 144
+LINE = 2.0 * np.eye(GRID) - np.eye(GRID, k=1) - np.eye(GRID, k=-1)
+DENSE = np.kron(LINE, np.eye(GRID)) + np.kron(np.eye(GRID), LINE) + np.diag(np.linspace(0, 3, ROWS))
+RIGHT = np.random.default_rng(3).standard_normal(ROWS)
+SMOOTHER = {"ksp_norm_type": "none", "pc_type": "jacobi", "ksp_chebyshev_eigenvalues": "0.2,2.2"}
+GAMG = {"pc_type": "gamg", "pc_gamg_coarse_eq_limit": 10, "ksp_rtol": 1e-8}
+WAYS = ("steps in the product", "each step a product and one pass over vectors")
+TIGHT = 1e-12
+
+
+def ways(ksp):
+    """How smoothers were solved, as -ksp_view says."""
+    with TemporaryDirectory() as own:
+        path = COMM.tompi4py().bcast(str(Path(own) / "view.txt"))
+        viewer = PETSc.Viewer().createASCII(path, comm=COMM)
+        ksp.view(viewer)
+        viewer.destroy()
+        text = COMM.tompi4py().bcast(Path(path).read_text() if COMM.rank == 0 else None)
+    return re.findall(r"petsc_gpufmt: (.*)", text)
+
+
+def solved(A, ksp_type, view=None, **settings):
+    """What a new KSP finds; what -ksp_view says of ours goes to the list `view`."""
+    ksp, (x, b) = make_solver(A, ksp_type, COMM, **settings), A.createVecs()
+    first, last = b.getOwnershipRange()
+    b.setArray(RIGHT[first:last])
+    x.setArray(RIGHT[first:last] / 3)
+    found = run(ksp, b, x)
+    if view is not None:
+        view += ways(ksp)
+    for thing in (ksp, x, b):
+        thing.destroy()
+    return found
+
+
+def check_iterates():
+    for layout, local in layouts(ROWS).items():
+        A = distribute(DENSE, TYPE, local, local)
+        for iterations in (1, 2, 3):
+            for guess in (False, True):
+                settings = {**SMOOTHER, "ksp_max_it": iterations, "ksp_initial_guess_nonzero": guess}
+                ours, theirs = (solved(A, kind, **settings) for kind in ("gpuchebyshev", "chebyshev"))
+                assert np.allclose(ours.x, theirs.x, rtol=0, atol=TIGHT * np.abs(RIGHT).max()), layout
+                assert (ours.reason, ours.iterations) == (theirs.reason, theirs.iterations)
+
+
+def check_multigrid():
+    said, options = [], {"mg_levels_ksp_max_it": 3, "mg_levels_ksp_gpuchebyshev_fused": True}
+    for local in layouts(ROWS).values():
+        A = distribute(DENSE, TYPE, local, local)
+        ours = solved(A, "cg", said, **GAMG, **options)
+        check_same(ours, solved(A, "cg", **GAMG, **options, pc_gamg_gpufmt_smoother="petsc"))
+    assert said and {text.rpartition(" on the ")[0] for text in said} <= set(WAYS)
+
+
+def smoother(A, ksp_type="gpuchebyshev"):
+    """A KSP of two steps, and vectors for it."""
+    ksp, (x, b) = make_solver(A, ksp_type, COMM, **SMOOTHER, ksp_max_it=2), A.createVecs()
+    b.set(1.0)
+    return ksp, b, x
+
+
+def check_no_sums_over_ranks():
+    """A smoother waits for other ranks in products alone."""
+    sums = ctypes.c_double.in_dll(LIBRARY, "petsc_allreduce_ct")
+    A, counts = distribute(DENSE), []
+    for ksp_type in ("chebyshev", "gpuchebyshev"):
+        ksp, b, x = smoother(A, ksp_type)
+        ksp.solve(b, x)
+        before = sums.value
+        for _ in range(5):
+            ksp.solve(b, x)
+        counts.append(sums.value - before)
+    assert counts[1] <= counts[0], counts
+
+
+@contextmanager
+def plans_failing():
+    """The plan of the method fails on the last rank."""
+
+    def fail(*_):
+        raise UnsupportedError("on purpose")
+
+    original = krylov_requests.METHODS[Method.CHEBYSHEV]
+    if COMM.rank == COMM.size - 1:
+        krylov_requests.METHODS[Method.CHEBYSHEV] = fail
+    try:
+        yield
+    finally:
+        krylov_requests.METHODS[Method.CHEBYSHEV] = original
+
+
+def check_a_plan_that_fails():
+    """It is made in the set-up, which ranks do together; the next solve makes it."""
+    A = distribute(DENSE)
+    ksp, b, x = smoother(A)
+    with plans_failing():
+        assert error_of(ksp.solve, b, x) == UNSUPPORTED
+    ksp.solve(b, x)
+    assert ksp.getConvergedReason() > 0
+    ksp = make_solver(A, "cg", COMM, **GAMG)
+    with plans_failing():
+        assert error_of(ksp.setUp) == UNSUPPORTED
+    ksp.solve(b, x)
+    assert ksp.getConvergedReason() > 0
+
+
+def check_a_product_that_fails():
+    """On one rank, and so on all; the next solve is as if nothing had been."""
+    A = distribute(DENSE)
+    ksp, b, x = smoother(A)
+    ksp.setUp()
+    with plan_failing(0 if COMM.rank == COMM.size - 1 else None):
+        assert error_of(ksp.solve, b, x) == UNSUPPORTED
+    ksp.solve(b, x)
+    assert ksp.getConvergedReason() > 0 and np.isfinite(x.norm())
+
+
+check_iterates()
+check_multigrid()
+check_a_product_that_fails()
+check_no_sums_over_ranks()
+check_a_plan_that_fails()

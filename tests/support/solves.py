@@ -1,0 +1,102 @@
+"""Linear solves through petsc4py, and what there is to compare of two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from builders import CsrMatrix
+from petsc4py import PETSc
+from petsc_products import petsc_matrix
+
+from petsc_gpufmt.backends import native_library
+
+
+class Solve(NamedTuple):
+    """PETSc's reason for the end, the number of iterations, the norms of all, and the solution."""
+
+    reason: int
+    iterations: int
+    history: np.ndarray
+    x: np.ndarray
+
+
+def right_hand_side(n: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(n)
+
+
+def diagonal_matrix(values: np.ndarray) -> Any:
+    """Of type pjds."""
+    n = len(values)
+    return petsc_matrix(CsrMatrix(n, n, np.arange(n + 1), np.arange(n), np.asarray(values, PETSc.ScalarType)), "pjds")
+
+
+def make_solver(A: Any, ksp_type: str, comm: Any = PETSc.COMM_SELF, **settings: Any) -> Any:
+    """A KSP of a type with the options `settings`, which have a prefix of its own for as long as they are read."""
+    ksp = PETSc.KSP().create(comm)
+    ksp.setOptionsPrefix("of_a_test_")
+    ksp.setOperators(*A) if isinstance(A, tuple) else ksp.setOperators(A)
+    database = PETSc.Options("of_a_test_")
+    for name, value in {"ksp_type": ksp_type, **settings}.items():
+        database[name] = value
+    ksp.setFromOptions()
+    for name in ("ksp_type", *settings):
+        database.delValue(name)
+    ksp.setConvergenceHistory()
+    return ksp
+
+
+def run(ksp: Any, b: Any, x: Any) -> Solve:
+    """From x on, if the KSP begins with a guess."""
+    ksp.setConvergenceHistory(reset=True)
+    ksp.solve(b, x)
+    return Solve(ksp.getConvergedReason(), ksp.getIterationNumber(), ksp.getConvergenceHistory().copy(), x.array.copy())
+
+
+def solve(
+    A: Any, b: np.ndarray, ksp_type: str, prepare: Callable[[Any], None] = lambda ksp: None, **settings: Any
+) -> Solve:
+    """By a new KSP, with options `settings`, which `prepare` is called with; a guess, if it is wanted, is b / 2."""
+    operator = A[0] if isinstance(A, tuple) else A
+    ksp, (x, rhs) = make_solver(A, ksp_type, **settings), operator.createVecs()
+    prepare(ksp)
+    rhs.setArray(b)
+    x.setArray(b / 2)
+    found = run(ksp, rhs, x)
+    for thing in (ksp, x, rhs):
+        thing.destroy()
+    return found
+
+
+def check_same(ours: Solve, theirs: Solve, tolerance: float = 1e-8) -> None:
+    """The same end, the same norms relative to the first, and the same solution."""
+    assert (ours.reason, ours.iterations) == (theirs.reason, theirs.iterations)
+    assert ours.history.size == theirs.history.size
+    for found, expected in ((ours.history, theirs.history), (ours.x, theirs.x)):
+        finite = np.isfinite(expected)
+        assert (np.isfinite(found) == finite).all()
+        scale = np.abs(expected[finite]).max(initial=1e-300)
+        assert np.abs(found[finite] - expected[finite]).max(initial=0.0) <= tolerance * scale
+
+
+def view_of(ksp: Any, folder: Path) -> str:
+    """What -ksp_view prints."""
+    viewer = PETSc.Viewer().createASCII(str(folder / "view.txt"), comm=ksp.comm)
+    ksp.view(viewer)
+    viewer.destroy()
+    return (folder / "view.txt").read_text()
+
+
+@contextmanager
+def informing() -> Iterator[None]:
+    """With -info, on standard output."""
+    library = native_library.load()
+    library.PetscInfoSetFile(None, b"w")
+    library.PetscInfoAllow(1)
+    try:
+        yield
+    finally:
+        library.PetscInfoAllow(0)
