@@ -87,6 +87,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "formats/bsr_interleaved": 64,
     "formats/bsr_values": 64,
     "formats/columns": 48,
+    "formats/csradaptive": 56,  # with a step of smoothing within the product, on sm_100; products take 40
     "formats/evchyb": 64,
     "formats/evchyb_layout": 64,
     "formats/pjds": 64,
@@ -104,6 +105,9 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "patterns/union": 80,
 }
 
+
+# Products in single precision that leave a sum, for a few sizes of blocks: ptxas spills by itself to stay at 32 registers.
+SPILL_BYTES_OF_FILES: dict[str, int] = {"formats/bsr": 8}
 
 FEW_THREADS, MANY_THREADS = 1 << 6, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size
 MANY_COLUMNS = 50_000  # the rows of a transpose, most of them empty: slow in emulation where threads share each
@@ -348,10 +352,10 @@ def check_instances(names: dict[str, list[str]], scalar: Any, index: Any, archit
             kernels = re.findall(
                 r"entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) registers", log, re.DOTALL
             )
-            limit = REGISTERS_OF_FILES.get(stem, REGISTERS)
+            limit, spilled = REGISTERS_OF_FILES.get(stem, REGISTERS), SPILL_BYTES_OF_FILES.get(stem, 0)
 
             assert len(kernels) >= len(names[stem])  # all that are no templates are compiled anyway
-            assert not [k for k in kernels if int(k[1]) > 0], f"{stem}.cu: these spill"
+            assert not [k for k in kernels if int(k[1]) > spilled], f"{stem}.cu: these spill more than {spilled} bytes"
             assert not [k for k in kernels if int(k[2]) > limit], f"{stem}.cu: these take more than {limit} registers"
             assert "warning" not in log, log
 

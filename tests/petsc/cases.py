@@ -277,7 +277,7 @@ LINEAR_SOLVER_CASES = (
             "-ksp_monitor -pc_type gamg -ksp_view -pc_gamg_esteig_ksp_type cg -pc_gamg_esteig_ksp_max_it 10 "
             f"-mat_type aijpjds -pc_gamg_threshold -1 {_ORDER_OF_AGG}",
             f"ex7_gamg_cuda_nsize-{ranks}.out",
-            ("parent", "storage", "levels", "inodes", "package", "product"),
+            ("parent", "storage", "levels", "smoothers", "inodes", "package", "product"),
         )
         for ranks in (1, 2)
     ),
@@ -428,7 +428,7 @@ NONLINEAR_SOLVER_CASES = (
         (1,),
         "-pc_type gamg -ksp_view_pre -dm_mat_type aijpjds",
         "ex5_7_ksp_view_pre.out",
-        ("parent", "storage", "levels"),
+        ("parent", "storage", "levels", "smoothers"),
     ),
     *(
         Case(
@@ -436,7 +436,7 @@ NONLINEAR_SOLVER_CASES = (
             (1,),
             f"-pc_type gamg -ksp_view ::ascii_info_detail -pc_gamg_mat_coarsen_type {coarsening} -dm_mat_type aijpjds",
             f"ex5_{coarsening}_view_detailed.out",
-            ("parent", "storage", "levels"),
+            ("parent", "storage", "levels", "smoothers"),
         )
         for coarsening in ("hem", "mis")
     ),

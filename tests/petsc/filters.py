@@ -37,6 +37,7 @@ FILTERS = {
         "our types add lines on their storage to -mat_view ::ascii_info and ::ascii_info_detail", r"^ {2,}storage:"
     ),
     "levels": Filter("our type of GAMG adds lines on the set-up of levels to -ksp_view", r"^ +gpufmt, level \d"),
+    "smoothers": Filter("GAMG's smoothers on our types say in -ksp_view how they are solved", r"^ +petsc_gpufmt: "),
     "type": Filter("PETSc's own filter: the expected output is shared by several types", r"type"),
     "seqaij": Filter("PETSc's own filter: the expected output is shared by several types", "type: seqaij"),
     "object": Filter(

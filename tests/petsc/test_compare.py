@@ -72,6 +72,7 @@ def test_a_difference_shows_the_lines_and_not_the_others():
         ("storage", "    storage: pjds, not built yet", ""),
         ("storage", "  type: seqaij", "  type: seqaij"),
         ("levels", "      gpufmt, level 0 from the finest: on the host, 3 aggregates", ""),
+        ("smoothers", "        petsc_gpufmt: steps in the product on the device", ""),
         ("reuse", "Submatrix reuse is right", "Submatrix reuse is right"),
         ("reuse", "Mat Object", ""),
         ("8 is 7", "due to CONVERGED_RTOL iterations 8", "due to CONVERGED_RTOL iterations 7"),

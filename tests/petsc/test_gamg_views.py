@@ -40,7 +40,7 @@ RUNS = {
 def view(output: str) -> list[str]:
     """The output without what our types add to it."""
     lines = output.replace("aijpjds", "aij").splitlines()
-    return [line for line in lines if not re.match(r" +storage:| +gpufmt, level", line)]
+    return [line for line in lines if not re.match(r" +storage:| +gpufmt, level| +petsc_gpufmt: ", line)]
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -116,7 +116,7 @@ static PetscErrorCode InnerBegin(Mixed *s)
   if (!s->keep || !(head->rz * head->rz_before > 0.0)) head->iteration = 0;
   s->base       = head->iteration;
   head->most    = s->base + PetscMin(left, own->most ? own->most : MOST_INNER);
-  s->inner_norm = PetscSqrtReal(head->norm == GPUFMT_NORM_NATURAL ? PetscAbsReal(head->rz) : head->sums[3]);
+  s->inner_norm = (PetscReal)sqrt(head->norm == GPUFMT_NORM_NATURAL ? fabs(head->rz) : head->sums[3]);
   if (!own->most) head->limit = InnerDrop(s) * s->inner_norm;
   PetscCall(GpufmtKspToBackend(s->own->backend, state, head, bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
