@@ -99,45 +99,25 @@ __device__ __forceinline__ bool last_block_sums(const scalar_t (&values)[N], sca
   return true;
 }
 
-constexpr unsigned GROUP_BLOCKS = 1024; // whose parts one block adds up
-
-// Where the sum over a large grid is made: the last block of each group of neighbours leaves the sum of their parts, the last of these blocks adds up
-// those. So no thread adds more than GROUP_BLOCKS / BLOCK_THREADS numbers one after the other, up to GROUP_BLOCKS^2 blocks.
+// Where a product leaves the sum over its grid. Waiting for a ticket keeps a block on its multiprocessor: where blocks follow each other, they leave their parts
+// alone, and a launch of its own adds them up (grid_sum.cu).
 struct GridSum {
-  scalar_t *parts;   // [nblocks + ngroups] of the blocks, then of the groups
-  unsigned *tickets; // [ngroups + 1] of the groups, then of all; 0 before and after
+  scalar_t *parts;  // [nblocks]; null: no sum is wanted
+  unsigned *ticket; // 0 before and after; null: *result is made later
   scalar_t *result;
 };
 
-// What one block has of `count` parts
-template <int BLOCK_THREADS>
-__device__ __forceinline__ scalar_t sum_of_parts(const scalar_t *parts, unsigned count)
-{
-  scalar_t value[1] = {0}, total[1];
-
-  for (unsigned part = thread_in_block(); part < count; part += BLOCK_THREADS) value[0] += __ldcg(parts + part);
-  block_sums<1, BLOCK_THREADS>(value, total);
-  return total[0];
-}
-
-// *result = the sum over the threads of all blocks of a one-dimensional grid, all of which call it.
+// `value` of all threads of a one-dimensional grid, all of which call it.
 template <int BLOCK_THREADS>
 __device__ __forceinline__ void grid_sum(scalar_t value, const GridSum &sum)
 {
-  const unsigned group = blockIdx.x / GROUP_BLOCKS, first = group * GROUP_BLOCKS, ngroups = (gridDim.x + GROUP_BLOCKS - 1) / GROUP_BLOCKS;
-  const unsigned nblocks   = min(gridDim.x - first, GROUP_BLOCKS);
   const scalar_t values[1] = {value};
   scalar_t       totals[1];
 
-  block_sums<1, BLOCK_THREADS>(values, totals);
-  if (thread_in_block() == 0) sum.parts[blockIdx.x] = totals[0];
-  if (!comes_last(sum.tickets + group, nblocks)) return;
-  scalar_t total = sum_of_parts<BLOCK_THREADS>(sum.parts + first, nblocks);
-
-  if (ngroups > 1) {
-    if (thread_in_block() == 0) sum.parts[gridDim.x + group] = total;
-    if (!comes_last(sum.tickets + ngroups, ngroups)) return;
-    total = sum_of_parts<BLOCK_THREADS>(sum.parts + gridDim.x, ngroups);
+  if (sum.ticket) {
+    if (last_block_sums<1, BLOCK_THREADS>(values, sum.parts, sum.ticket, totals) && thread_in_block() == 0) *sum.result = totals[0];
+  } else {
+    block_sums<1, BLOCK_THREADS>(values, totals);
+    if (thread_in_block() == 0) sum.parts[blockIdx.x] = totals[0];
   }
-  if (thread_in_block() == 0) *sum.result = total;
 }

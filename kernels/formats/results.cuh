@@ -19,8 +19,8 @@ struct ScaledResult {
   }
 };
 
-// z[row] = alpha u[row] + beta x[row] + gamma d[row] (b[row] - (A x)[row]), and *dot.result = the sum over all rows of w[row] (A x)[row], unless
-// dot.result is null. So one kernel makes steps of Richardson's or Chebyshev's iteration, with the inverse d of a diagonal, and products that
+// z[row] = alpha u[row] + beta x[row] + gamma d[row] (b[row] - (A x)[row]), and in `dot` the sum over all rows of w[row] (A x)[row], unless
+// dot.parts is null. So one kernel makes steps of Richardson's or Chebyshev's iteration, with the inverse d of a diagonal, and products that
 // leave a dot product. What has the factor 0 is not read, u may be z, and w may be x. Bytes a row beside those of the product: u, d, b and w once,
 // those that are there.
 struct Fused {
@@ -53,14 +53,14 @@ struct FusedResult {
     if (f.beta != 0) result += f.beta * __ldg(x + row);
     if (f.alpha != 0) result += f.alpha * f.u[row];
     f.z[row] = result;
-    if (f.dot.result) part += sum * __ldg(f.w + row);
+    if (f.dot.parts) part += sum * __ldg(f.w + row);
   }
 
   // all threads of the launch call it
   template <int BLOCK_THREADS>
   __device__ __forceinline__ void finish() const
   {
-    if (f.dot.result) grid_sum<BLOCK_THREADS>(part, f.dot);
+    if (f.dot.parts) grid_sum<BLOCK_THREADS>(part, f.dot);
   }
 };
 

@@ -124,10 +124,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   }
   const scalar_t alpha = (scalar_t)(state->rz / new_curvature(state));
 
-  each_row<BLOCK_THREADS>(cg.nrows, [&](offset_t row) {
+  each_row<BLOCK_THREADS, BACKWARD>(cg.nrows, [&](offset_t row) {
     const scalar_t residual = r[row] - alpha * w[row], z = preconditioned(row, residual, d, nullptr);
 
-    x[row] += alpha * p[row];
+    __stcs(x + row, __ldcs(x + row) + alpha * p[row]); // the one vector that is not wanted again soon
     r[row] = residual;
     sum[0] += residual * z;
     sum[1] += of_r ? residual * residual : z * z;

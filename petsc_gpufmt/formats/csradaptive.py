@@ -63,7 +63,8 @@ class CsrAdaptive(CsrFormat):
         if not self.nrows and not leaves_a_sum(operation):
             return []
         nblocks = max(1, self.nblocks)
-        return [self._product("fused", nblocks, Slot.X, fused_argument(operation, nblocks, self.backend))]
+        fused, after = fused_argument(operation, nblocks, self.backend)
+        return [self._product("fused", nblocks, Slot.X, fused), *after]
 
     def summary(self) -> str:
         return f"1 to {self.block_threads} threads a row, {super().summary()}"

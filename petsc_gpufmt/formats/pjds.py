@@ -182,7 +182,8 @@ class Pjds(Format):
             return []
         how = (LARGE_BATCH, self.threads_per_row, self.block_threads)  # the bits are those of the other batch
         nblocks, _ = self._shape(nrows, *how[1:])
-        return [self._product(nrows, "pjds_fused", how, Slot.X, fused_argument(operation, nblocks, self.backend))]
+        fused, after = fused_argument(operation, nblocks, self.backend)
+        return [self._product(nrows, "pjds_fused", how, Slot.X, fused), *after]
 
     def diagonal(self) -> list[Launch]:
         # is asked for once a set-up: the levels of a multigrid method share few kernels, which need loading

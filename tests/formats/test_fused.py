@@ -10,7 +10,7 @@ from stored_matrix import StoredMatrix, assert_dot, assert_same_bits
 
 from petsc_gpufmt.backends.plan import Fused
 from petsc_gpufmt.choice.registry import FORMATS, find_format
-from petsc_gpufmt.formats.common.fused import GROUP_BLOCKS
+from petsc_gpufmt.formats.common.fused import FEW_BLOCKS
 
 OFFERING = ("pjds", "bsr", "csradaptive")
 OTHERS = sorted(set(FORMATS) - {*OFFERING, "gpufmt"})
@@ -41,12 +41,13 @@ def test_a_matrix_without_entries_has_the_sum_0(backend, format_name, shape_name
         assert made.sum == 0 and not made.z.any()
 
 
-@pytest.mark.parametrize("nblocks", [1, GROUP_BLOCKS, GROUP_BLOCKS + 1])
-def test_sums_of_one_group_of_blocks_and_of_two(request, nblocks):
+@pytest.mark.parametrize("nblocks", [1, FEW_BLOCKS, FEW_BLOCKS + 1])
+def test_sums_are_made_in_the_product_or_after_it(request, nblocks):
     backend = make_backend(request, "emulation")
     stored = StoredMatrix(scaled_identity(64 * nblocks), find_format("pjds"), backend, SMALL_BLOCKS)
     x, _ = stored.vectors()
-    (launch,) = stored.format.fused(Fused.MULT_DOT)
+    launch, *after = stored.format.fused(Fused.MULT_DOT)
+    assert len(after) == (nblocks > FEW_BLOCKS)
     assert launch.grid == (nblocks, 1, 1) and np.prod(launch.block) == 64
 
     first = stored.fused(Fused.MULT_DOT, x=x)
@@ -56,7 +57,7 @@ def test_sums_of_one_group_of_blocks_and_of_two(request, nblocks):
 
 
 @pytest.mark.gpu
-def test_sums_of_many_groups_of_blocks(request):
+def test_sums_of_many_blocks(request):
     backend = make_backend(request, "cuda")
     stored = StoredMatrix(scaled_identity(5_000_000), find_format("pjds"), backend, SMALL_BLOCKS)
     x, _ = stored.vectors()

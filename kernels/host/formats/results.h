@@ -29,10 +29,10 @@ static inline int scaled_skips_empty(const ScaledResult *r)
   return r->y == r->z && r->beta == 1;
 }
 
-/* where a device makes the sum over its blocks, and where the result goes */
+/* where the sum goes; a device makes it over its blocks by the others */
 typedef struct {
   scalar_t *parts;
-  unsigned *tickets;
+  unsigned *ticket;
   scalar_t *result;
 } GridSum;
 

@@ -157,10 +157,10 @@ class Bsr(Format):
         if not self.nrows and not leaves_a_sum(operation):
             return []
         if not self.limit:
-            fused = fused_argument(operation, self._nblocks, self.backend)
-            return [self._over_segments("fused", (), self.nrows, fused)]
-        fused = fused_argument(operation, ceil_div(self.nrows, REDUCE_BLOCK[0]), self.backend)
-        return [self._spmv_of_pieces(), self._reduce("reduce_fused", Slot.X, fused)]
+            fused, after = fused_argument(operation, self._nblocks, self.backend)
+            return [self._over_segments("fused", (), self.nrows, fused), *after]
+        fused, after = fused_argument(operation, ceil_div(self.nrows, REDUCE_BLOCK[0]), self.backend)
+        return [self._spmv_of_pieces(), self._reduce("reduce_fused", Slot.X, fused), *after]
 
     def _spmv_of_pieces(self) -> Launch:
         scalar = self.backend.scalar.type

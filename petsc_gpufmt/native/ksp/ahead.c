@@ -28,7 +28,7 @@ static PetscErrorCode Queue(GpufmtKspQueue *q, PetscInt n)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtKspIterate(q, n));
-  if (q->state != q->own->plans.state) PetscCall(GpufmtKspStateQueue(q->own, q->bytes));
+  if (q->state != q->own->plans.state) PetscCall(GpufmtKspStateQueue(q->own, q->own->plans.state, q->bytes));
   q->ahead = n;
   q->queued += n;
   q->nlooks++;

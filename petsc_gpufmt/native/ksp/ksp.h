@@ -199,7 +199,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspToBackend(int backend, void *to, const voi
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspOptions(KSP, PetscOptionItems, const char name[], PetscBool may_record);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspRecordReady(KSP, GpufmtKsp *, Mat, PetscBool wanted);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *, PetscInt n);
-GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *, const void *state, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateTake(GpufmtKsp *, void *state);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStatesDrop(GpufmtKsp *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspQueueClear(GpufmtKsp *);

@@ -122,31 +122,54 @@ static PetscErrorCode InnerBegin(Mixed *s)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Inner iterations until they stop. They do on all ranks, where one has failed as well: sums are no numbers then. */
+static const GpufmtCgRecord *LastRecord(const Mixed *s)
+{
+  return &s->inner.records[(s->inner.iteration + GPUFMT_KRYLOV_RECORDS - 1) % GPUFMT_KRYLOV_RECORDS];
+}
+
+/* How many inner iterations to queue next, with `queued` whose outcome is not known: half of those that seem to be left, and not many more than the last time. */
+static PetscInt InnerAhead(const Mixed *s, PetscInt queued, PetscInt before)
+{
+  const PetscInt  done = (PetscInt)(s->inner.iteration - s->base), left = (PetscInt)(s->inner.most - s->inner.iteration) - queued;
+  const PetscReal norm = done ? (PetscReal)LastRecord(s)->norm : s->inner_norm, limit = (PetscReal)s->inner.limit;
+  PetscInt        n = before ? PetscMin(2 * before, LARGEST_BATCH) : FIRST_BATCH;
+
+  if (s->own->check) n = s->own->check;
+  else if (s->own->backend != GPUFMT_BACKEND_CUDA) n = 1;
+  else if (limit > 0.0 && norm > limit && norm < s->inner_norm)
+    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(s->inner_norm / norm) / 2 - queued);
+  return PetscMin(queued ? n : PetscMax(1, n), left);
+}
+
+/* Inner iterations until they stop, some of them queued while what came of others is on its way. They stop on all ranks, where one has failed as well: sums are
+   no numbers then. */
 static PetscErrorCode InnerRun(Mixed *s)
 {
-  const int on_device = s->own->backend == GPUFMT_BACKEND_CUDA;
-  PetscInt  n         = on_device ? FIRST_BATCH : 1, done;
-  PetscBool failed; /* before a batch: all of its sums are no numbers then, and others have stopped */
+  const int on_device = s->own->backend == GPUFMT_BACKEND_CUDA, most = on_device || s->own->check ? 2 : 1;
+  PetscInt  queued[2] = {0, 0}, n = 0, done;                            /* of the batches on their way, the oldest first */
+  PetscBool failed[2] = {PETSC_FALSE, PETSC_FALSE}, over = PETSC_FALSE; /* before such a batch: all of its sums are no numbers then */
 
   PetscFunctionBegin;
-  if (s->own->check) n = s->own->check;
   do {
-    failed = (PetscBool)(s->own->failed != PETSC_SUCCESS);
-    for (PetscInt k = 0; k < PetscMin(n, s->inner.most - s->inner.iteration); k++) PetscCall(InnerIteration(s));
-    PetscCall(GpufmtKspToHost(s->own->backend, &s->inner, InnerState(s), sizeof(s->inner)));
-    if (on_device && !s->own->check) n = PetscMin(2 * n, LARGEST_BATCH);
-  } while (!s->inner.stop && !failed);
+    for (int k = queued[0] ? 1 : 0; k < most && (n = InnerAhead(s, queued[0], ahead)) > 0; k++) {
+      failed[k] = (PetscBool)(s->own->failed != PETSC_SUCCESS);
+      queued[k] = ahead = n;
+      for (PetscInt i = 0; i < n; i++) PetscCall(InnerIteration(s));
+      PetscCall(GpufmtKspStateQueue(s->own, InnerState(s), sizeof(s->inner)));
+    }
+    PetscCheck(queued[0], PETSC_COMM_SELF, PETSC_ERR_PLIB, "Iterations in single precision did not stop after %" PetscInt64_FMT, s->inner.iteration);
+    PetscCall(GpufmtKspStateTake(s->own, &s->inner));
+    over      = (PetscBool)(s->inner.stop || failed[0]);
+    queued[0] = queued[1];
+    failed[0] = failed[1];
+    queued[1] = 0;
+  } while (!over);
+  PetscCall(GpufmtKspStatesDrop(s->own));
   done = (PetscInt)(s->inner.iteration - s->base);
   s->ksp->its += done;
   if (on_device) PetscCall(PetscLogGpuFlops(12.0 * done * s->own->nrows));
   else PetscCall(PetscLogFlops(12.0 * done * s->own->nrows));
   PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static const GpufmtCgRecord *LastRecord(const Mixed *s)
-{
-  return &s->inner.records[(s->inner.iteration + GPUFMT_KRYLOV_RECORDS - 1) % GPUFMT_KRYLOV_RECORDS];
 }
 
 /* why what inner iterations have found is of no use; NULL: it is, and *s->keep says whether they could have gone on */

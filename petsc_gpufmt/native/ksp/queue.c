@@ -146,8 +146,8 @@ PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *q, PetscInt n)
 
 /* ---- states ---- */
 
-/* the state as what is queued so far will leave it */
-PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *own, size_t bytes)
+/* a state as what is queued so far will leave it */
+PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *own, const void *state, size_t bytes)
 {
   void *stream = NULL;
 
@@ -159,7 +159,7 @@ PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *own, size_t bytes)
     PetscCall(ierr);
   }
   if (own->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(GpufmtReadbackQueue(&own->readback, own->plans.state, stream));
+  PetscCall(GpufmtReadbackQueue(&own->readback, state, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
