@@ -146,7 +146,7 @@ static PetscInt InnerAhead(const Mixed *s, PetscInt queued, PetscInt before)
 static PetscErrorCode InnerRun(Mixed *s)
 {
   const int on_device = s->own->backend == GPUFMT_BACKEND_CUDA, most = on_device || s->own->check ? 2 : 1;
-  PetscInt  queued[2] = {0, 0}, n = 0, done;                            /* of the batches on their way, the oldest first */
+  PetscInt  queued[2] = {0, 0}, ahead = 0, n, done;                     /* of the batches on their way, the oldest first */
   PetscBool failed[2] = {PETSC_FALSE, PETSC_FALSE}, over = PETSC_FALSE; /* before such a batch: all of its sums are no numbers then */
 
   PetscFunctionBegin;
