@@ -17,7 +17,7 @@ OTHERS = sorted(set(FORMATS) - {*OFFERING, "gpufmt"})
 SMALL_BLOCKS = {"slice_height": 32, "block_threads": 64}
 
 
-@pytest.fixture(params=EVERY_PLACE)
+@pytest.fixture(params=[*EVERY_PLACE, "device_like"])
 def backend(request):
     return make_backend(request, request.param)
 

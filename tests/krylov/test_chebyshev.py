@@ -19,8 +19,8 @@ FACTORS = (-0.3, 1.3, 0.7)
 
 PLACES = [
     pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("emulation", np.float64, np.int32), id="emulation"),
-    pytest.param(("emulation", np.float32, np.int64), id="emulation, single"),
+    pytest.param(("device_like", np.float64, np.int32), id="emulation"),
+    pytest.param(("device_like", np.float32, np.int64), id="emulation, single"),
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
 ]
 

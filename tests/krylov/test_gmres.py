@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
+from krylov_steps import take_instead
 from places import SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import Slot, address
@@ -18,8 +19,8 @@ GOES_ON, TEST, COUNT = 0, 2, 3
 
 PLACES = [
     pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("emulation", np.float64, np.int32), id="emulation"),
-    pytest.param(("emulation", np.float32, np.int64), id="emulation, single"),
+    pytest.param(("device_like", np.float64, np.int32), id="emulation"),
+    pytest.param(("device_like", np.float32, np.int64), id="emulation, single"),
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
 ]
 
@@ -63,14 +64,8 @@ class Cycle:
         for name, value in {**fields, "basis": [address(v) for v in self.basis]}.items():
             state[name] = value
         changed = self.backend.adopt(np.frombuffer(state.tobytes(), np.int8).copy())
-        for (launch,) in self.made.launches.values():
-            launch.arguments = tuple(self._replaced(a, changed) for a in launch.arguments)
+        take_instead(self.made, self.made.state, changed)
         self.made = self.made._replace(state=changed)
-
-    def _replaced(self, argument, state):
-        if isinstance(argument, tuple):
-            return type(argument)(*(self._replaced(a, state) for a in argument))
-        return state if argument is self.made.state else argument
 
     def run(self, step, **vectors):
         self.backend.run(self.made.launches[step], {Slot[name]: vector for name, vector in vectors.items()})

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
-from krylov_steps import FEW_BLOCKS, MANY_ROWS, NATURAL, PLACES, PRECONDITIONED, UNPRECONDITIONED, RunningSteps
+from krylov_steps import (
+    FEW_BLOCKS,
+    MANY_ROWS,
+    NATURAL,
+    PLACES,
+    PRECONDITIONED,
+    UNPRECONDITIONED,
+    RunningSteps,
+    take_instead,
+)
 from places import SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import Slot
@@ -49,8 +58,10 @@ class Mixed(RunningSteps):
         return self.backend.to_host(self.made.arrays[array])
 
     def put_inner(self, array, values):
-        """Into the array that launches have."""
-        self.made.arrays[array][:] = self.backend.adopt(values.astype(np.float32))
+        """In an array that launches have from now on."""
+        changed = self.backend.adopt(values.astype(np.float32))
+        take_instead(self.made, self.made.arrays[array], changed)
+        self.made = self.made._replace(arrays={**self.made.arrays, array: changed})
 
 
 @pytest.mark.parametrize("norm", [PRECONDITIONED, UNPRECONDITIONED, NATURAL])

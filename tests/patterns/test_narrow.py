@@ -14,17 +14,18 @@ TO_INFINITY = LARGEST + 2.0**103  # the smallest number that becomes infinite
 needs_double = pytest.mark.skipif(np.float64 != SCALAR, reason="PETSc has single precision itself")
 
 
-@pytest.fixture(params=EVERY_PLACE)
+@pytest.fixture(params=[*EVERY_PLACE, "device_like"])
 def backend(request):
     return make_backend(request, request.param)
 
 
 def narrowed(backend, values):
     """In single precision, and how many are too large and too small, added to 5 and 7."""
-    arrays = np.asarray(values, SCALAR), np.full(len(values), np.nan, np.float32), np.array([5, 7], np.uint64)
-    values, result, outside = map(backend.adopt, arrays)
-    slots = {Slot.A_VALUES: values, Slot.RESULT: result, Slot.Z: outside}
-    backend.run(narrow.plan_narrow(len(values), backend), slots)
+    nnz = len(values)
+    arrays = np.asarray(values, SCALAR), np.full(nnz, np.nan, np.float32), np.array([5, 7], np.uint64)
+    given, result, outside = map(backend.adopt, arrays)
+    slots = {Slot.A_VALUES: given, Slot.RESULT: result, Slot.Z: outside}
+    backend.run(narrow.plan_narrow(nnz, backend), slots)
     return backend.to_host(result), (backend.to_host(outside).astype(int) - [5, 7]).tolist()
 
 

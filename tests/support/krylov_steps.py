@@ -16,10 +16,23 @@ GOES_ON, CURVATURE, TEST, COUNT, BREAKDOWN = range(5)
 
 PLACES = [
     pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("emulation", np.float64, np.int32), id="emulation"),
-    pytest.param(("emulation", np.float32, np.int64), id="emulation, single"),
+    pytest.param(("device_like", np.float64, np.int32), id="emulation"),
+    pytest.param(("device_like", np.float32, np.int64), id="emulation, single"),
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
 ]
+
+
+def take_instead(made, array, other):
+    """Launches get another array wherever they had this one."""
+
+    def replaced(argument):
+        if isinstance(argument, tuple):
+            return type(argument)(*map(replaced, argument))
+        return other if argument is array else argument
+
+    for launches in made.launches.values():
+        for launch in launches:
+            launch.arguments = tuple(map(replaced, launch.arguments))
 
 
 class RunningSteps:
@@ -49,14 +62,8 @@ class RunningSteps:
         for name, value in fields.items():
             state[name] = value
         changed = self.backend.adopt(np.frombuffer(state.tobytes(), np.int8).copy())
-        for (launch,) in self.made.launches.values():
-            launch.arguments = tuple(self._replaced(a, changed) for a in launch.arguments)
+        take_instead(self.made, self.made.state, changed)
         self.made = self.made._replace(state=changed)
-
-    def _replaced(self, argument, state):
-        if isinstance(argument, tuple):
-            return type(argument)(*(self._replaced(a, state) for a in argument))
-        return state if argument is self.made.state else argument
 
     def run(self, step):
         self.backend.run(self.made.launches[step], self.vectors)
