@@ -14,9 +14,9 @@ from krylov_steps import (
     PRECONDITIONED,
     TEST,
     UNPRECONDITIONED,
-    RunningSteps,
 )
 from places import SCALAR, make_backend
+from running_steps import RunningSteps
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.krylov import steps

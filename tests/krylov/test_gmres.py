@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
-from krylov_steps import take_instead
 from places import SCALAR, make_backend
+from running_steps import take_instead
 
 from petsc_gpufmt.backends.plan import Slot, address
 from petsc_gpufmt.krylov import gmres, steps

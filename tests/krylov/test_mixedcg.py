@@ -3,17 +3,9 @@
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
-from krylov_steps import (
-    FEW_BLOCKS,
-    MANY_ROWS,
-    NATURAL,
-    PLACES,
-    PRECONDITIONED,
-    UNPRECONDITIONED,
-    RunningSteps,
-    take_instead,
-)
+from krylov_steps import FEW_BLOCKS, MANY_ROWS, NATURAL, PLACES, PRECONDITIONED, UNPRECONDITIONED
 from places import SCALAR, make_backend
+from running_steps import RunningSteps
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.krylov import steps
@@ -57,12 +49,6 @@ class Mixed(RunningSteps):
     def inner(self, array):
         return self.backend.to_host(self.made.arrays[array])
 
-    def put_inner(self, array, values):
-        """In an array that launches have from now on."""
-        changed = self.backend.adopt(values.astype(np.float32))
-        take_instead(self.made, self.made.arrays[array], changed)
-        self.made = self.made._replace(arrays={**self.made.arrays, array: changed})
-
 
 @pytest.mark.parametrize("norm", [PRECONDITIONED, UNPRECONDITIONED, NATURAL])
 @pytest.mark.parametrize(("d", "s", "w"), [(True, True, True), (True, False, False), (False, True, True), (False,) * 3])
@@ -102,7 +88,7 @@ def test_what_was_found_is_widened(backend, step, s):
     for n in SIZES:
         mixed = Mixed(backend, n, s=s)
         e = np.random.default_rng(7).standard_normal(n).astype(np.float32)
-        mixed.put_inner(Array.X, e)
+        mixed.put_array(Array.X, e.copy())
         if step == Step.WIDEN:
             mixed.put("x", np.full(n, np.nan))
         before = mixed["x"].astype(float)
