@@ -87,7 +87,7 @@ step_sanitize() { # of CuPy's own kernels, one is known to racecheck
   local sanitizer tool program ranks more
   sanitizer=$(find_sanitizer) || return 1
   export PYTHONPATH=$PYTHONPATH:$root/tests/sanitizer:$root/tests/support # PYTHONSAFEPATH would hide what the programs share
-  for program in small_coarsening small_halo small_products small_spgemm small_sums; do
+  for program in small_coarsening small_halo small_krylov small_products small_spgemm small_sums; do
     ranks=() more=()
     [ "$program" != small_halo ] || ranks=("$MPIEXEC" -n 2) more=(--report-api-errors no) # Open MPI tries what may fail
     "${ranks[@]}" python3 "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer

@@ -9,6 +9,7 @@ from unittest import mock
 import launch
 import numpy as np
 import pytest
+from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 
 from petsc_gpufmt.backends import device_memory
@@ -18,6 +19,7 @@ pytest.importorskip("scipy.sparse")
 
 import exact_memory  # noqa: E402
 import small_coarsening  # noqa: E402
+import small_krylov  # noqa: E402
 import small_products  # noqa: E402
 import small_spgemm  # noqa: E402
 import small_sums  # noqa: E402
@@ -28,6 +30,10 @@ import small_sums  # noqa: E402
     ("program", "lines"),
     [
         (small_coarsening, ["27 points, distance 2", "rows alone, distance 1"]),
+        (
+            small_krylov,
+            ["gmres, 777 rows", "bsr, many rows", "5000 narrowed", "gpucg, pjds, jacobi", "refinement, far apart"],
+        ),
         (small_products, ["uneven rows, some empty", "unsorted"]),
         (small_spgemm, ["long row of the product", "RARt"]),
         (
@@ -47,6 +53,16 @@ def test_small_products_are_right(monkeypatch, capsys, program, lines):
     assert program.main() == 0
     output = capsys.readouterr().out
     assert [line for line in lines if line not in output] == []
+
+
+def test_steps_of_krylov_methods_are_told_from_others(emulation_folder):
+    """An emulated device agrees with the host; with a sum that is not the same, it does not."""
+    backend = EmulatedBackend("float64", "int32", emulation_folder, device_like=True)
+    assert [name for name, right in small_krylov.steps_are_right(backend).items() if not right] == []
+    left = small_krylov.steps_of_cg(backend, 33)
+    for wrong, what in enumerate(left):
+        if what.dtype == float and np.isfinite(what).all() and np.any(what):
+            assert not small_krylov.agree([*left[:wrong], what * (1 + 1e-6), *left[wrong + 1 :]], left)
 
 
 @pytest.mark.mpi
