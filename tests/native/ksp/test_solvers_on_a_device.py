@@ -140,7 +140,7 @@ def test_a_solve_is_that_of_petsc_on_the_host(solver, mat_type, pc_type, tmp_pat
     assert theirs.reason == (Reason.CONVERGED_ITS if solver in CHEBYSHEV else Reason.CONVERGED_RTOL)
     check_close(found, theirs, solver.more)
     if solver in CHEBYSHEV:
-        assert np.abs(found.x - theirs.x).max() <= 1e-12 * np.abs(theirs.x).max()
+        assert np.abs(found.x - theirs.x).max() <= 1e-11 * np.abs(theirs.x).max()
     elif solver in MIXED:
         check_norms(found.history[:1], theirs.history)
     else:
