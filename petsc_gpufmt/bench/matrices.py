@@ -147,7 +147,7 @@ def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
         matrix = scipy.sparse.csr_matrix(matrix)
     matrix.sum_duplicates()
     nrows, ncols = matrix.shape
-    _check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
+    check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
     matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
 
@@ -169,7 +169,7 @@ def _check_file(path: Path, index: np.dtype) -> None:
         raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
     with _of_a_matrix(path):
         sizes = file_sizes(path)
-    _check_sizes(f"--matrix {path}", *sizes, index)
+    check_sizes(f"--matrix {path}", *sizes, index)
 
 
 def file_sizes(path: Path) -> tuple[int, int, int]:
@@ -185,12 +185,17 @@ def replicated(pattern: scipy.sparse.csr_matrix, copies: int) -> tuple[np.ndarra
     """Row pointer and columns of kron(identity, pattern)."""
     nrows, ncols = pattern.shape
     index = pattern.indices.dtype
-    _check_sizes(f"{copies} copies", copies * nrows, copies * ncols, copies * pattern.nnz, index)
+    check_sizes(f"{copies} copies", copies * nrows, copies * ncols, copies * pattern.nnz, index)
     copy = np.arange(copies, dtype=index)[:, None]
     columns = pattern.indices + copy * index.type(ncols)
     rowptr = np.zeros(copies * nrows + 1, dtype=index)
     rowptr[1:] = (pattern.indptr[1:] + copy * index.type(pattern.nnz)).ravel()
     return rowptr, columns.ravel()
+
+
+def replications(nnz: int) -> int:
+    """As many copies as REPLICATED_NONZEROS asks for."""
+    return max(1, ceil_div(REPLICATED_NONZEROS, max(1, nnz)))
 
 
 def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator) -> BenchMatrix:
@@ -201,10 +206,10 @@ def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Gen
     if refinement := reservoir_refinement(spec):
         check_matrix(spec, index)
         return _reservoir(refinement, scalar, index, rng)
-    path, copies = _file_and_copies(spec)
+    path, copies = file_and_copies(spec)
     pattern = read_pattern(path, index)
     if copies is None:
-        copies = max(1, -(-REPLICATED_NONZEROS // max(1, pattern.nnz)))
+        copies = replications(pattern.nnz)
     return _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
 
 
@@ -214,12 +219,12 @@ def check_matrix(spec: str, index: np.dtype) -> None:
         _check_stencil(spec, *grid, index)
     elif refinement := reservoir_refinement(spec):
         nrows = 2 * RESERVOIR_PLANES * RESERVOIR_POINTS**2 * refinement**3 * RESERVOIR_BLOCK
-        _check_sizes(f"--matrix {spec}", nrows, nrows, 8 * nrows * RESERVOIR_BLOCK, index)
+        check_sizes(f"--matrix {spec}", nrows, nrows, 8 * nrows * RESERVOIR_BLOCK, index)
     else:
-        _check_file(_file_and_copies(spec)[0], index)
+        _check_file(file_and_copies(spec)[0], index)
 
 
-def _file_and_copies(spec: str) -> tuple[Path, int | None]:
+def file_and_copies(spec: str) -> tuple[Path, int | None]:
     """File and copies that `spec` names; None for as many as REPLICATED_NONZEROS asks for."""
     path, star, copies = spec.partition("*")
     if copies and not (copies.isdigit() and int(copies)):
@@ -253,7 +258,7 @@ def reservoir_refinement(spec: str) -> int | None:
 
 def _check_stencil(spec: str, stencil: str, n: int, block_size: int, index: np.dtype) -> None:
     nrows = n**3 * block_size
-    _check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
+    check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
 
 
 def _stencil(
@@ -289,11 +294,11 @@ def folder_matrices(
     for path in paths:
         pattern = read_pattern(path, index)
         if pattern.nnz >= REAL_NONZEROS:
-            copies = ceil_div(REPLICATED_NONZEROS, pattern.nnz) if replicate else 1
+            copies = replications(pattern.nnz) if replicate else 1
             yield _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
 
 
-def _check_sizes(what: str, nrows: int, ncols: int, nnz: int, index: np.dtype) -> None:
+def check_sizes(what: str, nrows: int, ncols: int, nnz: int, index: np.dtype) -> None:
     """BenchError if a matrix with up to `nnz` nonzeros is beyond the indices or the memory."""
     sizes = f"{what}: {nrows} x {ncols} with up to {nnz} nonzeros"
     if max(nrows, ncols, nnz) > np.iinfo(index).max:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
-import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from petsc_gpufmt.bench.compiled import run_program
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.mpiexec import launcher
 from petsc_gpufmt.bench.rank_mult import AS_MADE, CUT, TASK_MODE, Task
 from petsc_gpufmt.distribute import METHODS
 from petsc_gpufmt.distribute.partition import check_packages
@@ -63,35 +55,6 @@ def check_distribution(name: str, most_ranks: int) -> None:
     check_choices("--distribution", [name], DISTRIBUTIONS)
     if name == "partition" and most_ranks > 1:
         check_packages()
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """How a task is started.
-
-    Attributes
-    ----------
-    on_device : else on the host alone
-    mpiexec : starts MPI programs; None for that of the MPI which PETSc links
-    limit : seconds after which a number of ranks is ended
-    """
-
-    on_device: bool
-    mpiexec: str | None
-    limit: float
-
-    def run(self, task: Task, ranks: int, add: Callable[[Case], None]) -> None:
-        """Measure a task on so many ranks; ProgramError if they fail, after `add` of the cases before that."""
-        given = os.environ.get("PETSC_OPTIONS", "")
-        options = given if self.on_device else f"{given} -device_enable none"
-        words = [sys.executable, "-m", "petsc_gpufmt.bench.rank_mult", json.dumps(dataclasses.asdict(task))]
-        with tempfile.TemporaryDirectory() as folder:
-            (path := Path(folder, "cases")).touch()
-            try:
-                run_program([*launcher(ranks, self.mpiexec), *words, str(path)], self.limit, {"PETSC_OPTIONS": options})
-            finally:
-                for line in path.read_text().splitlines():
-                    add(json.loads(line))
 
 
 def run_name(task: Task, gpu_aware: bool) -> str:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from petsc_gpufmt.bench.command import add_output
-from petsc_gpufmt.cli import bench_runs, bench_scaling
+from petsc_gpufmt.cli import bench_ksp, bench_runs, bench_scaling
 
 NEEDS_FORMAT = "format with options, such as pjds:slice_height=64; may be repeated"
 
@@ -20,6 +20,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_spgemm(commands)
     add_programs(commands)
     add_scaling(commands)
+    add_ksp(commands)
 
 
 def add_all(commands: argparse._SubParsersAction) -> None:
@@ -201,3 +202,48 @@ def add_scaling(commands: argparse._SubParsersAction) -> None:
     scaling.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw GF/s over the ranks beside the model's")
     add_output(scaling)
     scaling.set_defaults(run=bench_scaling.run_scaling)
+
+
+def add_ksp(commands: argparse._SubParsersAction) -> None:
+    ksp = commands.add_parser(
+        "ksp", help="solvers: an iteration, and a solve to the same residual, against PETSc's methods and type"
+    )
+    ksp.add_argument(
+        "--matrix",
+        action="append",
+        metavar="M",
+        help="7point:POINTS or 27point:POINTS (a Laplacian), elasticity:NODES, a .mtx, .mtx.gz or .npz file with its "
+        "values, or FILE*COPIES for copies along the diagonal, FILE* for 40 million nonzeros; may be repeated",
+    )
+    ksp.add_argument(
+        "--method",
+        action="append",
+        metavar="M",
+        help="cg, bcgs, gmres, fgmres: PETSc's with PETSc's type, PETSc's with ours, ours with ours; mixed: mixedcg "
+        "against gpucg; may be repeated (default: cg)",
+    )
+    ksp.add_argument(
+        "--outer",
+        action="append",
+        metavar="O",
+        help="of -ksp_mixedcg_outer, for --method mixed; may be repeated (default: replacement)",
+    )
+    ksp.add_argument("--type", action="append", metavar="T", help="type of ours; may be repeated (default: gpufmt)")
+    ksp.add_argument("--pc", default="jacobi", metavar="P", help="jacobi or none (default %(default)s)")
+    ksp.add_argument(
+        "--rtol", type=float, default=1e-8, metavar="R", help="residual of a solve, relative (default %(default)g)"
+    )
+    ksp.add_argument(
+        "--max-it", type=int, default=10000, metavar="N", help="the most iterations of a solve (default %(default)s)"
+    )
+    ksp.add_argument("--ranks", default="1", metavar="N", help="numbers of ranks, such as 1,2,4 (default %(default)s)")
+    ksp.add_argument(
+        "--history", action="store_true", help="keep the true residuals of a solve, which is not one that is timed"
+    )
+    ksp.add_argument(
+        "--seconds", type=float, default=900.0, metavar="S", help="time limit of each number of ranks (default 900)"
+    )
+    ksp.add_argument("--mpiexec", help="starts MPI programs (default: that of the MPI which PETSc links)")
+    ksp.add_argument("--host", action="store_true", help="measure on the host only")
+    add_output(ksp)
+    ksp.set_defaults(run=bench_ksp.run_ksp)

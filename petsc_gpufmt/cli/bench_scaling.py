@@ -23,6 +23,7 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.programs import check_types
     from petsc_gpufmt.bench.rank_mult import Task
     from petsc_gpufmt.bench.rank_rows import check_ranks_matrix
+    from petsc_gpufmt.bench.rank_start import Start
 
     reason = "--host" if arguments.host else gpu_reason()
     devices = 0 if reason else driver.device_count()
@@ -40,7 +41,7 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     peer = None if arguments.without_peer else "aij" if reason else "aijcusparse"
     matrix_type = arguments.type.removeprefix("aij")
     task = Task(matrices, arguments.weak, matrix_type, peer, modes, arguments.distribution)
-    start = scaling.Start(reason is None, arguments.mpiexec, arguments.seconds)
+    start = Start(reason is None, arguments.mpiexec, arguments.seconds)
     gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
     recorder = Recorder(scaling.run_name(task, gpu_aware), arguments.json, arguments.commit)
 

@@ -14,6 +14,7 @@ from petsc_gpufmt.bench import mpiexec, scaling  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.matrices import blocked_pattern, make_matrix, reservoir_pattern  # noqa: E402
 from petsc_gpufmt.bench.rank_rows import check_ranks_matrix, make_rows, x_values  # noqa: E402
+from petsc_gpufmt.bench.rank_start import Start  # noqa: E402
 from petsc_gpufmt.bench.results import read_runs  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 
@@ -109,7 +110,7 @@ def test_what_was_measured_before_a_failure_is_kept(tmp_path):
     task = scaling.Task(("7point:3", str(damaged)), False, "pjds", None, (), "petsc")
     kept = []
     with pytest.raises(BenchError, match="status 1"):
-        scaling.Start(False, None, 60.0).run(task, 1, kept.append)
+        Start(False, None, 60.0).run(task, 1, kept.append)
     assert [case["matrix"] for case in kept] == ["7point:3"]
 
 

@@ -1,0 +1,45 @@
+"""Starts a program of this package on some ranks, with a task as JSON and a file, and reads the cases that it adds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt.bench.compiled import run_program
+from petsc_gpufmt.bench.mpiexec import launcher
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """How a task is started.
+
+    Attributes
+    ----------
+    on_device : else on the host alone
+    mpiexec : starts MPI programs; None for that of the MPI which PETSc links
+    limit : seconds after which a number of ranks is ended
+    """
+
+    on_device: bool
+    mpiexec: str | None
+    limit: float
+
+    def run(self, task: Any, ranks: int, add: Callable[[dict[str, Any]], None]) -> None:
+        """Measure a task on so many ranks by the module that it is of; ProgramError if they fail, after `add` of the cases
+        before that."""
+        given = os.environ.get("PETSC_OPTIONS", "")
+        options = given if self.on_device else f"{given} -device_enable none"
+        words = [sys.executable, "-m", type(task).__module__, json.dumps(dataclasses.asdict(task))]
+        with tempfile.TemporaryDirectory() as folder:
+            (path := Path(folder, "cases")).touch()
+            try:
+                run_program([*launcher(ranks, self.mpiexec), *words, str(path)], self.limit, {"PETSC_OPTIONS": options})
+            finally:
+                for line in path.read_text().splitlines():
+                    add(json.loads(line))

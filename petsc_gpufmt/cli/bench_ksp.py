@@ -1,0 +1,61 @@
+"""What ``python -m petsc_gpufmt bench ksp`` does."""
+
+from __future__ import annotations
+
+import argparse
+
+from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.results import Recorder
+from petsc_gpufmt.cli.bench_runs import check_least
+from petsc_gpufmt.cli.model import parse_ranks
+
+
+@optional_packages()
+def run_ksp(arguments: argparse.Namespace) -> int:
+    from petsc4py import PETSc
+
+    from petsc_gpufmt.backends.native_library import petsc_types
+    from petsc_gpufmt.bench import ksp
+    from petsc_gpufmt.bench.places import gpu_reason
+    from petsc_gpufmt.bench.programs import check_types
+    from petsc_gpufmt.bench.rank_ksp import Task
+    from petsc_gpufmt.bench.rank_spd import check_spd_matrix
+    from petsc_gpufmt.bench.rank_start import Start
+
+    reason = "--host" if arguments.host else gpu_reason()
+    ranks = parse_ranks(arguments.ranks)
+    methods = tuple(dict.fromkeys(arguments.method or ["cg"]))
+    outers = tuple(dict.fromkeys(arguments.outer or ksp.OUTERS[:1]))
+    types = tuple(dict.fromkeys(name.removeprefix("aij") for name in arguments.type or ["gpufmt"]))
+    ksp.check_choices("--method", methods, (*ksp.METHODS, ksp.MIXED_METHOD))
+    ksp.check_choices("--outer", outers, ksp.OUTERS)
+    ksp.check_choices("--pc", [arguments.pc], ksp.PRECONDITIONERS)
+    check_types(types)
+    if arguments.outer and ksp.MIXED_METHOD not in methods:
+        raise BenchError(f"--outer {arguments.outer[0]}: it belongs to --method {ksp.MIXED_METHOD}")
+    if not 0 < arguments.rtol < 1:
+        raise BenchError(f"--rtol {arguments.rtol:g}: give a number between 0 and 1, such as 1e-8")
+    check_least("--max-it", arguments.max_it, 1)
+    check_least("--seconds", arguments.seconds, 1)
+    matrices = tuple(arguments.matrix or ksp.MATRICES["host" if reason else "cuda"])
+    for spec in matrices:
+        check_spd_matrix(spec, petsc_types()[1])
+    contenders = ksp.make_contenders(methods, types, "aij" if reason else "aijcusparse", outers)
+    task = Task(matrices, contenders, arguments.pc, arguments.rtol, arguments.max_it, arguments.history)
+    start = Start(reason is None, arguments.mpiexec, arguments.seconds)
+    gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
+    recorder = Recorder(ksp.run_name(task, methods, types, gpu_aware), arguments.json, arguments.commit)
+
+    def add(case: ksp.Case) -> None:
+        recorder.add(case, gpu_aware=gpu_aware)
+        show(ksp.case_line(case))
+
+    with timed(recorder.run["name"]):
+        if reason:
+            show(f"Host only: {reason}.")
+        for size in ranks:
+            start.run(task, size, add)
+        for line in ksp.summary_lines(recorder.cases):
+            show(line)
+    return finish(ksp.wrong_cases(recorder.cases))
