@@ -8,6 +8,7 @@
 #     bratu mpi             the Bratu problem, on one GPU and on two
 #     gamg                  the Bratu problem with GAMG, on one GPU, on two and on four
 #     scaling               MatMult on 1, 2, 4, ... ranks, as many as there are GPUs: stencils, a reservoir
+#     ksp                   solvers: an iteration and a solve to the same residual, on 1, 2, ... ranks; on MATRICES
 #     programs              whole programs by wall clock, with caches of kernels empty and filled
 #     setup                 whole programs that show the set-up of GAMG, on one GPU, on two and on four
 #     formats types         every format: MatMult, and the iterations of the Bratu problem
@@ -24,10 +25,12 @@
 #   PETSC_SRC             PETSc's source tree, for the tutorials of `programs` (default: looked for under PETSC_DIR)
 set -uo pipefail
 
-STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg scaling programs setup formats types)
+STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg scaling ksp programs setup formats types)
 declare -A LIMIT=([build]=180 [test]=400 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
-LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [scaling]=300 [programs]=800 [setup]=1000 [formats]=150 [types]=200)
+LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [scaling]=300 [ksp]=600 [programs]=800 [setup]=1000)
+LIMIT+=([formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
+POSITIVE=(bcsstk16 fem_bottom_p1 fem_top_heat motorbike_p shallow_water1) # symmetric positive definite ones
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
 out=${OUT:-$root/results}
@@ -114,13 +117,20 @@ step_real() {
   bench mult --matrix-set real "$MATRICES" && bench mult --matrix-set real-replicated "$MATRICES"
 }
 
-step_c() {
-  local matrices=(--matrix 7point:50 --matrix 27point:20) name path
-  for name in "${FROM_C[@]}"; do
+files_of() { # the paths of MATRICES with these names, a line each
+  local name path
+  for name in "$@"; do
     for path in "${MATRICES:-/nonexistent}/$name".{mtx,mtx.gz,npz}; do
-      [ ! -f "$path" ] || matrices+=(--matrix "$path")
+      [ ! -f "$path" ] || echo "$path"
     done
   done
+}
+
+step_c() {
+  local matrices=(--matrix 7point:50 --matrix 27point:20) path
+  while read -r path; do
+    matrices+=(--matrix "$path")
+  done < <(files_of "${FROM_C[@]}")
   campaign mult_from_c "${matrices[@]}" --json "$results"
 }
 
@@ -133,9 +143,13 @@ step_bratu() {
   source=$(find_ex14) && campaign bratu "$source" --json "$results" --grid 128 200
 }
 
+count_devices() {
+  python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())'
+}
+
 on_ranks() { # the command on so many ranks, one number after the other, as far as there are GPUs
   local counts=$1 devices ranks
-  devices=$(python3 -c 'import cupy; print(cupy.cuda.runtime.getDeviceCount())') || return 1
+  devices=$(count_devices) || return 1
   for ranks in $counts; do
     if [ "$devices" -lt "$ranks" ]; then
       echo "skipped: GPUs here: $devices, $ranks ranks need as many"
@@ -161,6 +175,17 @@ step_scaling() {
   bench scaling --matrix 7point:128 --matrix 27point:128 || return 1
   bench scaling --matrix 7point:200 --weak --mode peer || return 1
   bench scaling --matrix reservoir:10 --type gpufmt --mode peer
+}
+
+step_ksp() {
+  local devices grids=(--matrix 7point:50 --matrix 27point:128 --matrix 7point:256) files=() path
+  devices=$(count_devices) || return 1
+  bench ksp "${grids[@]}" --matrix elasticity:60 --method cg --method mixed --outer replacement --outer flexible --history --ranks "1:$devices" || return 1
+  bench ksp "${grids[@]:0:4}" --method bcgs --method gmres --method fgmres || return 1
+  while read -r path; do
+    files+=(--matrix "$path" --matrix "$path*")
+  done < <(files_of "${POSITIVE[@]}")
+  [ ${#files[@]} -eq 0 ] || bench ksp "${files[@]}" --method cg --method mixed
 }
 
 programs() { # tutorials that are not found are left out

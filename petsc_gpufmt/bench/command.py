@@ -24,6 +24,13 @@ def show(line: str) -> None:
     print(line, flush=True)
 
 
+def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """BenchError for what is not known."""
+    for name in given:
+        if name not in known:
+            raise BenchError(f"{option} {name}: choose from {', '.join(known)}")
+
+
 @contextlib.contextmanager
 def timed(name: str) -> Iterator[None]:
     """Say how long a benchmark took."""

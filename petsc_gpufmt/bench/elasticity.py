@@ -92,7 +92,7 @@ def _blocks(directions: tuple[Direction, ...]) -> np.ndarray:
         else:
             factors[i], factors[j] = directions[i].slope, directions[j].slope_of_other
         gradients[i, j] = _products(factors)
-    laplacian = sum(gradients[k, k] for k in range(BLOCK))
+    laplacian = gradients[0, 0] + gradients[1, 1] + gradients[2, 2]
     blocks = np.empty((*laplacian.shape[:2], BLOCK, *laplacian.shape[2:], BLOCK))
     for i, j in gradients:
         blocks[:, :, i, :, :, :, j] = LAME * gradients[i, j] + SHEAR * gradients[j, i] + (i == j) * SHEAR * laplacian

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.rank_ksp import Contender, Task
+from petsc_gpufmt.bench.rank_spd import is_file
 
 MATRICES = {"cuda": ("7point:50", "27point:128", "7point:256"), "host": ("7point:20", "27point:20")}
 METHODS = {"cg": "gpucg", "bcgs": "gpubcgs", "gmres": "gpugmres", "fgmres": "gpufgmres"}
@@ -18,13 +18,6 @@ OUTERS = ("replacement", "refinement", "flexible")
 PRECONDITIONERS = ("jacobi", "none")
 
 Case = dict[str, Any]
-
-
-def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """BenchError for what is not known."""
-    for name in given:
-        if name not in known:
-            raise BenchError(f"{option} {name}: choose from {', '.join(known)}")
 
 
 def make_contenders(
@@ -56,6 +49,7 @@ def make_contenders(
 def run_name(task: Task, methods: Sequence[str], types: Sequence[str], gpu_aware: bool) -> str:
     """What tells the results of a task from those of others in one file."""
     parts = ["ksp", *methods, *types]
+    parts += ["files"] if all(map(is_file, task.matrices)) else []
     parts += [f"-pc_type {task.pc}"] if task.pc != PRECONDITIONERS[0] else []
     return ", ".join([*parts, *(["MPI not GPU-aware"] if not gpu_aware else [])])
 
@@ -140,7 +134,7 @@ def mean_lines(cases: Sequence[Case]) -> list[str]:
 
 
 def wrong_cases(cases: Sequence[Case]) -> list[str]:
-    """A line for each solve that did not reach the residual, unless one by PETSc alone did not on that matrix either."""
+    """A line for each solve of ours that missed the residual, unless one of PETSc's missed it on that matrix, too."""
     petscs = {(case["matrix"], case["ranks"]) for case in cases if case["ksp"] in METHODS and not case["correct"]}
     return [
         f"{name_of(case)}: reason {case['reason']}, residual {case['residual']:.2e} and not {case['rtol']:g}"

@@ -18,7 +18,7 @@ from typing import Any
 
 from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.bench.rank_rows import RankRows
-from petsc_gpufmt.bench.rank_spd import make_spd_rows, right_hand_side
+from petsc_gpufmt.bench.rank_spd import make_spd_rows, matrix_name, right_hand_side
 from petsc_gpufmt.choice.registry import FORMATS
 
 REPEATS, SOLVES = 9, 5
@@ -101,14 +101,14 @@ def make_matrix(rows: RankRows, matrix_type: str, comm: Any) -> Any:
 class Solver:
     """A contender with its matrix, which others may have too, and vectors that all have: A x = b, begun with 0.
 
-    `A_right` multiplies for true residuals.
+    `check` is the matrix that multiplies for true residuals.
     """
 
-    def __init__(self, contender: Contender, A: Any, A_right: Any, b: Any, x: Any, task: Task):
+    def __init__(self, contender: Contender, A: Any, check: Any, b: Any, x: Any, task: Task):
         from petsc4py import PETSc
 
         self.contender, self.task = contender, task
-        self.A_right, self.b, self.x = A_right, b, x
+        self.check, self.b, self.x = check, b, x
         self.ksp = PETSc.KSP().create(A.getComm())
         self.ksp.setOperators(A)
         self.ksp.setType(contender.ksp)
@@ -141,7 +141,7 @@ class Solver:
     def residual(self, x: Any) -> float:
         """||b - A x|| / ||b||."""
         r = self.b.duplicate()
-        self.A_right.mult(x, r)
+        self.check.mult(x, r)
         r.aypx(-1.0, self.b)
         found = r.norm() / self.b.norm()
         r.destroy()
@@ -182,7 +182,7 @@ def few_and_many(iterations: int, restarted: bool) -> tuple[int, int] | None:
 
     A method with restarts makes whole ones, two at least. None if there are too few to tell a difference.
     """
-    step = RESTART if restarted else TOGETHER
+    step = RESTART if restarted else TOGETHER if iterations >= 3 * TOGETHER else 1
     many = min(MANY, max(iterations, 2 * RESTART if restarted else 0)) // step * step
     few = min(FEW, many // 3) // step * step or step
     return (few, many) if few < many else None
@@ -191,7 +191,7 @@ def few_and_many(iterations: int, restarted: bool) -> tuple[int, int] | None:
 def iteration_seconds(solvers: Sequence[Solver], iterations: int) -> list[tuple[list[float], tuple[int, int] | None]]:
     """Of each solver the seconds of an iteration, as often as it was timed, and how many two solves had.
 
-    No seconds and None where a solve ends too soon. `iterations` are those that all solvers make before their tolerance.
+    No seconds and None where a solve ends too soon. All solvers make `iterations` at least before their tolerance.
     """
     pairs = [few_and_many(iterations, solver.contender.ksp in RESTARTED) for solver in solvers]
     found: list[list[float]] = [[] for _ in solvers]
@@ -227,23 +227,22 @@ def measured(solvers: Sequence[Solver], task: Task) -> Iterator[dict[str, Any]]:
         for solver in solvers:
             solver.whole()
     # one that breaks down does not keep the others from being timed
-    ended_well = [
-        of.ksp for of in solvers if of.ksp.getConvergedReason() > 0 or of.ksp.getIterationNumber() == task.max_it
-    ]
-    of_iterations = iteration_seconds(solvers, min((ksp.getIterationNumber() for ksp in ended_well), default=0))
+    ends = [(of.ksp.getConvergedReason(), of.ksp.getIterationNumber()) for of in solvers]
+    counts = [count for reason, count in ends if reason > 0 or count == task.max_it]
+    of_iterations = iteration_seconds(solvers, min(counts, default=0))
     whole: list[list[float]] = [[] for _ in solvers]
-    ends: list[dict[str, Any]] = [{} for _ in solvers]
+    found: list[dict[str, Any]] = [{} for _ in solvers]
     for _ in range(SOLVES):
         for k, solver in enumerate(solvers):
             whole[k].append(solver.whole())
             residual, reason = solver.residual(solver.x), int(solver.ksp.getConvergedReason())
-            ends[k] = {
+            found[k] = {
                 "iterations": solver.ksp.getIterationNumber(),
                 "reason": reason,
                 "residual": residual,
-                "correct": reason > 0 and residual <= ENOUGH * task.rtol and ends[k].get("correct", True),
+                "correct": reason > 0 and residual <= ENOUGH * task.rtol and found[k].get("correct", True),
             }
-    for solver, (seconds, pair), of_whole, end in zip(solvers, of_iterations, whole, ends, strict=True):
+    for solver, (seconds, pair), of_whole, end in zip(solvers, of_iterations, whole, found, strict=True):
         yield {
             **spread("iteration", seconds),
             "timed_iterations": pair,
@@ -271,7 +270,7 @@ def cases(task: Task) -> Iterator[dict[str, Any]]:
         b.setArray(right_hand_side(range(*b.getOwnershipRange()), scalar))
         solvers = [Solver(of, matrices[of.matrix_type], first, b, x, task) for of in task.contenders]
         facts = {
-            "matrix": spec,
+            "matrix": matrix_name(spec, size),
             "ranks": comm.size,
             "pc": task.pc,
             "rtol": task.rtol,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import scipy.io
 
@@ -37,6 +35,11 @@ def elasticity_nodes(spec: str) -> int | None:
     if not (nodes.isascii() and nodes.isdigit() and int(nodes) >= LEAST_NODES):
         raise BenchError(f"--matrix {spec}: give the nodes in each direction, {LEAST_NODES} at least: {ELASTICITY}:60")
     return int(nodes)
+
+
+def is_file(spec: str) -> bool:
+    """Whether `spec` names a file, or copies of one."""
+    return not (elasticity_nodes(spec) or grid_and_block(spec))
 
 
 def check_spd_matrix(spec: str, index: np.dtype) -> None:
@@ -81,6 +84,15 @@ def make_spd_rows(spec: str, rank: int, size: int, scalar: np.dtype, index: np.d
     values = read.data.astype(scalar)[np.arange(entries.start, entries.stop) % max(1, read.nnz)]
     own = rowptr[first : last + 1] - rowptr[first]
     return RankRows(own, colidx[entries.start : entries.stop].copy(), values, rowptr.size - 1, 1)
+
+
+def matrix_name(spec: str, nrows: int) -> str:
+    """For tables: that of a stencil or of elasticity, or of a file without its folder, with the copies of `nrows`."""
+    if not is_file(spec):
+        return spec
+    path, _ = file_and_copies(spec)
+    copies = nrows // max(1, file_sizes(path)[0])
+    return path.name.split(".")[0] + (f" x{copies}" if copies > 1 else "")
 
 
 def _planes(points: int, rank: int, size: int) -> range:

@@ -31,8 +31,10 @@ class Start:
     limit: float
 
     def run(self, task: Any, ranks: int, add: Callable[[dict[str, Any]], None]) -> None:
-        """Measure a task on so many ranks by the module that it is of; ProgramError if they fail, after `add` of the cases
-        before that."""
+        """Measure a task on so many ranks, by the program that it is of.
+
+        ProgramError if they fail, after `add` of the cases before that.
+        """
         given = os.environ.get("PETSC_OPTIONS", "")
         options = given if self.on_device else f"{given} -device_enable none"
         words = [sys.executable, "-m", type(task).__module__, json.dumps(dataclasses.asdict(task))]

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from petsc_gpufmt.bench.command import check_choices
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.rank_mult import AS_MADE, CUT, TASK_MODE, Task
 from petsc_gpufmt.distribute import METHODS
@@ -41,13 +42,6 @@ def check_modes(modes: Sequence[str]) -> None:
     check_choices("--mode", modes, MODES)
     if TASK_MODE in modes and not has_threads():
         raise BenchError(f"--mode {TASK_MODE}: mpi4py asks MPI for the threads of this mode, and is not there")
-
-
-def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """BenchError for what is not known."""
-    for name in given:
-        if name not in known:
-            raise BenchError(f"{option} {name}: choose from {', '.join(known)}")
 
 
 def check_distribution(name: str, most_ranks: int) -> None:

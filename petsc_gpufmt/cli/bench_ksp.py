@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
+from petsc_gpufmt.bench.command import check_choices, finish, optional_packages, show, timed
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.cli.bench_runs import check_least
@@ -28,9 +28,9 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     methods = tuple(dict.fromkeys(arguments.method or ["cg"]))
     outers = tuple(dict.fromkeys(arguments.outer or ksp.OUTERS[:1]))
     types = tuple(dict.fromkeys(name.removeprefix("aij") for name in arguments.type or ["gpufmt"]))
-    ksp.check_choices("--method", methods, (*ksp.METHODS, ksp.MIXED_METHOD))
-    ksp.check_choices("--outer", outers, ksp.OUTERS)
-    ksp.check_choices("--pc", [arguments.pc], ksp.PRECONDITIONERS)
+    check_choices("--method", methods, (*ksp.METHODS, ksp.MIXED_METHOD))
+    check_choices("--outer", outers, ksp.OUTERS)
+    check_choices("--pc", [arguments.pc], ksp.PRECONDITIONERS)
     check_types(types)
     if arguments.outer and ksp.MIXED_METHOD not in methods:
         raise BenchError(f"--outer {arguments.outer[0]}: it belongs to --method {ksp.MIXED_METHOD}")
