@@ -180,7 +180,8 @@ step_scaling() {
 step_ksp() {
   local devices grids=(--matrix 7point:50 --matrix 27point:128 --matrix 7point:256) files=() path
   devices=$(count_devices) || return 1
-  bench ksp "${grids[@]}" --matrix elasticity:60 --method cg --method mixed --outer replacement --outer flexible --history --ranks "1:$devices" || return 1
+  bench ksp "${grids[@]}" --matrix elasticity:60 --method cg --method mixed --ranks "1:$devices" || return 1
+  bench ksp --matrix 7point:128 --matrix elasticity:60 --method mixed --outer replacement --outer refinement --outer flexible --rtol 1e-12 --history || return 1
   bench ksp "${grids[@]:0:4}" --method bcgs --method gmres --method fgmres || return 1
   while read -r path; do
     files+=(--matrix "$path" --matrix "$path*")
