@@ -142,6 +142,8 @@ def run_sections(run: dict[str, Any]) -> list[str]:
         return spgemm_sections(run)
     if kind == "scaling":
         return []  # docs/scaling.md has them
+    if kind == "ksp":
+        return []  # ksp_report.py shows them
     return [bratu_section(run)]
 
 

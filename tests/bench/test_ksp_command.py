@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
@@ -56,12 +59,12 @@ def test_histories_are_true_residuals_of_solves(tmp_path):
     assert residuals[-1] == pytest.approx(mixed["residual"], rel=1e-3)
 
 
-def test_copies_of_a_file_with_its_values(tmp_path, capsys):
+def test_copies_of_a_file_with_its_values(tmp_path):
     line = scipy_sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (40, 40), format="csr")
     scipy_sparse.save_npz(tmp_path / "line.npz", line)
-    json = tmp_path / "results.json"
-    assert main(["bench", "ksp", "--host", "--matrix", f"{tmp_path}/line.npz*3", "--json", str(json)]) == 0
-    (run,) = read_runs(json)
+    path = tmp_path / "results.json"
+    assert main(["bench", "ksp", "--host", "--matrix", f"{tmp_path}/line.npz*3", "--json", str(path)]) == 0
+    (run,) = read_runs(path)
     assert run["name"] == "ksp, cg, gpufmt, files"
     assert {(case["matrix"], case["rows"], case["nnz"]) for case in run["cases"]} == {("line x3", 120, 354)}
 
@@ -104,12 +107,8 @@ def test_contenders_of_methods():
 
 
 def test_tasks_travel_as_json():
-    import dataclasses
-    import json
-
-    task = Task(
-        ("7point:3",), (Contender("cg", "aij"), Contender("gpucg", "pjds", None, "cg, aij")), "none", 1e-6, 9, True
-    )
+    contenders = (Contender("cg", "aij"), Contender("gpucg", "pjds", None, "cg, aij"))
+    task = Task(("7point:3",), contenders, "none", 1e-6, 9, True)
     read = Task.of_json(json.dumps(dataclasses.asdict(task)))
     assert read.contenders == task.contenders and (read.pc, read.rtol, read.history) == ("none", 1e-6, True)
 

@@ -31,7 +31,7 @@ def test_stencils_are_laplacians(spec, neighbours):
     points = round(A.shape[0] ** (1 / 3))
     assert block_size == 1 and (A != A.T).nnz == 0
     assert (A.diagonal() == neighbours).all() and set(A.data) == {-1, neighbours}
-    inside = (points**2 + points) + 1
+    inside = points**2 + points + 1
     assert A[inside].sum() == 0 and A[0].sum() > 0
     assert np.linalg.eigvalsh(A.toarray())[0] > 0
 

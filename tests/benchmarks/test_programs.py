@@ -118,7 +118,7 @@ def test_programs_for_the_sanitizer_find_what_they_share(tmp_path):
 
 
 def test_programs_take_what_the_gpu_script_gives_them(tmp_path):
-    for name in ("ex14.c", "cage10.mtx"):
+    for name in ("ex14.c", "cage10.mtx", "bcsstk16.mtx"):
         (tmp_path / name).touch()
     steps_but_build = [step for step in steps() if step != "build"]  # which would remove what an earlier one installed
     output = run_script(tmp_path, *steps_but_build, EX14=tmp_path / "ex14.c", MATRICES=tmp_path)
@@ -137,7 +137,7 @@ def test_programs_take_what_the_gpu_script_gives_them(tmp_path):
             assert (ROOT / first).is_file()
         kinds[first.removeprefix(f"{ROOT}/")] += 1
     assert kinds == {
-        **{"-m": 15, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
+        **{"-m": 19, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
         **{f"tests/sanitizer/small_{name}.py": 3 for name in ("coarsening", "krylov", "products", "spgemm", "sums")},
         "tests/sanitizer/small_halo.py": 3 * 2,  # ranks
     }
