@@ -99,16 +99,18 @@ def draw_panel(cases: Sequence[Case], unit: str, colour: dict[str, str], x0: flo
     left, right, top, bottom = x0 + LEFT, x0 + PANEL - RIGHT, y0 + TOP, y0 + HEIGHT - BOTTOM
     scales = [1.0 if unit == "iterations" else case["solve_seconds"] * 1e3 / case["iterations"] for case in cases]
     most = max(case["history"][-1][0] * scale for case, scale in zip(cases, scales, strict=True))
-    lowest = math.floor(math.log10(min(case["history"][-1][1] for case in cases)))
+    powers = [math.log10(residual) for case in cases for _, residual in case["history"]]
+    highest, lowest = math.ceil(max(powers)), math.floor(min(powers))
 
     def at(value: float, residual: float) -> tuple[float, float]:
-        return left + (right - left) * value / most, top + (bottom - top) * math.log10(residual) / lowest
+        share = (highest - math.log10(residual)) / (highest - lowest)
+        return left + (right - left) * value / most, top + (bottom - top) * share
 
     yield text(left, top - 10, f"{cases[0]['matrix']}, {unit}")
     for value in ticks(most, MOST_TICKS):
         yield upright(at(value, 1)[0], top, bottom)
         yield text(at(value, 1)[0], bottom + 16, f"{value:g}", "middle")
-    for power in range(0, lowest - 1, -2):
+    for power in range(highest, lowest - 1, -2):
         yield level(at(0, 10.0**power)[1], left, right)
         yield text(left - 6, at(0, 10.0**power)[1] + 4, f"1e{power}", "end")
     for case, scale in zip(cases, scales, strict=True):

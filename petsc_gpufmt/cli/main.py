@@ -24,7 +24,7 @@ def make_parser() -> argparse.ArgumentParser:
     compile.add_arguments(commands.add_parser("compile", help="compile kernels ahead, for GPUs here or elsewhere"))
     tune.add_arguments(commands.add_parser("tune", help="find the fastest options of the formats for this GPU"))
     model.add_arguments(commands.add_parser("model", help="predict MatMult on many GPUs"))
-    bench.add_commands(commands.add_parser("bench", help="measure products, show results"))
+    bench.add_commands(commands.add_parser("bench", help="measure products, solvers and whole programs"))
     return parser
 
 
