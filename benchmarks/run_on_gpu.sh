@@ -27,7 +27,7 @@ set -uo pipefail
 
 STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg scaling ksp programs setup formats types)
 declare -A LIMIT=([build]=180 [test]=400 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
-LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [scaling]=300 [ksp]=600 [programs]=800 [setup]=1000)
+LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [scaling]=300 [ksp]=900 [programs]=800 [setup]=1000)
 LIMIT+=([formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
 POSITIVE=(bcsstk16 fem_bottom_p1 fem_top_heat motorbike_p shallow_water1) # symmetric positive definite ones

@@ -267,6 +267,7 @@ def cases(task: Task) -> Iterator[dict[str, Any]]:
         del rows
         first = next(iter(matrices.values()))
         x, b = first.createVecs()
+        x.set(0.0)  # starts PETSc's device
         b.setArray(right_hand_side(range(*b.getOwnershipRange()), scalar))
         solvers = [Solver(of, matrices[of.matrix_type], first, b, x, task) for of in task.contenders]
         facts = {
