@@ -13,7 +13,7 @@ static PetscErrorCode OrderByDegrees(PC pc, const GpufmtGamg *gamg, PetscInt n, 
   *order = NULL;
   if (!GpufmtGamgAggOf(pc)->use_minimum_degree_ordering) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscMalloc1(n + 1, &rowptr));
-  ierr = GpufmtResultToHost(gamg->backend, rowptr, gamg->graph_answer.graph.rowptr, bytes);
+  ierr = GpufmtCopyToHost(gamg->backend, rowptr, gamg->graph_answer.graph.rowptr, bytes);
   if (!ierr) ierr = PetscMalloc1(n, order);
   if (!ierr) ierr = GpufmtGamgOrderByDegrees(n, rowptr, *order);
   PetscCall(PetscFree(rowptr));

@@ -101,7 +101,7 @@ PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *g, int backend, int64_t ncols,
   PetscFunctionBegin;
   PetscCall(PetscIntCast(ncols * g->data_cell_cols, &size));
   PetscCall(PetscMalloc1(size, &data));
-  ierr = GpufmtResultToHost(backend, data, coarse, (size_t)size * sizeof(*data));
+  ierr = GpufmtCopyToHost(backend, data, coarse, (size_t)size * sizeof(*data));
   if (ierr) PetscCall(PetscFree(data));
   PetscCall(ierr);
   PetscCall(PetscFree(g->data));

@@ -156,7 +156,7 @@ static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF
     if (!own) own = Run(gamg, answer, GPUFMT_STEP_DECIDE, 0);
   }
   PetscCall(Exchange(gamg, exchange, distance == 2 ? 2 : 1, (void *const[]){answer->words, answer->nearest}));
-  if (!own) own = GpufmtResultToHost(gamg->backend, counts, answer->counts, sizeof(counts));
+  if (!own) own = GpufmtCopyToHost(gamg->backend, counts, answer->counts, sizeof(counts));
   sums[0] = counts[0];
   sums[1] = own != PETSC_SUCCESS;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_INT64_T, MPI_SUM, PetscObjectComm((PetscObject)pc)));

@@ -44,7 +44,7 @@ static PetscErrorCode SendFromDevice(PC pc, const GpufmtParallelTentativeAnswer 
 
   PetscFunctionBegin;
   ierr = PetscMalloc2(nsent, &sent, nreceived, &received);
-  if (!ierr) ierr = GpufmtResultToHost(GPUFMT_BACKEND_CUDA, sent, computed, (size_t)nsent * sizeof(*sent));
+  if (!ierr) ierr = GpufmtCopyToHost(GPUFMT_BACKEND_CUDA, sent, computed, (size_t)nsent * sizeof(*sent));
   ierr = GpufmtGamgAgree(pc, ierr);
   if (!ierr) {
     ierr = Send(e, sent, received);

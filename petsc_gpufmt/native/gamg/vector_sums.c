@@ -51,19 +51,7 @@ static PetscErrorCode Run(int backend, const GpufmtPlan *plan, PetscInt nrows, c
   slots[GPUFMT_SLOT_X]     = (void *)x;
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(GpufmtReplay(plan, backend, slots, stream));
-  PetscCall(GpufmtResultToHost(backend, sums, plans[backend].answer.sums, (size_t)n * sizeof(*sums)));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode ToBackend(int backend, void *to, const void *from, size_t bytes)
-{
-  void *stream;
-
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceUpload(to, from, bytes, stream));
-  } else PetscCall(PetscMemcpy(to, from, bytes));
+  PetscCall(GpufmtCopyToHost(backend, sums, plans[backend].answer.sums, (size_t)n * sizeof(*sums)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -87,7 +75,7 @@ static PetscErrorCode OwnDots(Vec x, PetscInt n, const Vec vectors[], PetscScala
     if (backend != BackendOf(memtype)) backend = -1;
   }
   if (backend >= 0) {
-    PetscCall(ToBackend(backend, plans[backend].answer.vectors, words, (size_t)(1 + n) * sizeof(*words)));
+    PetscCall(GpufmtCopyToBackend(backend, plans[backend].answer.vectors, words, (size_t)(1 + n) * sizeof(*words)));
     PetscCall(Run(backend, &plans[backend].answer.dots, nrows, arrays[0], n, sums));
     PetscCall(PetscLogGpuFlops(2.0 * n * nrows));
   }

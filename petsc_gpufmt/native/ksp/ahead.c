@@ -54,7 +54,7 @@ PetscErrorCode GpufmtKspFetch(GpufmtKspQueue *q)
     char         *stop = (char *)q->own->plans.state + ((const char *)q->stop - (const char *)q->state);
 
     PetscCall(GpufmtKspStatesDrop(q->own));
-    PetscCall(GpufmtKspToBackend(q->own->backend, stop, &none, sizeof(none)));
+    PetscCall(GpufmtCopyToBackend(q->own->backend, stop, &none, sizeof(none)));
     q->queued = q->i;
     q->nlooks = 0;
     q->ahead  = 0; /* it may stop again at once */

@@ -207,7 +207,7 @@ static PetscErrorCode FirstNorm(Bcgs *s)
     state->limit      = ksp->ttol;
     state->divergence = ksp->divtol * ksp->rnorm0;
   }
-  PetscCall(GpufmtKspToBackend(s->own->backend, s->own->plans.state, state, offsetof(GpufmtBcgsState, records)));
+  PetscCall(GpufmtCopyToBackend(s->own->backend, s->own->plans.state, state, offsetof(GpufmtBcgsState, records)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

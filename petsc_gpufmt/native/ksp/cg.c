@@ -203,9 +203,9 @@ static PetscErrorCode FirstNorm(Cg *s)
 
   PetscFunctionBegin;
   *head = (GpufmtCgState){.limit = -1.0, .divergence = PETSC_INFINITY, .most = s->most, .norm = (int64_t)ksp->normtype, .alone = s->nranks == 1};
-  PetscCall(GpufmtKspToBackend(s->own->backend, state, head, bytes));
+  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
   PetscCall(Dots(s, GPUFMT_CG_FIRST_DOTS));
-  PetscCall(GpufmtKspToHost(s->own->backend, head, state, bytes));
+  PetscCall(GpufmtCopyToHost(s->own->backend, head, state, bytes));
   head->rz = head->sums[2];
   s->beta  = (PetscReal)head->rz;
   if (ksp->normtype == KSP_NORM_NATURAL) norm = PetscSqrtReal(PetscAbsReal(s->beta));
@@ -216,7 +216,7 @@ static PetscErrorCode FirstNorm(Cg *s)
     head->limit      = ksp->ttol;
     head->divergence = ksp->divtol * ksp->rnorm0;
   }
-  PetscCall(GpufmtKspToBackend(s->own->backend, state, head, bytes));
+  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -46,7 +46,7 @@ static PetscErrorCode TellAddresses(GpufmtGmres *s, PetscInt first, PetscInt n)
     PetscCall(GpufmtKspArrayPlace(backend, GpufmtGmresVector(s, first + k), &array));
     addresses[k] = (int64_t)(intptr_t)array;
   }
-  PetscCall(GpufmtKspToBackend(backend, (int64_t *)SumsOf(s) + Each(s) + first, addresses, (size_t)n * sizeof(*addresses)));
+  PetscCall(GpufmtCopyToBackend(backend, (int64_t *)SumsOf(s) + Each(s) + first, addresses, (size_t)n * sizeof(*addresses)));
   PetscCall(PetscFree(addresses));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -100,7 +100,7 @@ PetscErrorCode GpufmtGmresBeginCycle(GpufmtGmres *s, PetscReal norm)
                                 .alone      = s->nranks == 1,
                                 .flexible   = s->flexible != NULL};
   if (s->own->backend == GPUFMT_BACKEND_CUDA)
-    PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtKspToBackend(GPUFMT_BACKEND_CUDA, StateOf(s), s->read, sizeof(*s->read))));
+    PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtCopyToBackend(GPUFMT_BACKEND_CUDA, StateOf(s), s->read, sizeof(*s->read))));
   s->next         = 0;
   s->queue.queued = 0;
   s->queue.nlooks = 0;
@@ -239,9 +239,9 @@ static PetscErrorCode TellTerms(GpufmtGmres *s, PetscInt n, const Vec terms[])
     addresses[k] = (int64_t)(intptr_t)array;
     weights[k]   = (double)s->gmres->rs_origin[k];
   }
-  PetscCall(GpufmtKspToBackend(backend, &StateOf(s)->nterms, &nterms, sizeof(nterms)));
-  PetscCall(GpufmtKspToBackend(backend, SumsOf(s) + 2 * each, weights, (size_t)n * sizeof(*weights)));
-  PetscCall(GpufmtKspToBackend(backend, SumsOf(s) + 3 * each, addresses, (size_t)n * sizeof(*addresses)));
+  PetscCall(GpufmtCopyToBackend(backend, &StateOf(s)->nterms, &nterms, sizeof(nterms)));
+  PetscCall(GpufmtCopyToBackend(backend, SumsOf(s) + 2 * each, weights, (size_t)n * sizeof(*weights)));
+  PetscCall(GpufmtCopyToBackend(backend, SumsOf(s) + 3 * each, addresses, (size_t)n * sizeof(*addresses)));
   PetscCall(PetscFree2(weights, addresses));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

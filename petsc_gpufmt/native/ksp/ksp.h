@@ -192,8 +192,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspMultDot(KSP, GpufmtKsp *, Mat, Vec x, Vec 
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspPCApply(KSP, GpufmtKsp *, Vec r, Vec z);
 GPUFMT_HIDDEN PetscBool      GpufmtKspSumsAreLaunched(const GpufmtKsp *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspSum(KSP, GpufmtKsp *, PetscMPIInt n, double sums[]);
-GPUFMT_HIDDEN PetscErrorCode GpufmtKspToHost(int backend, void *to, const void *from, size_t bytes);
-GPUFMT_HIDDEN PetscErrorCode GpufmtKspToBackend(int backend, void *to, const void *from, size_t bytes);
 
 /* queue.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspOptions(KSP, PetscOptionItems, const char name[], PetscBool may_record);

@@ -108,17 +108,17 @@ static PetscErrorCode InnerBegin(Mixed *s)
   head->norm       = s->scaling ? GPUFMT_NORM_NATURAL : s->outer.norm; /* the only one that S does not change */
   head->alone      = s->nranks == 1;
   head->rz_before *= s->scale;
-  PetscCall(GpufmtKspToBackend(s->own->backend, state, head, bytes));
+  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
   PetscCall(InnerStep(s, GPUFMT_CG_FIRST_DOTS));
   PetscCall(SumOverRanks(s, 2, state->sums + 2));
-  PetscCall(GpufmtKspToHost(s->own->backend, head, state, bytes));
+  PetscCall(GpufmtCopyToHost(s->own->backend, head, state, bytes));
   head->rz = head->sums[2];
   if (!s->keep || !(head->rz * head->rz_before > 0.0)) head->iteration = 0;
   s->base       = head->iteration;
   head->most    = s->base + PetscMin(left, own->most ? own->most : MOST_INNER);
   s->inner_norm = (PetscReal)sqrt(head->norm == GPUFMT_NORM_NATURAL ? fabs(head->rz) : head->sums[3]);
   if (!own->most) head->limit = InnerDrop(s) * s->inner_norm;
-  PetscCall(GpufmtKspToBackend(s->own->backend, state, head, bytes));
+  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -195,7 +195,7 @@ static const char *WhyNoCorrection(Mixed *s)
 static PetscErrorCode OuterPut(Mixed *s)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtKspToBackend(s->own->backend, s->own->plans.state, &s->outer, sizeof(s->outer)));
+  PetscCall(GpufmtCopyToBackend(s->own->backend, s->own->plans.state, &s->outer, sizeof(s->outer)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -209,7 +209,7 @@ static PetscErrorCode Residual(Mixed *s, Vec b, Vec w)
   PetscFunctionBegin;
   PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_MIXED_RESIDUAL, PETSC_STATIC_ARRAY_LENGTH(vectors), vectors));
   PetscCall(SumOverRanks(s, GPUFMT_MIXED_SUMS, state->sums));
-  PetscCall(GpufmtKspToHost(s->own->backend, &s->outer, state, sizeof(s->outer)));
+  PetscCall(GpufmtCopyToHost(s->own->backend, &s->outer, state, sizeof(s->outer)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

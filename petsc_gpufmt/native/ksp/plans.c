@@ -62,30 +62,6 @@ PetscErrorCode GpufmtKspPCApply(KSP ksp, GpufmtKsp *own, Vec r, Vec z)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtKspToHost(int backend, void *to, const void *from, size_t bytes)
-{
-  void *stream;
-
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceDownload(to, from, bytes, stream)); /* synchronize! */
-  } else PetscCall(PetscMemcpy(to, from, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-PetscErrorCode GpufmtKspToBackend(int backend, void *to, const void *from, size_t bytes)
-{
-  void *stream;
-
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceUpload(to, from, bytes, stream));
-  } else PetscCall(PetscMemcpy(to, from, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* ---- sums over ranks ---- */
 
 /* On devices they go through memory of other ranks, where there is such. Kernels add up numbers of PETSc's type, which those of states are in double
@@ -122,7 +98,7 @@ static PetscErrorCode Spoil(GpufmtKsp *own, PetscMPIInt n, double sums[])
 
   PetscFunctionBegin;
   for (PetscMPIInt k = 0; k < n; k++) spoilt[k] = NAN;
-  PetscCall(GpufmtKspToBackend(own->backend, sums, spoilt, (size_t)n * sizeof(*sums)));
+  PetscCall(GpufmtCopyToBackend(own->backend, sums, spoilt, (size_t)n * sizeof(*sums)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -146,12 +122,12 @@ static PetscErrorCode SumByMessages(KSP ksp, GpufmtKsp *own, PetscMPIInt n, doub
   PetscFunctionBegin;
   if (passes) {
     PetscCall(PetscMalloc1(n, &host));
-    PetscCall(GpufmtKspKeep(ksp, own, GpufmtKspToHost(own->backend, host, sums, (size_t)n * sizeof(*sums))));
+    PetscCall(GpufmtKspKeep(ksp, own, GpufmtCopyToHost(own->backend, host, sums, (size_t)n * sizeof(*sums))));
   }
   for (PetscMPIInt k = 0; own->failed && k < n; k++) host[k] = NAN;
   PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, host, n, MPI_DOUBLE, MPI_SUM, PetscObjectComm((PetscObject)ksp)));
   if (passes) {
-    PetscCall(GpufmtKspKeep(ksp, own, GpufmtKspToBackend(own->backend, sums, host, (size_t)n * sizeof(*sums))));
+    PetscCall(GpufmtKspKeep(ksp, own, GpufmtCopyToBackend(own->backend, sums, host, (size_t)n * sizeof(*sums))));
     PetscCall(PetscFree(host));
   }
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -42,26 +42,12 @@ PetscErrorCode GpufmtBufferCopy(const GpufmtBuffer *buffer, const void *from, si
 
 PetscErrorCode GpufmtBufferFromHost(const GpufmtBuffer *buffer, const void *from, size_t bytes)
 {
-  void *stream;
-
-  PetscFunctionBegin;
-  if (buffer->backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceUpload(buffer->array, from, bytes, stream));
-  } else PetscCall(PetscMemcpy(buffer->array, from, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return GpufmtCopyToBackend(buffer->backend, buffer->array, from, bytes);
 }
 
 PetscErrorCode GpufmtBufferToHost(const GpufmtBuffer *buffer, size_t bytes, void *to)
 {
-  void *stream;
-
-  PetscFunctionBegin;
-  if (buffer->backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceDownload(to, buffer->array, bytes, stream));
-  } else PetscCall(PetscMemcpy(to, buffer->array, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return GpufmtCopyToHost(buffer->backend, to, buffer->array, bytes);
 }
 
 PetscErrorCode GpufmtBufferFree(GpufmtBuffer *buffer)

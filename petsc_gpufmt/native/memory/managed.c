@@ -24,19 +24,6 @@ PETSC_EXTERN int GpufmtManagedCount(void)
 
 /* ---- arrays ---- */
 
-/* `count` indices from a backend to the host */
-static PetscErrorCode ToHost(PetscInt to[], const PetscInt from[], PetscCount count, PetscBool on_device)
-{
-  void *stream;
-
-  PetscFunctionBegin;
-  if (on_device) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceDownload(to, from, (size_t)count * sizeof(PetscInt), stream));
-  } else PetscCall(PetscArraycpy(to, from, count));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* The row pointer once more, beside the columns, if it can be had there without an upload: plans of the matrix take it from there. */
 static PetscErrorCode CopyRowptr(GpufmtManaged *m, const PetscInt rowptr[], PetscBool on_device)
 {
@@ -82,7 +69,7 @@ static PetscErrorCode TakeRowptr(const PetscInt rowptr[], PetscBool on_device, G
   }
   PetscCall(GpufmtManagedTakeRows((size_t)m->nrows + 1, &m->host));
   m->rowptr = (PetscInt *)m->host.address;
-  PetscCall(ToHost(m->rowptr, rowptr, (PetscCount)m->nrows + 1, on_device));
+  PetscCall(GpufmtCopyToHost(on_device ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST, m->rowptr, rowptr, ((size_t)m->nrows + 1) * sizeof(PetscInt)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

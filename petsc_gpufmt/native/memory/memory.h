@@ -137,6 +137,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes,
 GPUFMT_HIDDEN int            GpufmtUploadPageable(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
+/* copy.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCopyToHost(int backend, void *to, const void *from, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCopyToBackend(int backend, void *to, const void *from, size_t bytes);
+
 /* upload_beside.c */
 enum { GPUFMT_MAX_UPLOADS = 3 };
 typedef struct {

@@ -16,7 +16,7 @@ PetscErrorCode GpufmtRowptrRead(Mat A, int backend, PetscInt first, PetscInt las
 
     PetscCall(PetscMalloc1(count, copy));
     *rowptr = *copy;
-    PetscCall(GpufmtResultToHost(backend, *copy, managed->copied_rowptr + first, (size_t)count * sizeof(PetscInt)));
+    PetscCall(GpufmtCopyToHost(backend, *copy, managed->copied_rowptr + first, (size_t)count * sizeof(PetscInt)));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GpufmtPatternGet(A, &whole, NULL));
@@ -37,7 +37,7 @@ PetscErrorCode GpufmtColumnsRead(Mat A, int backend, PetscInt n, PetscInt first,
   *scattered = NULL;
   PetscCall(GpufmtManagedOf(A, &managed));
   if (managed && entries) *scattered = managed->colidx;
-  else if (managed) PetscCall(GpufmtResultToHost(backend, columns, managed->colidx + first, (size_t)n * sizeof(PetscInt)));
+  else if (managed) PetscCall(GpufmtCopyToHost(backend, columns, managed->colidx + first, (size_t)n * sizeof(PetscInt)));
   else {
     PetscCall(GpufmtPatternGet(A, &rowptr, &colidx));
     for (PetscInt k = 0; k < n; k++) columns[k] = colidx[entries ? entries[k] : first + k];

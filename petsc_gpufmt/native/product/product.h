@@ -87,7 +87,6 @@ GPUFMT_HIDDEN const char    *GpufmtProductLetters(MatProductType);
 /* result.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedWanted(Mat, int backend, PetscBool *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedAdopt(Mat, GpufmtManaged *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtResultToHost(int backend, void *to, const void *from, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultRowPointer(const GpufmtPlannedPattern *, PetscInt **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultManaged(Mat, const GpufmtPlannedPattern *, PetscBool internal, GpufmtManaged **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtResultSetPattern(Mat, const GpufmtPlannedPattern *, GpufmtManaged *);

@@ -45,20 +45,6 @@ PetscErrorCode GpufmtManagedAdopt(Mat A, GpufmtManaged *m)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* synchronize! from the backend to the host */
-PetscErrorCode GpufmtResultToHost(int backend, void *to, const void *from, size_t bytes)
-{
-  void *stream;
-
-  PetscFunctionBegin;
-  if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceDownload(to, from, bytes, stream));
-  } else PetscCall(PetscMemcpy(to, from, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* a copy of the row pointer on the host */
 PetscErrorCode GpufmtResultRowPointer(const GpufmtPlannedPattern *pattern, PetscInt **rowptr)
 {
@@ -66,7 +52,7 @@ PetscErrorCode GpufmtResultRowPointer(const GpufmtPlannedPattern *pattern, Petsc
 
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(pattern->nrows + 1, rowptr));
-  ierr = GpufmtResultToHost(pattern->backend, *rowptr, pattern->rowptr, (size_t)(pattern->nrows + 1) * sizeof(PetscInt));
+  ierr = GpufmtCopyToHost(pattern->backend, *rowptr, pattern->rowptr, (size_t)(pattern->nrows + 1) * sizeof(PetscInt));
   if (ierr) PetscCall(PetscFree(*rowptr));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -108,7 +94,7 @@ static PetscErrorCode SetArrays(Mat C, const GpufmtPlannedPattern *pattern)
   if (bytes) { /* the columns go where they belong, and MatSeqAIJSetColumnIndices() finds them there */
     PetscCall(GpufmtPatternGet(C, &own_rowptr, &own_colidx));
     columns = (PetscInt *)own_colidx;
-    PetscCall(GpufmtResultToHost(pattern->backend, columns, pattern->colidx, bytes));
+    PetscCall(GpufmtCopyToHost(pattern->backend, columns, pattern->colidx, bytes));
   }
   PetscCall(MatSeqAIJSetColumnIndices(C, columns));
   PetscCall(MatAssemblyBegin(C, MAT_FINAL_ASSEMBLY));
