@@ -41,8 +41,7 @@ PetscErrorCode GpufmtGamgLogFlops(const GpufmtGamg *gamg, int64_t nnz, int64_t w
   const PetscLogDouble flops = 2.0 * (PetscLogDouble)nnz + 3.0 * (PetscLogDouble)written;
 
   PetscFunctionBegin;
-  if (gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(gamg->backend, flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -141,8 +141,7 @@ static PetscErrorCode Solve(Bcgs *s)
     const GpufmtBcgsRecord *record;
 
     PetscCall(GpufmtKspFetch(&s->queue));
-    if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(24.0 * s->own->nrows));
-    else PetscCall(PetscLogFlops(24.0 * s->own->nrows));
+    PetscCall(GpufmtLogFlops(s->own->backend, 24.0 * s->own->nrows));
     if (s->state.iteration == s->queue.i) PetscCall(Unfinished(s));
     if (ksp->reason) break;
     record = &s->state.records[s->queue.i % GPUFMT_KRYLOV_RECORDS];

@@ -157,8 +157,7 @@ static PetscErrorCode Solve(Cg *s)
     PetscCall(BeginIteration(s, beta_before));
     if (ksp->reason) break;
     PetscCall(GpufmtKspFetch(&s->queue));
-    if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(12.0 * s->own->nrows));
-    else PetscCall(PetscLogFlops(12.0 * s->own->nrows));
+    PetscCall(GpufmtLogFlops(s->own->backend, 12.0 * s->own->nrows));
     record = &s->state.records[s->queue.i % GPUFMT_KRYLOV_RECORDS];
     PetscCall(TestCurvature(s, record));
     if (ksp->reason) break;

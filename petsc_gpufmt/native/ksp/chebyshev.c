@@ -99,8 +99,7 @@ static PetscErrorCode Step(Chebyshev *s, Vec before, Vec x, Vec next, PetscReal 
   if (x) PetscCall(StepFused(s, x, next, n - 1, vectors + 1, &done)); /* which has no use for w */
   if (x && !done) PetscCall(GpufmtKspMult(ksp, s->own, s->A, x, w));
   if (!done) PetscCall(GpufmtKspStep(ksp, s->own, GPUFMT_CHEBYSHEV_STEP, n, vectors));
-  if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(s->own->backend, flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -148,8 +148,7 @@ PetscErrorCode GpufmtGmresIterate(GpufmtGmres *s, PetscInt iteration, const Gpuf
   if (s->read->stop && s->read->iteration <= iteration) s->next = iteration;
   s->queue.i = iteration;
   PetscCall(GpufmtKspFetch(&s->queue));
-  if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(s->own->backend, flops));
   *column = ColumnOf(s, s->read, iteration);
   dots    = (const double *)(*column + 1);
   rotated = dots + Each(s);
@@ -256,7 +255,6 @@ PetscErrorCode GpufmtGmresCombine(GpufmtGmres *s, int step, PetscInt n, const Ve
   PetscCall(GpufmtKspKeep(s->ksp, s->own, TellTerms(s, n, terms)));
   if (s->own->failed) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtKspStep(s->ksp, s->own, step, 1, &x));
-  if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(s->own->backend, flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -167,8 +167,7 @@ static PetscErrorCode InnerRun(Mixed *s)
   PetscCall(GpufmtKspStatesDrop(s->own));
   done = (PetscInt)(s->inner.iteration - s->base);
   s->ksp->its += done;
-  if (on_device) PetscCall(PetscLogGpuFlops(12.0 * done * s->own->nrows));
-  else PetscCall(PetscLogFlops(12.0 * done * s->own->nrows));
+  PetscCall(GpufmtLogFlops(s->own->backend, 12.0 * done * s->own->nrows));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

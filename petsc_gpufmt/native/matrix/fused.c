@@ -53,8 +53,7 @@ static PetscErrorCode FusedRun(Mat A, int backend, int kind, void *const slots[G
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(GpufmtReplay(&fused->answer.plan, backend, slots, stream));
   flops = 2 * GpufmtEntries(A) + flops_a_row * (PetscLogDouble)store->answer.nonempty_rows;
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(backend, flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

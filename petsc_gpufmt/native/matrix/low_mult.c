@@ -165,8 +165,7 @@ static PetscErrorCode BlockMult(Mat block, int backend, PetscBool add, const voi
   slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z] = z;
   PetscCall(GpufmtReplay(&store->answer.plans[add ? GPUFMT_PLAN_ADD : GPUFMT_PLAN_MULT], backend, slots, stream));
   flops = 2.0 * GpufmtEntries(block) - (add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows);
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(backend, flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

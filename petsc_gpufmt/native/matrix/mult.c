@@ -54,14 +54,6 @@ static PetscLogDouble MultFlops(const GpufmtStore *store, PetscInt nnz, PetscBoo
   return 2.0 * (PetscLogDouble)nnz - (add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows);
 }
 
-static PetscErrorCode LogFlops(int backend, PetscLogDouble flops)
-{
-  PetscFunctionBegin;
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(flops));
-  else PetscCall(PetscLogFlops(flops));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* z = A x, or z = y + A x; ops[] hold the arrays, wherever they are */
 static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operand ops[3])
 {
@@ -92,7 +84,7 @@ static PetscErrorCode MultRun(Mat A, PetscBool transposed, PetscBool add, Operan
   if (!ops[GPUFMT_SLOT_Y].vec) slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z];
   PetscCall(GpufmtReplay(&store->answer.plans[plan], backend, slots, stream));
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
-  PetscCall(LogFlops(backend, MultFlops(store, rowptr[A->rmap->n], add)));
+  PetscCall(GpufmtLogFlops(backend, MultFlops(store, rowptr[A->rmap->n], add)));
   if (slots[GPUFMT_SLOT_Z] != ops[GPUFMT_SLOT_Z].array)
     PetscCall(GpufmtDeviceDownload(ops[GPUFMT_SLOT_Z].array, slots[GPUFMT_SLOT_Z], (size_t)ops[GPUFMT_SLOT_Z].size * sizeof(PetscScalar), stream));
   PetscFunctionReturn(PETSC_SUCCESS);

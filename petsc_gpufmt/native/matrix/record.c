@@ -191,7 +191,6 @@ PetscErrorCode GpufmtRecordLaunched(Mat A, int backend, PetscInt nmults)
     GpufmtSeqData(p.offdiag)->stores[backend][0].mults += nmults;
     p.peer->exchange += (uint64_t)nmults;
   }
-  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscLogGpuFlops(nmults * flops));
-  else PetscCall(PetscLogFlops(nmults * flops));
+  PetscCall(GpufmtLogFlops(backend, nmults * flops));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -97,10 +97,8 @@ PetscErrorCode GpufmtScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_ad
   slots[GPUFMT_SLOT_RESULT] = array;
   if (slots[GPUFMT_SLOT_Y]) slots[GPUFMT_SLOT_Y] = array;
   PetscCall(GpufmtReplay(&scale_and_add->plan, scale_and_add->backend, slots, stream));
-  if (on_device) {
-    PetscCall(PetscLogGpuFlops(flops));
-    PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
-  } else PetscCall(PetscLogFlops(flops));
+  PetscCall(GpufmtLogFlops(scale_and_add->backend, flops));
+  if (on_device) PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the host may read or write next */
   PetscCall(MatSeqAIJRestoreArray(A, &array));
   if (on_device) values->version = GpufmtVersionOf(A);
   PetscFunctionReturn(PETSC_SUCCESS);
