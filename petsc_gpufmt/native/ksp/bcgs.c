@@ -234,7 +234,7 @@ static PetscErrorCode WhyNot(KSP ksp, int *backend, const char **why_not)
   PetscCall(GpufmtKspBackend(PETSC_STATIC_ARRAY_LENGTH(vectors), vectors, backend, &usable));
   if (ksp->chknorm > 0) *why_not = "norms are not checked in all iterations (-ksp_check_norm_iteration)";
   else if (ksp->transpose_solve) *why_not = "it is with the transposed matrix";
-  else if (!usable) *why_not = "vectors are neither of PETSc's types of the host nor of those of CUDA, or of both";
+  else if (!usable) *why_not = GPUFMT_KSP_VECTORS_ELSEWHERE;
   else *why_not = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -233,7 +233,7 @@ PetscErrorCode GpufmtCgWhyNot(KSP ksp, int *backend, const char **why_not)
   else if (cg->singlereduction) *why_not = "-ksp_cg_single_reduction is set";
   else if (ksp->chknorm > 0) *why_not = "norms are not checked in all iterations (-ksp_check_norm_iteration)";
   else if (ksp->transpose_solve) *why_not = "it is with the transposed matrix";
-  else if (!usable) *why_not = "vectors are neither of PETSc's types of the host nor of those of CUDA, or of both";
+  else if (!usable) *why_not = GPUFMT_KSP_VECTORS_ELSEWHERE;
   else *why_not = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

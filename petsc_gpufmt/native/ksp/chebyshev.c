@@ -158,7 +158,7 @@ static PetscErrorCode WhyNot(Chebyshev *s, const char **why_not)
   if (*why_not) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtKspBackendHere(PETSC_STATIC_ARRAY_LENGTH(vectors), vectors, &backend, &usable));
   PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtKspDiagonal(ksp, &s->d, &is_diagonal)));
-  if (!usable || backend != s->own->backend) *why_not = "vectors are neither of PETSc's types of the host nor of those of CUDA, or of both";
+  if (!usable || backend != s->own->backend) *why_not = GPUFMT_KSP_VECTORS_ELSEWHERE;
   else if (!is_diagonal) *why_not = "the preconditioner is no multiplication by a diagonal";
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -128,6 +128,7 @@ static PetscErrorCode Solve(GpufmtGmres *s)
   const KSP ksp = s->ksp;
 
   PetscFunctionBegin;
+  if (s->flexible->modifypc != GPUFMT_NO_CHANGE) s->own->watched = PETSC_TRUE; /* by who is told the norm in each iteration */
   do {
     PetscCall(Residual(s));
     PetscCall(Cycle(s));
@@ -138,24 +139,10 @@ static PetscErrorCode Solve(GpufmtGmres *s)
 static PetscErrorCode KSPSolve_GPUFGMRES(KSP ksp)
 {
   GpufmtFgmresContext *context = (GpufmtFgmresContext *)ksp->data;
-  GpufmtGmres          s       = {.ksp = ksp, .gmres = &context->gmres, .product = Product, .flexible = context};
-  int                  backend;
-  const char          *why_not;
-  PetscErrorCode       ierr;
+  GpufmtGmres          s       = {.ksp = ksp, .gmres = &context->gmres, .solve = Solve, .product = Product, .flexible = context};
 
   PetscFunctionBegin;
-  PetscCall(GpufmtKspGet(ksp, &s.own));
-  PetscCall(GpufmtGmresWhyNot(ksp, &backend, &why_not));
-  if (why_not) {
-    PetscCall(GpufmtKspLeave(ksp, s.own, why_not));
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  ksp->its = 0;
-  PetscCall(GpufmtGmresBegin(&s, backend));
-  if (context->modifypc != GPUFMT_NO_CHANGE) s.own->watched = PETSC_TRUE; /* by who is told the norm in each iteration */
-  ierr = Solve(&s);
-  PetscCall(GpufmtGmresEnd(&s));
-  PetscCall(ierr);
+  PetscCall(GpufmtGmresSolve(&s));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

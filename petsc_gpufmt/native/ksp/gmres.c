@@ -186,6 +186,8 @@ static PetscErrorCode Solve(GpufmtGmres *s)
   PetscInt            n, total = 0;
 
   PetscFunctionBegin;
+  PetscCheck(!ksp->calc_sings || g->Rsvd, PetscObjectComm((PetscObject)ksp), PETSC_ERR_ORDER,
+             "Must call KSPSetComputeSingularValues() before KSPSetUp() is called");
   g->fullcycle = 0;
   ksp->rnorm   = -1.0; /* of no cycle */
   while (!ksp->reason || (ksp->rnorm == -1.0 && ksp->reason == KSP_DIVERGED_PC_FAILED)) {
@@ -205,25 +207,10 @@ static PetscErrorCode Solve(GpufmtGmres *s)
 
 static PetscErrorCode KSPSolve_GPUGMRES(KSP ksp)
 {
-  GpufmtGmres    s = {.ksp = ksp, .gmres = (GpufmtGmresContext *)ksp->data, .product = Product};
-  int            backend;
-  const char    *why_not;
-  PetscErrorCode ierr;
+  GpufmtGmres s = {.ksp = ksp, .gmres = (GpufmtGmresContext *)ksp->data, .solve = Solve, .product = Product};
 
   PetscFunctionBegin;
-  PetscCall(GpufmtKspGet(ksp, &s.own));
-  PetscCall(GpufmtGmresWhyNot(ksp, &backend, &why_not));
-  if (why_not) {
-    PetscCall(GpufmtKspLeave(ksp, s.own, why_not));
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  PetscCheck(!ksp->calc_sings || s.gmres->Rsvd, PetscObjectComm((PetscObject)ksp), PETSC_ERR_ORDER,
-             "Must call KSPSetComputeSingularValues() before KSPSetUp() is called");
-  ksp->its = 0;
-  PetscCall(GpufmtGmresBegin(&s, backend));
-  ierr = Solve(&s);
-  PetscCall(GpufmtGmresEnd(&s));
-  PetscCall(ierr);
+  PetscCall(GpufmtGmresSolve(&s));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -46,7 +46,7 @@ PetscErrorCode GpufmtGmresWhyNot(KSP ksp, int *backend, const char **why_not)
   else if (ksp->calc_ritz) *why_not = "Ritz pairs are wanted";
   else if (looks_at_basis) *why_not = "vectors of the basis are monitored";
   else if (scales) *why_not = "the preconditioner scales the system";
-  else if (!usable) *why_not = "vectors are neither of PETSc's types of the host nor of those of CUDA, or of both";
+  else if (!usable) *why_not = GPUFMT_KSP_VECTORS_ELSEWHERE;
   else *why_not = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

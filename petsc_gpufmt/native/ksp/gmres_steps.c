@@ -187,7 +187,7 @@ static PetscErrorCode Prepare(GpufmtGmres *s)
 }
 
 /* Plans for vectors of this rank. Collective. */
-PetscErrorCode GpufmtGmresBegin(GpufmtGmres *s, int backend)
+static PetscErrorCode Begin(GpufmtGmres *s, int backend)
 {
   const PetscInt restart = s->gmres->max_k;
 
@@ -211,10 +211,25 @@ PetscErrorCode GpufmtGmresBegin(GpufmtGmres *s, int backend)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtGmresEnd(GpufmtGmres *s)
+/* A solve of a KSP, which PETSc's own method does where these steps cannot. Collective. */
+PetscErrorCode GpufmtGmresSolve(GpufmtGmres *s)
 {
+  int            backend;
+  const char    *why_not;
+  PetscErrorCode ierr;
+
   PetscFunctionBegin;
+  PetscCall(GpufmtKspGet(s->ksp, &s->own));
+  PetscCall(GpufmtGmresWhyNot(s->ksp, &backend, &why_not));
+  if (why_not) {
+    PetscCall(GpufmtKspLeave(s->ksp, s->own, why_not));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  s->ksp->its = 0;
+  PetscCall(Begin(s, backend));
+  ierr = (*s->solve)(s);
   if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscFree(s->read));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

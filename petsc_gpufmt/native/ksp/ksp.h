@@ -12,6 +12,9 @@
 #define KSPGPUFGMRES    "gpufgmres"
 #define KSPMIXEDCG      "mixedcg"
 
+/* why a solve is left to PETSc where GpufmtKspBackend() finds vectors that are not usable */
+#define GPUFMT_KSP_VECTORS_ELSEWHERE "vectors are neither of PETSc's types of the host nor of those of CUDA, or of both"
+
 typedef enum { GPUFMT_READ, GPUFMT_WRITE, GPUFMT_READ_WRITE } GpufmtAccess;
 
 enum {
@@ -161,6 +164,7 @@ struct _GpufmtGmres {
   KSP                 ksp;
   GpufmtKsp          *own;
   GpufmtGmresContext *gmres;
+  PetscErrorCode (*solve)(GpufmtGmres *);                       /* from the first residual to a reason */
   PetscErrorCode (*product)(GpufmtGmres *, PetscInt iteration); /* makes the next vector of the basis from this one */
   GpufmtFgmresContext *flexible;                                /* NULL: it is gpugmres */
   PetscMPIInt          nranks;
@@ -228,13 +232,12 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspChebyshevTake(KSP);
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUCHEBYSHEV(KSP);
 
 /* gmres_steps.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtGmresBegin(GpufmtGmres *, int backend);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGmresSolve(GpufmtGmres *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGmresBeginCycle(GpufmtGmres *, PetscReal norm);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGmresIterate(GpufmtGmres *, PetscInt iteration, const GpufmtGmresColumn **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGmresCheckDots(GpufmtGmres *, PetscInt iteration);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGmresCombine(GpufmtGmres *, int step, PetscInt n, const Vec terms[], Vec result);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGmresKeep(GpufmtGmres *, PetscErrorCode, Vec, Vec);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGmresEnd(GpufmtGmres *);
 
 /* gmres_refusals.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGmresWhyNot(KSP, int *backend, const char **why_not);

@@ -113,11 +113,10 @@ PetscErrorCode GpufmtKspUnlock(Vec vec, PetscInt locks)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* where the array of a vector is on the backend; what is in it goes */
-PetscErrorCode GpufmtKspArrayPlace(int backend, Vec vec, PetscScalar **array)
+/* where the array of a vector is after such an access to it */
+static PetscErrorCode ArrayFind(int backend, GpufmtKspVector v, PetscScalar **array)
 {
-  const GpufmtKspVector v     = GpufmtWrites(0, vec);
-  PetscScalar          *there = NULL;
+  PetscScalar *there = NULL;
 
   PetscFunctionBegin;
   PetscCall(ArrayGet(backend, &v, &there));
@@ -126,29 +125,29 @@ PetscErrorCode GpufmtKspArrayPlace(int backend, Vec vec, PetscScalar **array)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* where the array of a vector is on the backend; what is in it goes */
+PetscErrorCode GpufmtKspArrayPlace(int backend, Vec vec, PetscScalar **array)
+{
+  return ArrayFind(backend, GpufmtWrites(0, vec), array);
+}
+
 /* where the array of a vector is; it may not be used */
 PetscErrorCode GpufmtKspArrayLook(int backend, Vec vec, const PetscScalar **array)
 {
-  const GpufmtKspVector v     = GpufmtReads(0, vec);
-  PetscScalar          *there = NULL;
+  PetscScalar *there = NULL;
 
   PetscFunctionBegin;
-  PetscCall(ArrayGet(backend, &v, &there));
+  PetscCall(ArrayFind(backend, GpufmtReads(0, vec), &there));
   *array = there;
-  PetscCall(ArrayRestore(backend, &v, &there));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* what is queued has changed it */
 PetscErrorCode GpufmtKspArrayChanged(int backend, Vec vec)
 {
-  const GpufmtKspVector v = GpufmtChanges(0, vec);
-  PetscScalar          *array;
+  PetscScalar *array;
 
-  PetscFunctionBegin;
-  PetscCall(ArrayGet(backend, &v, &array));
-  PetscCall(ArrayRestore(backend, &v, &array));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return ArrayFind(backend, GpufmtChanges(0, vec), &array);
 }
 
 /* The private context of PETSc's PCJACOBI begins so, in jacobi.c of PETSc 3.24 to 3.26 */
