@@ -8,13 +8,7 @@
 //
 // Beside products an iteration reads 14 vectors and writes 4, with D 16 and 6. KSPBCGS goes over them in eight passes, with 17 and 4, and copies or
 // scales the product twice: 19 and 6 without a preconditioner, 21 and 6 with Jacobi.
-#include "krylov/rows.cuh"
-
-// GPUFMT_STOP_... of native/gpufmt_plan_krylov.h
-enum { GOES_ON, STOPPED_BY_CURVATURE, STOPPED_BY_TEST, STOPPED_BY_COUNT, STOPPED_BY_BREAKDOWN };
-enum { NORM_NONE }; // of KSPNormType
-
-constexpr int RECORDS = 256;
+#include "krylov/state.cuh"
 
 // GpufmtBcgsState, GpufmtBcgsRecord
 struct Record {
@@ -28,19 +22,12 @@ struct State {
   Record    records[RECORDS];
 };
 
-struct Bcgs {
-  State *__restrict__ state;
-  scalar_t *__restrict__ parts; // [3 gridDim.x] of sums
-  unsigned *__restrict__ ticket;
-  offset_t nrows;
-};
-
 // p = r - omega beta v + beta p with beta = (r rp / r rp before) (alpha / omega); in the first iteration p = r. With `q`, q = d p. Where the iterations
 // have ended, it is made again of the last p, and so the product v, which is part of the next direction: others may let them go on.
 // Bytes a row: 4 sizeof(scalar_t), and two more with `q`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_direction(const Bcgs bcgs, scalar_t *__restrict__ p, const scalar_t *__restrict__ r, const scalar_t *__restrict__ v,
+  bcgs_direction(const Method bcgs, scalar_t *__restrict__ p, const scalar_t *__restrict__ r, const scalar_t *__restrict__ v,
                  const scalar_t *__restrict__ d, scalar_t *__restrict__ q)
 {
   const State *const state = bcgs.state;
@@ -64,7 +51,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // sums[0] = v rp; with `d`, v = d v before, where the iterations have ended, too. Bytes a row: 2 sizeof(scalar_t), and two more with `d`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_shadow(const Bcgs bcgs, scalar_t *__restrict__ v, const scalar_t *__restrict__ rp, const scalar_t *__restrict__ d)
+  bcgs_shadow(const Method bcgs, scalar_t *__restrict__ v, const scalar_t *__restrict__ rp, const scalar_t *__restrict__ d)
 {
   const bool ended  = bcgs.state->stop;
   scalar_t   sum[1] = {0}, total[1];
@@ -83,7 +70,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // r becomes s = r - alpha v, with alpha = r rp / v rp. With `q`, q = d s. Bytes a row: 3 sizeof(scalar_t), and two more with `q`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_half(const Bcgs bcgs, scalar_t *__restrict__ r, const scalar_t *__restrict__ v, const scalar_t *__restrict__ d, scalar_t *__restrict__ q)
+  bcgs_half(const Method bcgs, scalar_t *__restrict__ r, const scalar_t *__restrict__ v, const scalar_t *__restrict__ d, scalar_t *__restrict__ q)
 {
   State *const state = bcgs.state;
 
@@ -105,7 +92,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // sums[1..3] = t s, t t, s s; with `d`, t = d t before. Bytes a row: 2 sizeof(scalar_t), and two more with `d`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_dots(const Bcgs bcgs, scalar_t *__restrict__ t, const scalar_t *__restrict__ s, const scalar_t *__restrict__ d)
+  bcgs_dots(const Method bcgs, scalar_t *__restrict__ t, const scalar_t *__restrict__ s, const scalar_t *__restrict__ d)
 {
   scalar_t sum[3] = {0, 0, 0}, totals[3];
 
@@ -148,7 +135,7 @@ __device__ __forceinline__ void end_iteration(State *state)
 // then s is 0, or nothing is done. Bytes a row: 7 sizeof(scalar_t).
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_update(const Bcgs bcgs, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p, const scalar_t *__restrict__ t,
+  bcgs_update(const Method bcgs, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p, const scalar_t *__restrict__ t,
               const scalar_t *__restrict__ rp)
 {
   State *const state  = bcgs.state;

@@ -3,33 +3,20 @@
 // An iteration is cg_direction, a product w = A p, cg_curvature, cg_update, and, with a preconditioner that is no diagonal, its application and cg_dots;
 // where several ranks add up their sums in between, cg_end follows. Once the state says that the iterations have ended, kernels leave everything as it is.
 // z = r where neither `z` nor `d` is given, and z = d r with `d`. Sums have a fixed order.
-#include "krylov/rows.cuh"
-
-// GPUFMT_STOP_... of native/gpufmt_plan_krylov.h
-enum { GOES_ON, STOPPED_BY_CURVATURE, STOPPED_BY_TEST, STOPPED_BY_COUNT };
-// of KSPNormType
-enum { NORM_NONE, NORM_PRECONDITIONED, NORM_UNPRECONDITIONED, NORM_NATURAL };
-
-constexpr int RECORDS = 256;
+#include "krylov/state.cuh"
 
 // GpufmtCgState, GpufmtCgRecord
 struct Record {
   double curvature, rz, norm;
 };
 struct State {
-  double sums
-    [4]; // p w in two parts, the second from blocks of other ranks' columns; r z; squares of the entries of z, or of r: of this rank, until those of all ranks replace them
+  // p w in two parts, the second from blocks of other ranks' columns; r z; squares of the entries of z, or of r: of this rank, until those of all ranks
+  // replace them
+  double    sums[4];
   double    curvature, rz, rz_before;
   double    limit, divergence; // norms from `divergence` on, and up to `limit`, end the iterations
   long long iteration, most, stop, norm, alone;
   Record    records[RECORDS];
-};
-
-struct Cg {
-  State *__restrict__ state;
-  scalar_t *__restrict__ parts; // [2 gridDim.x] of sums
-  unsigned *__restrict__ ticket;
-  offset_t nrows;
 };
 
 // p w
@@ -61,8 +48,8 @@ __device__ __forceinline__ scalar_t preconditioned(offset_t row, scalar_t r, con
 
 // p = z + (r z / r z before) p; in the first iteration p = z. Bytes a row: 3 sizeof(scalar_t), and one more with `d`.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  cg_direction(const Cg cg, scalar_t *__restrict__ p, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z)
+__global__ void __launch_bounds__(BLOCK_THREADS) cg_direction(const Method cg, scalar_t *__restrict__ p, const scalar_t *__restrict__ r,
+                                                              const scalar_t *__restrict__ d, const scalar_t *__restrict__ z)
 {
   if (cg.state->stop) return;
   const bool     first = cg.state->iteration == 0; // p may be anything then
@@ -77,7 +64,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 // sums[0] = p w, sums[1] = 0. Bytes a row: 2 sizeof(scalar_t).
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) cg_curvature(const Cg cg, const scalar_t *__restrict__ p, const scalar_t *__restrict__ w)
+__global__ void __launch_bounds__(BLOCK_THREADS) cg_curvature(const Method cg, const scalar_t *__restrict__ p, const scalar_t *__restrict__ w)
 {
   scalar_t sum[1] = {0}, total[1];
 
@@ -97,7 +84,7 @@ __device__ __forceinline__ bool is_indefinite(const State *state)
   return curvature == 0 || !isfinite(curvature) || (state->iteration > 0 && (curvature > 0) != (state->curvature > 0));
 }
 
-__device__ __forceinline__ void put_sums(const Cg &cg, const scalar_t (&totals)[2], bool ends)
+__device__ __forceinline__ void put_sums(const Method &cg, const scalar_t (&totals)[2], bool ends)
 {
   cg.state->sums[2] = totals[0];
   cg.state->sums[3] = totals[1];
@@ -107,7 +94,7 @@ __device__ __forceinline__ void put_sums(const Cg &cg, const scalar_t (&totals)[
 // With alpha = r z / p w: x += alpha p, r -= alpha w; and with `sums` the sums over the new r. Bytes a row: 6 sizeof(scalar_t), and one more with `d`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  cg_update(const Cg cg, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p, const scalar_t *__restrict__ w,
+  cg_update(const Method cg, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p, const scalar_t *__restrict__ w,
             const scalar_t *__restrict__ d, int sums)
 {
   State *const state  = cg.state;
@@ -138,7 +125,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // The sums over r and z, and with `ends` what follows them. Bytes a row: sizeof(scalar_t), and one more with `d` or `z`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  cg_dots(const Cg cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends)
+  cg_dots(const Method cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends)
 {
   scalar_t   sum[2] = {0, 0}, totals[2];
   const bool of_r   = cg.state->norm == NORM_UNPRECONDITIONED;

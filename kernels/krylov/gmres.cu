@@ -6,10 +6,7 @@
 // a row. Scaling is a pass of its own, since products and preconditioners may count on a vector of norm 1.
 // Threads take every BLOCK_THREADS gridDim.x-th row, ITEMS at once, but in gmres_dots. Sums have a fixed order.
 #include "common/dots.cuh"
-#include "krylov/rows.cuh"
-
-// GPUFMT_STOP_... of native/gpufmt_plan_krylov.h
-enum { GOES_ON, STOPPED_BY_TEST = 2, STOPPED_BY_COUNT };
+#include "krylov/state.cuh"
 
 // GpufmtGmresColumn, GpufmtGmresState
 struct Column {

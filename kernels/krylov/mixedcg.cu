@@ -2,23 +2,13 @@
 //
 // The inner system is (S A S) e = S r f, with powers of two on the diagonal of S, or without S, and a factor f that makes its right-hand side of the order of
 // 1; then x + S e / f is the better solution. Sums have a fixed order.
-#include "krylov/rows.cuh"
-
-// of KSPNormType
-enum { NORM_NONE, NORM_PRECONDITIONED, NORM_UNPRECONDITIONED, NORM_NATURAL };
+#include "krylov/state.cuh"
 
 // GpufmtMixedState of native/gpufmt_plan_krylov.h
 struct State {
   double    sums[2]; // the square of the norm; r z of the inner system, divided by f^2: of this rank, until those of all ranks replace them
   double    factor;
   long long norm;
-};
-
-struct Mixed {
-  State *__restrict__ state;
-  scalar_t *__restrict__ parts; // [2 gridDim.x] of sums
-  unsigned *__restrict__ ticket;
-  offset_t nrows;
 };
 
 // narrow_d = d / S^2: the diagonal of a preconditioner of A becomes that of one of S A S, with the same r z. Bytes a row: sizeof(scalar_t) + 4, and sizeof(scalar_t) with `s`.
@@ -33,7 +23,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // sizeof(scalar_t) more with each of d and s.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  mixedcg_residual(const Mixed mixed, const scalar_t *__restrict__ b, const scalar_t *__restrict__ w, const scalar_t *__restrict__ d,
+  mixedcg_residual(const Method mixed, const scalar_t *__restrict__ b, const scalar_t *__restrict__ w, const scalar_t *__restrict__ d,
                    const scalar_t *__restrict__ s, float *__restrict__ narrow_r)
 {
   const scalar_t  factor = (scalar_t)mixed.state->factor;
@@ -56,7 +46,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 // x += S e / f, or x = S e / f with `alone`, and e = 0. Bytes a row: 2 sizeof(scalar_t) + 8, and sizeof(scalar_t) with `s`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  mixedcg_correct(const Mixed mixed, const scalar_t *__restrict__ s, float *__restrict__ e, scalar_t *__restrict__ x, int alone)
+  mixedcg_correct(const Method mixed, const scalar_t *__restrict__ s, float *__restrict__ e, scalar_t *__restrict__ x, int alone)
 {
   const scalar_t factor = 1 / (scalar_t)mixed.state->factor;
 

@@ -15,19 +15,12 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
-from petsc_gpufmt.krylov.steps import BLOCK_THREADS, RECORDS, Steps, blocks_for
+from petsc_gpufmt.krylov.steps import BLOCK_THREADS, Steps, blocks_for, state_with_records
 
 MOST_SUMS = 3  # that a kernel makes at once
 
 RECORD = np.dtype([(name, np.float64) for name in ("norm", "rho")])
-STATE = np.dtype(
-    [
-        ("sums", np.float64, 6),
-        *((name, np.float64) for name in ("rho", "rho_before", "alpha", "omega", "limit", "divergence")),
-        *((name, np.int64) for name in ("iteration", "most", "stop", "norm", "alone")),
-        ("records", RECORD, RECORDS),
-    ]
-)
+STATE = state_with_records(6, ("rho", "rho_before", "alpha", "omega"), RECORD)
 """GpufmtBcgsState."""
 
 

@@ -15,17 +15,10 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
-from petsc_gpufmt.krylov.steps import BLOCK_THREADS, RECORDS, Steps, blocks_for
+from petsc_gpufmt.krylov.steps import BLOCK_THREADS, Steps, blocks_for, state_with_records
 
 RECORD = np.dtype([(name, np.float64) for name in ("curvature", "rz", "norm")])
-STATE = np.dtype(
-    [
-        ("sums", np.float64, 4),
-        *((name, np.float64) for name in ("curvature", "rz", "rz_before", "limit", "divergence")),
-        *((name, np.int64) for name in ("iteration", "most", "stop", "norm", "alone")),
-        ("records", RECORD, RECORDS),
-    ]
-)
+STATE = state_with_records(4, ("curvature", "rz", "rz_before"), RECORD)
 """GpufmtCgState."""
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from petsc_gpufmt.backends.plan import Launch
 
 BLOCK_THREADS = 256
@@ -40,6 +42,18 @@ class Steps(NamedTuple):
     launches: dict[Any, list[Launch]]
     state: Any
     arrays: Mapping[Any, Any] = MappingProxyType({})
+
+
+def state_with_records(sums: int, scalars: tuple[str, ...], record: np.dtype) -> np.dtype:
+    """A state of so many sums, scalars, limits of the norm and how far iterations are, and the records of these."""
+    return np.dtype(
+        [
+            ("sums", np.float64, sums),
+            *((name, np.float64) for name in (*scalars, "limit", "divergence")),
+            *((name, np.int64) for name in ("iteration", "most", "stop", "norm", "alone")),
+            ("records", record, RECORDS),
+        ]
+    )
 
 
 def blocks_for(nrows: int) -> int:

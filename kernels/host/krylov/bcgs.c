@@ -1,34 +1,21 @@
 /* Stabilised bi-conjugate gradients; the parameters are those of kernels/krylov/bcgs.cu. */
-#include "common/host.h"
+#include "krylov/state.h"
 #include <petscsys.h>
-
-/* GPUFMT_STOP_... of native/gpufmt_plan_krylov.h, and of those of KSPNormType */
-enum { GOES_ON, STOPPED_BY_CURVATURE, STOPPED_BY_TEST, STOPPED_BY_COUNT, STOPPED_BY_BREAKDOWN };
-enum { NORM_NONE };
-
-enum { RECORDS = 256 };
 
 /* GpufmtBcgsRecord, GpufmtBcgsState */
 typedef struct {
   double norm, rho;
 } Record;
 
-typedef struct {
+struct State {
   double  sums[6], rho, rho_before, alpha, omega, limit, divergence;
   int64_t iteration, most, stop, norm, alone;
   Record  records[RECORDS];
-} State;
-
-typedef struct {
-  State    *state;
-  scalar_t *parts;
-  unsigned *ticket;
-  offset_t  nrows;
-} Bcgs;
+};
 
 HOST_KERNEL(bcgs_direction)
 {
-  const Bcgs      bcgs  = PARAM(Bcgs, 0);
+  const Method    bcgs  = PARAM(Method, 0);
   const State    *state = bcgs.state;
   scalar_t       *p = PARAM(scalar_t *, 1), *q = PARAM(scalar_t *, 5);
   const scalar_t *r = PARAM(const scalar_t *, 2), *v = PARAM(const scalar_t *, 3), *d = PARAM(const scalar_t *, 4);
@@ -51,7 +38,7 @@ HOST_KERNEL(bcgs_direction)
 
 HOST_KERNEL(bcgs_shadow)
 {
-  const Bcgs      bcgs = PARAM(Bcgs, 0);
+  const Method    bcgs = PARAM(Method, 0);
   scalar_t       *v    = PARAM(scalar_t *, 1);
   const scalar_t *rp = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3);
   scalar_t        sum = 0;
@@ -65,7 +52,7 @@ HOST_KERNEL(bcgs_shadow)
 
 HOST_KERNEL(bcgs_half)
 {
-  const Bcgs      bcgs  = PARAM(Bcgs, 0);
+  const Method    bcgs  = PARAM(Method, 0);
   State          *state = bcgs.state;
   scalar_t       *r = PARAM(scalar_t *, 1), *q = PARAM(scalar_t *, 4);
   const scalar_t *v = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3);
@@ -85,7 +72,7 @@ HOST_KERNEL(bcgs_half)
 
 HOST_KERNEL(bcgs_dots)
 {
-  const Bcgs      bcgs = PARAM(Bcgs, 0);
+  const Method    bcgs = PARAM(Method, 0);
   scalar_t       *t    = PARAM(scalar_t *, 1);
   const scalar_t *s = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3);
   scalar_t        ts = 0, tt = 0, ss = 0;
@@ -122,7 +109,7 @@ static void EndIteration(State *state)
 
 HOST_KERNEL(bcgs_update)
 {
-  const Bcgs      bcgs  = PARAM(Bcgs, 0);
+  const Method    bcgs  = PARAM(Method, 0);
   State          *state = bcgs.state;
   scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
   const scalar_t *p = PARAM(const scalar_t *, 3), *t = PARAM(const scalar_t *, 4), *rp = PARAM(const scalar_t *, 5);

@@ -1,30 +1,17 @@
 /* Conjugate gradients; the parameters are those of kernels/krylov/cg.cu. */
-#include "common/host.h"
+#include "krylov/state.h"
 #include <petscsys.h>
-
-/* GPUFMT_STOP_... of native/gpufmt_plan_krylov.h, and those of KSPNormType */
-enum { GOES_ON, STOPPED_BY_CURVATURE, STOPPED_BY_TEST, STOPPED_BY_COUNT };
-enum { NORM_NONE, NORM_PRECONDITIONED, NORM_UNPRECONDITIONED, NORM_NATURAL };
-
-enum { RECORDS = 256 };
 
 /* GpufmtCgRecord, GpufmtCgState */
 typedef struct {
   double curvature, rz, norm;
 } Record;
 
-typedef struct {
+struct State {
   double  sums[4], curvature, rz, rz_before, limit, divergence;
   int64_t iteration, most, stop, norm, alone;
   Record  records[RECORDS];
-} State;
-
-typedef struct {
-  State    *state;
-  scalar_t *parts;
-  unsigned *ticket;
-  offset_t  nrows;
-} Cg;
+};
 
 static double NewCurvature(const State *state)
 {
@@ -53,7 +40,7 @@ static inline scalar_t Preconditioned(offset_t row, scalar_t r, const scalar_t *
 
 HOST_KERNEL(cg_direction)
 {
-  const Cg        cg = PARAM(Cg, 0);
+  const Method    cg = PARAM(Method, 0);
   scalar_t       *p  = PARAM(scalar_t *, 1);
   const scalar_t *r = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3), *z = PARAM(const scalar_t *, 4);
   const int       first = cg.state->iteration == 0; /* p may be anything then */
@@ -69,7 +56,7 @@ HOST_KERNEL(cg_direction)
 
 HOST_KERNEL(cg_curvature)
 {
-  const Cg        cg = PARAM(Cg, 0);
+  const Method    cg = PARAM(Method, 0);
   const scalar_t *p = PARAM(const scalar_t *, 1), *w = PARAM(const scalar_t *, 2);
   double          sum = 0; /* in the precision of the state, whatever vectors have */
 
@@ -86,7 +73,7 @@ static int IsIndefinite(const State *state)
   return curvature == 0 || !isfinite(curvature) || (state->iteration > 0 && (curvature > 0) != (state->curvature > 0));
 }
 
-static void PutSums(const Cg *cg, double rz, double squares, int ends)
+static void PutSums(const Method *cg, double rz, double squares, int ends)
 {
   cg->state->sums[2] = rz;
   cg->state->sums[3] = squares;
@@ -95,7 +82,7 @@ static void PutSums(const Cg *cg, double rz, double squares, int ends)
 
 HOST_KERNEL(cg_update)
 {
-  const Cg        cg = PARAM(Cg, 0);
+  const Method    cg = PARAM(Method, 0);
   scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
   const scalar_t *p = PARAM(const scalar_t *, 3), *w = PARAM(const scalar_t *, 4), *d = PARAM(const scalar_t *, 5);
   const int       sums = PARAM(int, 6), of_r = cg.state->norm == NORM_UNPRECONDITIONED;
@@ -122,7 +109,7 @@ HOST_KERNEL(cg_update)
 
 HOST_KERNEL(cg_dots)
 {
-  const Cg        cg = PARAM(Cg, 0);
+  const Method    cg = PARAM(Method, 0);
   const scalar_t *r = PARAM(const scalar_t *, 1), *d = PARAM(const scalar_t *, 2), *z = PARAM(const scalar_t *, 3);
   const int       ends = PARAM(int, 4), of_r = cg.state->norm == NORM_UNPRECONDITIONED;
   double          rz = 0, squares = 0;

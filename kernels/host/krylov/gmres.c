@@ -1,9 +1,6 @@
 /* GMRES; the parameters are those of kernels/krylov/gmres.cu. */
-#include "common/host.h"
+#include "krylov/state.h"
 #include <petscsys.h>
-
-/* GPUFMT_STOP_... of native/gpufmt_plan_krylov.h */
-enum { GOES_ON, STOPPED_BY_TEST = 2, STOPPED_BY_COUNT };
 
 enum { TILE = 512 }; /* rows of all vectors that are gone over together, so that what is made of them stays in the cache */
 
@@ -13,10 +10,10 @@ typedef struct {
   int64_t happy;
 } Column;
 
-typedef struct {
+struct State {
   double  limit, divergence, haptol, square, norm, next;
   int64_t iteration, most, stop, alone, flexible, nterms;
-} State;
+};
 
 typedef struct {
   State    *state;

@@ -1,21 +1,11 @@
 /* Conjugate gradients of mixed precision; the parameters are those of kernels/krylov/mixedcg.cu. */
-#include "common/host.h"
-
-/* of KSPNormType */
-enum { NORM_NONE, NORM_PRECONDITIONED, NORM_UNPRECONDITIONED, NORM_NATURAL };
+#include "krylov/state.h"
 
 /* GpufmtMixedState of native/gpufmt_plan_krylov.h */
-typedef struct {
+struct State {
   double  sums[2], factor;
   int64_t norm;
-} State;
-
-typedef struct {
-  State    *state;
-  scalar_t *parts;
-  unsigned *ticket;
-  offset_t  nrows;
-} Mixed;
+};
 
 HOST_KERNEL(mixedcg_narrow)
 {
@@ -28,7 +18,7 @@ HOST_KERNEL(mixedcg_narrow)
 
 HOST_KERNEL(mixedcg_residual)
 {
-  const Mixed     mixed = PARAM(Mixed, 0);
+  const Method    mixed = PARAM(Method, 0);
   const scalar_t *b = PARAM(const scalar_t *, 1), *w = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3), *s = PARAM(const scalar_t *, 4);
   float          *narrow_r = PARAM(float *, 5);
   const scalar_t  factor   = (scalar_t)mixed.state->factor;
@@ -48,7 +38,7 @@ HOST_KERNEL(mixedcg_residual)
 
 HOST_KERNEL(mixedcg_correct)
 {
-  const Mixed     mixed  = PARAM(Mixed, 0);
+  const Method    mixed  = PARAM(Method, 0);
   const scalar_t *s      = PARAM(const scalar_t *, 1);
   float          *e      = PARAM(float *, 2);
   scalar_t       *x      = PARAM(scalar_t *, 3);
