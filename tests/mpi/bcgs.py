@@ -1,16 +1,12 @@
 """Type gpubcgs gives the results of PETSc's bcgs on any number of ranks, and what fails on one rank fails on all."""
 
-import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-from dense import COMM, TYPE, distribute, layouts, on_host, own_rows
-from failing import FailingDiagonal, error_of
+from dense import COMM, distribute, on_host
+from failing import PYTHON
+from krylov_solves import Solves, check_same, failing_solvers, make_solver, run
 from petsc4py import PETSc
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))
-
-from solves import check_same, make_solver, run  # noqa: E402
 
 ROWS = 90
 RANDOM = np.random.default_rng(5)
@@ -18,8 +14,9 @@ SCALE = 1 + 4 * RANDOM.random(ROWS)
 DENSE = np.diag(np.full(ROWS, 3.0)) - 1.4 * np.eye(ROWS, k=1) - 0.6 * np.eye(ROWS, k=-1) - 0.3 * np.eye(ROWS, k=40)
 DENSE = SCALE[:, None] * DENSE
 RIGHT = RANDOM.standard_normal(ROWS)
+SOLVES = Solves(RIGHT, guess=0.5)
+compared = partial(SOLVES.compared, "bcgs")
 SIDES = ("left", "right")
-PYTHON = 101  # PETSC_ERR_PYTHON
 
 
 def jacobi_norms(count, side):
@@ -41,37 +38,9 @@ def jacobi_norms(count, side):
     return np.array(norms), x if side == "left" else d * x
 
 
-def vectors(A, b=RIGHT):
-    """A guess and a right-hand side."""
-    x, rhs = (A[0] if isinstance(A, tuple) else A).createVecs()
-    x.set(0.5)
-    rhs.setArray(b[slice(*rhs.getOwnershipRange())])
-    return x, rhs
-
-
-def solved(A, ksp_type, b=RIGHT, **settings):
-    ksp = make_solver(A, ksp_type, COMM, **settings)
-    x, rhs = vectors(A, b)
-    return run(ksp, rhs, x)
-
-
-def compared(A, check, b=RIGHT, **settings):
-    ours = solved(A, "gpubcgs", b, ksp_gpubcgs_check=check, **settings)
-    check_same(ours, solved(A, "bcgs", b, **settings))
-    assert len(set(COMM.tompi4py().allgather((ours.reason, ours.history.tobytes())))) == 1
-    return ours
-
-
 def check_histories():
     for side in SIDES:
-        norms, x = jacobi_norms(12, side)
-        for layout, local in layouts(ROWS).items():
-            A = distribute(DENSE, TYPE, local, local)
-            own = slice(*own_rows(local))
-            for check in (0, 10):
-                found = compared(A, check, pc_type="jacobi", ksp_max_it=12, ksp_rtol=1e-14, ksp_pc_side=side)
-                assert np.allclose(found.history, norms, rtol=0, atol=1e-8 * norms[0]), (side, layout)
-                assert np.allclose(found.x, x[own], rtol=0, atol=1e-8 * abs(x).max()), (side, layout)
+        SOLVES.check_histories("bcgs", DENSE, *jacobi_norms(12, side), ksp_pc_side=side)
 
 
 def check_preconditioners():
@@ -86,20 +55,20 @@ def check_preconditioners():
 
 def check_ends():
     """What one rank alone has seen ends the solve on all, in the same iteration."""
-    last = np.eye(ROWS)[-1]
+    of_last = partial(Solves(np.eye(ROWS)[-1], guess=0.5).compared, "bcgs")
     for check in (0, 10):
         skew = np.eye(ROWS)
         skew[-2:, -2:] = [[0, 1], [-1, 0]]
-        assert compared(distribute(skew), check, last, pc_type="none").reason == -5  # DIVERGED_BREAKDOWN
+        assert of_last(distribute(skew), check, pc_type="none").reason == -5  # DIVERGED_BREAKDOWN
         singular = np.eye(ROWS)
         singular[0, 0] = singular[0, -1] = 0
         singular[-2:, -2:] = [[0, 1], [0, 1]]
-        assert compared(distribute(singular), check, last, pc_type="none").reason == -5
-        half_way = compared(distribute(2 * np.eye(ROWS)), check, last, pc_type="none")
+        assert of_last(distribute(singular), check, pc_type="none").reason == -5
+        half_way = of_last(distribute(2 * np.eye(ROWS)), check, pc_type="none")
         assert (half_way.reason, half_way.iterations) == (2, 1)
         unknown = distribute(np.diag(np.where(np.arange(ROWS) == 0, np.nan, 1.0)))
         assert compared((unknown, distribute(DENSE)), check, pc_type="jacobi").reason == -9  # DIVERGED_NANORINF
-        assert compared(distribute(np.zeros((1, 1)) + 4), check, np.ones(1), pc_type="jacobi").iterations == 1
+        assert compared(distribute(np.zeros((1, 1)) + 4), check, pc_type="jacobi").iterations == 1
 
 
 def check_recorded_iterations():
@@ -110,9 +79,9 @@ def check_recorded_iterations():
     for side in SIDES:
         for pc_type in ("none", "jacobi"):
             settings = {"pc_type": pc_type, "ksp_pc_side": side, "ksp_rtol": 1e-9}
-            theirs = solved(A, "bcgs", **settings)
+            theirs = SOLVES.solved(A, "bcgs", **settings)
             ksp = make_solver(A, "gpubcgs", COMM, ksp_gpubcgs_check=16, ksp_gpubcgs_graph=True, **settings)
-            x, b = vectors(A)
+            x, b = SOLVES.vectors(A)
             for _ in range(2):
                 check_same(run(ksp, b, x), theirs)
     database.delValue("mat_halo_mode")
@@ -125,16 +94,9 @@ def check_failures():
         for check in (0, 10):
             for when in (1, 2, 3, 6):
                 settings = {"ksp_gpubcgs_check": check, "ksp_pc_side": side, "ksp_rtol": 1e-12}
-                shell = PETSc.Mat().createPython(own.getSizes(), FailingDiagonal(own, when), comm=COMM)
-                matrix = make_solver(shell, "gpubcgs", COMM, pc_type="none", ksp_initial_guess_nonzero=True, **settings)
-                preconditioner = make_solver(own, "gpubcgs", COMM, pc_type="python", **settings)
-                preconditioner.getPC().setPythonContext(FailingDiagonal(own, when))
-                for ksp in (matrix, preconditioner):
-                    x, b = vectors(own)
-                    found = error_of(ksp.solve, b, x)
-                    assert found == PYTHON, f"error {found} on rank {COMM.rank}, {side}, {check}, {when}"
-                    x, b = vectors(own)
-                    assert run(ksp, b, x).reason > 0
+                for ksp in failing_solvers("gpubcgs", own, when, {"ksp_initial_guess_nonzero": True}, **settings):
+                    SOLVES.fails(ksp, own, PYTHON)
+                    SOLVES.succeeds(ksp, own)
 
 
 check_histories()

@@ -9,9 +9,9 @@ from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.planning import requests
+from petsc_gpufmt.planning import krylov_requests, requests
 
-UNSUPPORTED, OUT_OF_MEMORY = 56, 55
+OUT_OF_MEMORY, UNSUPPORTED, ORDER, PYTHON = 55, 56, 58, 101  # PETSC_ERR_...
 LIBRARY = native_library.load()
 ALLOCATE = ctypes.CFUNCTYPE(
     *(ctypes.c_int, ctypes.c_size_t, ctypes.c_bool, ctypes.c_int),
@@ -47,6 +47,22 @@ def plan_failing(number):
         yield
     finally:
         requests.find_format = original
+
+
+@contextmanager
+def method_failing(method):
+    """The plan of a Krylov method fails on the last rank."""
+
+    def fail(*_):
+        raise UnsupportedError("on purpose")
+
+    original = krylov_requests.METHODS[method]
+    if MPI.COMM_WORLD.rank == MPI.COMM_WORLD.size - 1:
+        krylov_requests.METHODS[method] = fail
+    try:
+        yield
+    finally:
+        krylov_requests.METHODS[method] = original
 
 
 class Allocations:

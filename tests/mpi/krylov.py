@@ -1,29 +1,23 @@
 """Krylov solvers of ours give PETSc's results on any number of ranks, and what fails on one rank fails on all."""
 
-import sys
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-from dense import COMM, TYPE, distribute, layouts, on_host, own_rows
-from failing import OUT_OF_MEMORY, UNSUPPORTED, Events, FailingDiagonal, error_of, plan_failing
+from dense import COMM, distribute, on_host
+from failing import OUT_OF_MEMORY, PYTHON, UNSUPPORTED, Events, method_failing, plan_failing
+from krylov_solves import Solves, check_same, failing_solvers, make_solver, run
 from petsc4py import PETSc
 
-from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.krylov.steps import Method
-from petsc_gpufmt.planning import krylov_requests
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))
-
-from solves import check_same, make_solver, run  # noqa: E402
 
 ROWS, LAST = 90, COMM.size - 1
-PYTHON = 101  # PETSC_ERR_PYTHON
 RANDOM = np.random.default_rng(3)
 SCALE = 1 + 4 * RANDOM.random(ROWS)
 DENSE = (np.diag(np.full(ROWS, 2.3)) - np.eye(ROWS, k=1) - np.eye(ROWS, k=-1) - 0.1 * np.eye(ROWS, k=40)).round(3)
 DENSE = np.outer(SCALE, SCALE) * (DENSE + DENSE.T) / 2
 RIGHT = RANDOM.standard_normal(ROWS)
+SOLVES = Solves(RIGHT)
+compared = partial(SOLVES.compared, "cg")
 
 
 def jacobi_norms(count):
@@ -41,35 +35,8 @@ def jacobi_norms(count):
     return np.array(norms), x
 
 
-def vectors(A, values=RIGHT):
-    x, b = A.createVecs()
-    first, last = b.getOwnershipRange()
-    b.setArray(values[first:last])
-    return x, b
-
-
-def solved(A, ksp_type, **settings):
-    ksp = make_solver(A, ksp_type, COMM, **settings)
-    x, b = vectors(A[0] if isinstance(A, tuple) else A)
-    return run(ksp, b, x)
-
-
-def compared(A, check, **settings):
-    ours = solved(A, "gpucg", ksp_gpucg_check=check, **settings)
-    check_same(ours, solved(A, "cg", **settings))
-    assert len(set(COMM.tompi4py().allgather((ours.reason, ours.history.tobytes())))) == 1
-    return ours
-
-
 def check_histories():
-    norms, x = jacobi_norms(25)
-    for layout, local in layouts(ROWS).items():
-        A = distribute(DENSE, TYPE, local, local)
-        first, last = own_rows(local)
-        for check in (0, 10):
-            found = compared(A, check, pc_type="jacobi", ksp_max_it=25, ksp_rtol=1e-14)
-            assert found.history.size == 26 and np.allclose(found.history, norms, rtol=0, atol=1e-8 * norms[0]), layout
-            assert np.allclose(found.x, x[first:last], rtol=0, atol=1e-8 * abs(x).max()), layout
+    SOLVES.check_histories("cg", DENSE, *jacobi_norms(25))
 
 
 def check_preconditioners_and_norms():
@@ -95,57 +62,23 @@ def check_ends():
         assert compared(distribute(np.zeros((1, 1)) + 4), check, pc_type="jacobi").iterations == 1
 
 
-def fails(ksp, A, code):
-    """A solve fails on all ranks with this code."""
-    x, b = vectors(A)
-    found = error_of(ksp.solve, b, x)
-    assert found == code, f"error {found} on rank {COMM.rank}"
-
-
-def succeeds(ksp, A):
-    x, b = vectors(A)
-    assert run(ksp, b, x).reason > 0
-
-
 def check_products_and_preconditioners_that_fail():
     own = distribute(np.eye(ROWS))
     for check in (0, 10):
         for when in (1, 2, 7):
-            for settings in ({}, {"ksp_initial_guess_nonzero": True}):
-                context = FailingDiagonal(own, when)
-                shell = PETSc.Mat().createPython(own.getSizes(), context, comm=COMM)
-                ksp = make_solver(shell, "gpucg", COMM, pc_type="none", ksp_gpucg_check=check, **settings)
-                fails(ksp, shell, PYTHON)
-                succeeds(ksp, shell)
-            ksp = make_solver(own, "gpucg", COMM, pc_type="python", ksp_gpucg_check=check, ksp_rtol=1e-12)
-            ksp.getPC().setPythonContext(FailingDiagonal(own, when))
-            fails(ksp, own, PYTHON)
-            succeeds(ksp, own)
-
-
-@contextmanager
-def steps_failing():
-    """The plan of the method fails on the last rank."""
-
-    def fail(*_):
-        raise UnsupportedError("on purpose")
-
-    original = krylov_requests.METHODS[Method.CG]
-    if COMM.rank == LAST:
-        krylov_requests.METHODS[Method.CG] = fail
-    try:
-        yield
-    finally:
-        krylov_requests.METHODS[Method.CG] = original
+            for guess in ({}, {"ksp_initial_guess_nonzero": True}):
+                for ksp in failing_solvers("gpucg", own, when, guess, ksp_gpucg_check=check, ksp_rtol=1e-12):
+                    SOLVES.fails(ksp, own, PYTHON)
+                    SOLVES.succeeds(ksp, own)
 
 
 def check_plans_that_fail():
-    for failing in (steps_failing, lambda: plan_failing(0 if COMM.rank == LAST else None)):
+    for failing in (lambda: method_failing(Method.CG), lambda: plan_failing(0 if COMM.rank == LAST else None)):
         A = distribute(DENSE)
         ksp = make_solver(A, "gpucg", COMM, pc_type="jacobi")
         with failing():
-            fails(ksp, A, UNSUPPORTED)
-        succeeds(ksp, A)
+            SOLVES.fails(ksp, A, UNSUPPORTED)
+        SOLVES.succeeds(ksp, A)
 
 
 def check_a_diagonal_that_fails():
@@ -153,8 +86,8 @@ def check_a_diagonal_that_fails():
     ksp = make_solver(A, "gpucg", COMM, pc_type="jacobi")
     ksp.setUp()
     with Events(["PCApply"], failing=0 if COMM.rank == LAST else None):
-        fails(ksp, A, OUT_OF_MEMORY)
-    succeeds(ksp, A)
+        SOLVES.fails(ksp, A, OUT_OF_MEMORY)
+    SOLVES.succeeds(ksp, A)
 
 
 def check_a_product_that_is_planned_anew_and_fails():
@@ -171,17 +104,17 @@ def check_a_product_that_is_planned_anew_and_fails():
 
     ksp = make_solver(A, "gpucg", COMM, pc_type="jacobi")
     ksp.setMonitor(another_pattern)
-    succeeds(ksp, A)
+    SOLVES.succeeds(ksp, A)
     with plan_failing(0 if COMM.rank == LAST else None):
-        fails(ksp, A, UNSUPPORTED)
-    succeeds(ksp, A)
+        SOLVES.fails(ksp, A, UNSUPPORTED)
+    SOLVES.succeeds(ksp, A)
 
 
 def check_who_watches_on_one_rank_alone():
     A = distribute(DENSE)
-    expected = solved(A, "gpucg", pc_type="jacobi")
+    expected = SOLVES.solved(A, "gpucg", pc_type="jacobi")
     ksp, seen = make_solver(A, "gpucg", COMM, pc_type="jacobi", ksp_gpucg_check=10), []
-    x, b = vectors(A)
+    x, b = SOLVES.vectors(A)
     if COMM.rank == LAST:
         ksp.setMonitor(lambda *_: seen.append(abs(x.array_r).max()))
     check_same(run(ksp, b, x), expected, tolerance=0)

@@ -1,36 +1,22 @@
 """Type mixedcg solves as accurately as cg on any number of ranks, and what fails on one rank fails on all."""
 
 import ctypes
-import sys
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 from dense import COMM, TYPE, distribute, layouts
-from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
+from failing import LIBRARY, ORDER, UNSUPPORTED, method_failing, plan_failing
+from krylov_solves import Solves, make_solver
 
-from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.krylov.steps import Method
-from petsc_gpufmt.planning import krylov_requests
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))
-
-from solves import make_solver, run  # noqa: E402
 
 ROWS, LAST = 90, COMM.size - 1
-ORDER = 58  # PETSC_ERR_ORDER
 OUTER = ("replacement", "refinement", "flexible")
 RANDOM = np.random.default_rng(3)
 SCALE = 1 + 4 * RANDOM.random(ROWS)
 DENSE = np.diag(np.full(ROWS, 2.3)) - np.eye(ROWS, k=1) - np.eye(ROWS, k=-1) - 0.1 * np.eye(ROWS, k=40)
 DENSE = np.outer(SCALE, SCALE) * (DENSE + DENSE.T) / 2
 RIGHT = RANDOM.standard_normal(ROWS)
-
-
-def vectors(A, values=RIGHT):
-    x, b = A.createVecs()
-    b.setArray(values[slice(*b.getOwnershipRange())])
-    return x, b
+SOLVES = Solves(RIGHT)
 
 
 def solver(A, outer="replacement", **settings):
@@ -39,8 +25,7 @@ def solver(A, outer="replacement", **settings):
 
 def solved(A, outer, right=RIGHT, **settings):
     """The end, which is the same on all ranks, and all of x."""
-    x, b = vectors(A, right)
-    found = run(solver(A, outer, **settings), b, x)
+    found = Solves(right).run(solver(A, outer, **settings), A)
     assert len(set(COMM.tompi4py().allgather((found.reason, found.iterations, found.history.tobytes())))) == 1
     return found, np.concatenate(COMM.tompi4py().allgather(found.x))
 
@@ -82,49 +67,22 @@ def check_ends():
         assert solved(distribute(DENSE), outer, np.zeros(ROWS))[0].iterations == 0
 
 
-def fails(ksp, A, code):
-    x, b = vectors(A)
-    found = error_of(ksp.solve, b, x)
-    assert found == code, f"error {found} on rank {COMM.rank}"
-
-
-def succeeds(ksp, A):
-    x, b = vectors(A)
-    assert run(ksp, b, x).reason > 0
-
-
-@contextmanager
-def steps_failing(method):
-    """The plan of a method fails on the last rank."""
-
-    def fail(*_):
-        raise UnsupportedError("on purpose")
-
-    original = krylov_requests.METHODS[method]
-    if COMM.rank == LAST:
-        krylov_requests.METHODS[method] = fail
-    try:
-        yield
-    finally:
-        krylov_requests.METHODS[method] = original
-
-
 def check_plans_that_fail():
     for method in (Method.MIXED, Method.CG):
         A = distribute(DENSE)
         ksp = solver(A)
-        with steps_failing(method):
-            fails(ksp, A, UNSUPPORTED)
-        succeeds(ksp, A)
+        with method_failing(method):
+            SOLVES.fails(ksp, A, UNSUPPORTED)
+        SOLVES.succeeds(ksp, A)
     A = distribute(DENSE)
-    succeeds(solver(A), A)
+    SOLVES.succeeds(solver(A), A)
     A.scale(2.0)
     A.axpy(1.0, distribute(np.eye(ROWS, k=7) + np.eye(ROWS, k=-7)), structure=A.Structure.DIFFERENT_NONZERO_PATTERN)
     A.shift(200.0)
     ksp = solver(A)
     with plan_failing(0 if COMM.rank == LAST else None):
-        fails(ksp, A, UNSUPPORTED)
-    succeeds(ksp, A)
+        SOLVES.fails(ksp, A, UNSUPPORTED)
+    SOLVES.succeeds(ksp, A)
 
 
 def own_block(A):
@@ -147,9 +105,9 @@ def check_a_product_that_fails():
 
         ksp = solver(A, outer, ksp_rtol=1e-11)
         ksp.setMonitor(other_values)
-        fails(ksp, A, ORDER)
+        SOLVES.fails(ksp, A, ORDER)
         ksp.monitorCancel()
-        succeeds(ksp, A)
+        SOLVES.succeeds(ksp, A)
 
 
 check_residuals()

@@ -2,23 +2,16 @@
 
 import ctypes
 import re
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 from dense import COMM, TYPE, distribute, layouts
-from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
+from failing import LIBRARY, UNSUPPORTED, error_of, method_failing, plan_failing
+from krylov_solves import check_same, make_solver, run
 from petsc4py import PETSc
 
-from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.krylov.steps import Method
-from petsc_gpufmt.planning import krylov_requests
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))
-
-from solves import check_same, make_solver, run  # noqa: E402
 
 GRID, ROWS = 12, 144
 LINE = 2.0 * np.eye(GRID) - np.eye(GRID, k=1) - np.eye(GRID, k=-1)
@@ -96,32 +89,16 @@ def check_no_sums_over_ranks():
     assert counts[1] <= counts[0], counts
 
 
-@contextmanager
-def plans_failing():
-    """The plan of the method fails on the last rank."""
-
-    def fail(*_):
-        raise UnsupportedError("on purpose")
-
-    original = krylov_requests.METHODS[Method.CHEBYSHEV]
-    if COMM.rank == COMM.size - 1:
-        krylov_requests.METHODS[Method.CHEBYSHEV] = fail
-    try:
-        yield
-    finally:
-        krylov_requests.METHODS[Method.CHEBYSHEV] = original
-
-
 def check_a_plan_that_fails():
     """It is made in the set-up, which ranks do together; the next solve makes it."""
     A = distribute(DENSE)
     ksp, b, x = smoother(A)
-    with plans_failing():
+    with method_failing(Method.CHEBYSHEV):
         assert error_of(ksp.solve, b, x) == UNSUPPORTED
     ksp.solve(b, x)
     assert ksp.getConvergedReason() > 0
     ksp = make_solver(A, "cg", COMM, **GAMG)
-    with plans_failing():
+    with method_failing(Method.CHEBYSHEV):
         assert error_of(ksp.setUp) == UNSUPPORTED
     ksp.solve(b, x)
     assert ksp.getConvergedReason() > 0
