@@ -14,6 +14,19 @@ from petsc_products import petsc_matrix
 
 from petsc_gpufmt.backends import native_library
 
+ENDS = (
+    {"ksp_max_it": 5},
+    {"ksp_max_it": 1},
+    {"ksp_max_it": 0},
+    {"ksp_max_it": 5, "ksp_converged_maxits": True},
+    {"ksp_atol": 1.0, "ksp_rtol": 0},
+    {"ksp_divtol": 1e-9, "ksp_rtol": 1e-12},
+    {"ksp_initial_guess_nonzero": True, "ksp_converged_use_initial_residual_norm": True},
+    {"ksp_convergence_test": "skip", "ksp_max_it": 6},
+    {"ksp_error_if_not_converged": True},
+)
+"""Options by which solves end in several ways."""
+
 
 class Solve(NamedTuple):
     """PETSc's reason for the end, the number of iterations, the norms of all, and the solution."""
@@ -80,6 +93,20 @@ def check_same(ours: Solve, theirs: Solve, tolerance: float = 1e-8) -> None:
         assert (np.isfinite(found) == finite).all()
         scale = np.abs(expected[finite]).max(initial=1e-300)
         assert np.abs(found[finite] - expected[finite]).max(initial=0.0) <= tolerance * scale
+
+
+def compared(theirs: str, A: Any, b: np.ndarray, check: int = 0, **settings: Any) -> Solve:
+    """By our type after a comparison with PETSc's, such as "cg"; `check` is what our option of that name says."""
+    ours = solve(A, b, f"gpu{theirs}", **{f"ksp_gpu{theirs}_check": check}, **settings)
+    check_same(ours, solve(A, b, theirs, **settings))
+    return ours
+
+
+def nest_of(A: Any) -> Any:
+    """A matrix of two such blocks, whose vectors are of type nest."""
+    nest = PETSc.Mat().createNest([[A, None], [None, A]], comm=PETSc.COMM_SELF)
+    nest.setNestVecType("nest")
+    return nest
 
 
 def view_of(ksp: Any, folder: Path) -> str:

@@ -7,7 +7,18 @@ import ctypes
 import numpy as np
 import pytest
 from petsc4py import PETSc
-from solves import check_same, diagonal_matrix, informing, make_solver, right_hand_side, run, solve, view_of
+from solves import (
+    check_same,
+    compared,
+    diagonal_matrix,
+    informing,
+    make_solver,
+    nest_of,
+    right_hand_side,
+    run,
+    solve,
+    view_of,
+)
 
 from petsc_gpufmt.backends import native_library
 
@@ -15,13 +26,6 @@ Reason = PETSc.KSP.ConvergedReason
 NOT_CONVERGED = 91  # PETSC_ERR_NOT_CONVERGED
 BATCHES = (0, 1, 5, 100)
 INTEGER = np.ctypeslib.as_ctypes_type(PETSc.IntType)
-
-
-def compared(A, b, check, **settings):
-    """gpucg after a comparison with cg."""
-    ours = solve(A, b, "gpucg", ksp_gpucg_check=check, **settings)
-    check_same(ours, solve(A, b, "cg", **settings))
-    return ours
 
 
 def with_signs(n, negative):
@@ -35,28 +39,28 @@ def with_signs(n, negative):
 class TestEnds:
     def test_a_negative_definite_matrix_is_solved(self, check):
         A = diagonal_matrix(-np.arange(1.0, 40.0))
-        found = compared(A, right_hand_side(39), check, pc_type="none")
+        found = compared("cg", A, right_hand_side(39), check, pc_type="none")
         assert found.reason == Reason.CONVERGED_RTOL and found.iterations > 9
 
     @pytest.mark.parametrize("wanted", [False, True])
     def test_an_indefinite_matrix(self, check, wanted):
         A = diagonal_matrix(with_signs(40, slice(37, 40)))
-        found = compared(A, np.ones(40), check, pc_type="none", ksp_converged_neg_curve=wanted)
+        found = compared("cg", A, np.ones(40), check, pc_type="none", ksp_converged_neg_curve=wanted)
         assert found.reason == (Reason.CONVERGED_NEG_CURVE if wanted else Reason.DIVERGED_INDEFINITE_MAT)
 
     def test_a_matrix_that_becomes_indefinite_later(self, check):
         A = diagonal_matrix(with_signs(60, slice(0, 1)))
-        found = compared(A, np.ones(60), check, pc_type="none", ksp_rtol=1e-12)
+        found = compared("cg", A, np.ones(60), check, pc_type="none", ksp_rtol=1e-12)
         assert found.reason == Reason.DIVERGED_INDEFINITE_MAT and found.iterations > 3
 
     def test_a_matrix_of_zeros(self, check):
         A = diagonal_matrix(np.zeros(9))
-        assert compared(A, np.ones(9), check, pc_type="none").reason == Reason.DIVERGED_INDEFINITE_MAT
+        assert compared("cg", A, np.ones(9), check, pc_type="none").reason == Reason.DIVERGED_INDEFINITE_MAT
 
     @pytest.mark.parametrize("pc_type", ["jacobi", "mat"])
     def test_an_indefinite_preconditioner(self, check, pc_type):
         A, P = diagonal_matrix(np.arange(1.0, 41.0)), diagonal_matrix(with_signs(40, slice(0, 1)))
-        found = compared((A, P), np.ones(40), check, pc_type=pc_type, ksp_rtol=1e-12)
+        found = compared("cg", (A, P), np.ones(40), check, pc_type=pc_type, ksp_rtol=1e-12)
         assert found.reason == Reason.DIVERGED_INDEFINITE_PC and found.iterations > 1
 
     @pytest.mark.parametrize("norm", ["preconditioned", "unpreconditioned", "natural", "none"])
@@ -65,38 +69,39 @@ class TestEnds:
         A = diagonal_matrix(np.where(np.arange(30) == 7, wrong, 2.0))
         P = diagonal_matrix(np.full(30, 2.0))
         for pc_type in ("jacobi", "icc"):
-            found = compared((A, P), np.ones(30), check, pc_type=pc_type, ksp_norm_type=norm)
+            found = compared("cg", (A, P), np.ones(30), check, pc_type=pc_type, ksp_norm_type=norm)
             assert found.reason == Reason.DIVERGED_NANORINF and found.iterations == 1
 
     @pytest.mark.parametrize("norm", ["preconditioned", "natural", "unpreconditioned", "none"])
     def test_a_right_hand_side_or_preconditioner_with_what_is_no_number(self, check, norm):
         A, b = diagonal_matrix(np.full(30, 2.0)), np.where(np.arange(30) == 7, np.nan, 1.0)
-        assert compared(A, b, check, pc_type="none", ksp_norm_type=norm).reason == Reason.DIVERGED_NANORINF
+        assert compared("cg", A, b, check, pc_type="none", ksp_norm_type=norm).reason == Reason.DIVERGED_NANORINF
         P = diagonal_matrix(b)
         assert (
-            compared((A, P), np.ones(30), check, pc_type="mat", ksp_norm_type=norm).reason == Reason.DIVERGED_NANORINF
+            compared("cg", (A, P), np.ones(30), check, pc_type="mat", ksp_norm_type=norm).reason
+            == Reason.DIVERGED_NANORINF
         )
 
     def test_a_preconditioner_that_was_not_made(self, check):
         A, P = diagonal_matrix(np.full(20, 2.0)), diagonal_matrix(np.where(np.arange(20) == 7, 0.0, 1.0))
-        assert compared((A, P), np.ones(20), check, pc_type="lu").reason == Reason.DIVERGED_PCSETUP_FAILED
+        assert compared("cg", (A, P), np.ones(20), check, pc_type="lu").reason == Reason.DIVERGED_PCSETUP_FAILED
 
     def test_nothing_to_do(self, check, grid):
-        assert compared(grid, np.zeros(343), check, pc_type="jacobi").reason == Reason.CONVERGED_ATOL
-        zero = compared(grid, np.zeros(343), check, pc_type="jacobi", ksp_norm_type="none")
+        assert compared("cg", grid, np.zeros(343), check, pc_type="jacobi").reason == Reason.CONVERGED_ATOL
+        zero = compared("cg", grid, np.zeros(343), check, pc_type="jacobi", ksp_norm_type="none")
         assert (zero.reason, zero.iterations) == (Reason.CONVERGED_ATOL, 1)
         exact = diagonal_matrix(np.full(8, 2.0))  # the guess is b / 2
-        assert compared(exact, np.ones(8), check, pc_type="none", ksp_initial_guess_nonzero=True).iterations == 0
+        assert compared("cg", exact, np.ones(8), check, pc_type="none", ksp_initial_guess_nonzero=True).iterations == 0
 
     def test_one_iteration_is_enough(self, check):
         for n in (1, 20):
-            exact = compared(diagonal_matrix(np.full(n, 4.0)), right_hand_side(n), check, pc_type="none")
+            exact = compared("cg", diagonal_matrix(np.full(n, 4.0)), right_hand_side(n), check, pc_type="none")
             assert exact.iterations == 1
             forever = {"pc_type": "none", "ksp_rtol": 0, "ksp_atol": 0}
-            assert compared(diagonal_matrix(np.full(n, 4.0)), np.ones(n), check, **forever).iterations <= 2
+            assert compared("cg", diagonal_matrix(np.full(n, 4.0)), np.ones(n), check, **forever).iterations <= 2
 
     def test_no_rows(self, check):
-        found = compared(diagonal_matrix(np.zeros(0)), np.zeros(0), check, pc_type="jacobi")
+        found = compared("cg", diagonal_matrix(np.zeros(0)), np.zeros(0), check, pc_type="jacobi")
         assert (found.reason, found.iterations) == (Reason.CONVERGED_ATOL, 0)
 
 
@@ -185,8 +190,7 @@ def test_a_transposed_solve_is_left_to_cg(grid, tmp_path):
 
 
 def test_vectors_of_another_kind_are_left_to_cg(grid, tmp_path):
-    A = PETSc.Mat().createNest([[grid, None], [None, grid]], comm=PETSc.COMM_SELF)
-    A.setNestVecType("nest")
+    A = nest_of(grid)
     x, b = A.createVecs()
     b.set(1.0)
     assert x.getType() == "nest"
