@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
-from places import SCALAR, make_backend
+from places import PLACES_AND_TYPES, SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.planning import abi, multigrid_abi
-
-PLACES = [
-    pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("emulation", np.float64, np.int32), id="emulation"),
-    pytest.param(("emulation", np.float32, np.int64), id="emulation, single"),
-    pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
-]
 
 
 def noise(nrows, first, scalar):
@@ -26,7 +19,7 @@ def noise(nrows, first, scalar):
 
 
 @pytest.mark.parametrize(("nrows", "first"), [(0, 7), (1, 0), (1000, 0), (700, 65000), (300, 2**32 - 100)])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES_AND_TYPES)
 def test_numbers_are_those_of_petsc(request, place, nrows, first):
     name, scalar, index = place
     backend = make_backend(request, name, scalar, index)

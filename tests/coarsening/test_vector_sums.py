@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
-from places import SCALAR, make_backend
+from places import PLACES_AND_TYPES, SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import Slot, address
 from petsc_gpufmt.coarsening import vector_sums as module
@@ -13,13 +13,6 @@ from petsc_gpufmt.planning.given import host_view
 
 FEW_PARTS = 40  # that are more than a warp adds up at once
 MANY_ROWS = FEW_PARTS * BLOCK_THREADS + 77
-
-PLACES = [
-    pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("emulation", np.float64, np.int32), id="emulation"),
-    pytest.param(("emulation", np.float32, np.int64), id="emulation, single"),
-    pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +31,7 @@ def dots(backend, x, others):
 
 
 @pytest.mark.parametrize(("nrows", "count"), [(0, 2), (1, 1), (300, BATCH + 1), (MANY_ROWS, BATCH), (40, MOST)])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES_AND_TYPES)
 def test_dots_are_those_of_numpy(request, place, nrows, count):
     backend = make_backend(request, *place)
     x, *others = np.random.default_rng(nrows).standard_normal((1 + count, nrows)).astype(backend.scalar)
@@ -50,7 +43,7 @@ def test_dots_are_those_of_numpy(request, place, nrows, count):
 @pytest.mark.parametrize(
     ("changed", "count"), [({}, 0), ({7: 0.0, MANY_ROWS - 1: -2.0}, 2), ({0: np.nan}, 1), ({3: -0.0, 5: np.inf}, 1)]
 )
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PLACES_AND_TYPES)
 def test_entries_that_are_not_positive_are_counted(request, place, changed, count):
     backend = make_backend(request, *place)
     x = np.full(MANY_ROWS, 1e-30, dtype=backend.scalar)

@@ -2,38 +2,24 @@
 
 import numpy as np
 import pytest
-from answers import Answer, requested_place, settled_tokens
 from krylov_steps import (
     BREAKDOWN,
     COUNT,
-    FEW_BLOCKS,
     GOES_ON,
     MANY_ROWS,
     NONE,
-    PLACES,
     PRECONDITIONED,
     TEST,
     UNPRECONDITIONED,
+    answered,
+    state_of,
 )
-from places import SCALAR, make_backend
+from places import SCALAR
 from running_steps import RunningSteps
 
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.krylov import steps
 from petsc_gpufmt.krylov.bcgs import STATE, Step, stabilized_biconjugate_gradients
 from petsc_gpufmt.krylov.steps import RECORDS, Method
-from petsc_gpufmt.planning import abi, krylov_abi
-from petsc_gpufmt.planning.given import host_view
-
-
-@pytest.fixture(autouse=True)
-def few_blocks(monkeypatch):
-    monkeypatch.setattr(steps, "MOST_BLOCKS", FEW_BLOCKS)
-
-
-@pytest.fixture(params=PLACES)
-def backend(request):
-    return make_backend(request, *request.param)
 
 
 class Solver(RunningSteps):
@@ -227,12 +213,9 @@ def test_records_come_round(backend):
 
 
 def test_an_answer_has_all_steps_and_the_state():
-    before, request = settled_tokens(), krylov_abi.KrylovRequestStruct(requested_place(), method=Method.BCGS, nrows=2)
-    with Answer(abi.Ask.KRYLOV, request, krylov_abi.KrylovAnswerStruct(), {}) as a:
-        assert a.error == (0, "")
+    with answered(Method.BCGS) as a:
         assert all(a.answer.steps[step].nlaunches == 1 for step in Step)
-        state = host_view(a.answer.state, STATE.itemsize, np.dtype(np.int8)).view(STATE)[0]
+        state = state_of(a, STATE)
         vectors = {Slot.W: np.array([1, 2], SCALAR), Slot.Y: np.array([3, 4], SCALAR), Slot.D: None}
         a.launch(a.answer.steps[Step.SHADOW], vectors)
         assert state["sums"].tolist() == [11, 0, 0, 0, 0, 0]
-    assert settled_tokens() == before

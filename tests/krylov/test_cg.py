@@ -2,37 +2,28 @@
 
 import numpy as np
 import pytest
-from answers import Answer, requested_place, settled_tokens
 from krylov_steps import (
     COUNT,
     CURVATURE,
-    FEW_BLOCKS,
     GOES_ON,
     MANY_ROWS,
     NATURAL,
     NONE,
-    PLACES,
     PRECONDITIONED,
     TEST,
     UNPRECONDITIONED,
+    answered,
+    state_of,
 )
-from places import SCALAR, make_backend
+from places import PLACES_AND_TYPES, SCALAR, make_backend
 from running_steps import RunningSteps
 
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.krylov import steps
 from petsc_gpufmt.krylov.cg import STATE, Step, conjugate_gradients
 from petsc_gpufmt.krylov.steps import RECORDS, Method
-from petsc_gpufmt.planning import abi, krylov_abi
-from petsc_gpufmt.planning.given import host_view
 
 
-@pytest.fixture(autouse=True)
-def few_blocks(monkeypatch):
-    monkeypatch.setattr(steps, "MOST_BLOCKS", FEW_BLOCKS)
-
-
-@pytest.fixture(params=[*PLACES, pytest.param(("host", np.float32, np.int32), id="host, single")])
+@pytest.fixture(params=[*PLACES_AND_TYPES, pytest.param(("host", np.float32, np.int32), id="host, single")])
 def backend(request):
     return make_backend(request, *request.param)
 
@@ -203,13 +194,10 @@ def test_records_come_round(backend):
 
 
 def test_an_answer_has_all_steps_and_the_state():
-    before, request = settled_tokens(), krylov_abi.KrylovRequestStruct(requested_place(), method=Method.CG, nrows=2)
-    with Answer(abi.Ask.KRYLOV, request, krylov_abi.KrylovAnswerStruct(), {}) as a:
-        assert a.error == (0, "")
+    with answered(Method.CG) as a:
         assert all(a.answer.steps[step].nlaunches == 1 for step in Step)
-        state = host_view(a.answer.state, STATE.itemsize, np.dtype(np.int8)).view(STATE)[0]
+        state = state_of(a, STATE)
         state["norm"], state["alone"] = NATURAL, 1
         vectors = {Slot.R: np.array([1, 2], SCALAR), Slot.D: None, Slot.Z: np.array([3, 4], SCALAR)}
         a.launch(a.answer.steps[Step.FIRST_DOTS], vectors)
         assert state["sums"].tolist() == [0, 0, 11, 25]
-    assert settled_tokens() == before

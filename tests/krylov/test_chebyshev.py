@@ -4,35 +4,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from answers import Answer, requested_place, settled_tokens
-from places import SCALAR, make_backend
+from krylov_steps import MANY_ROWS, answered
+from places import SCALAR
 
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.krylov import steps
 from petsc_gpufmt.krylov.chebyshev import Step, chebyshev_iteration
-from petsc_gpufmt.krylov.steps import BLOCK_THREADS, ITEMS, Method
-from petsc_gpufmt.planning import abi, krylov_abi
+from petsc_gpufmt.krylov.steps import Method
 
-FEW_BLOCKS = 3
-MANY_ROWS = 2 * FEW_BLOCKS * BLOCK_THREADS * ITEMS + 77  # a thread has several
 FACTORS = (-0.3, 1.3, 0.7)
-
-PLACES = [
-    pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("device_like", np.float64, np.int32), id="emulation"),
-    pytest.param(("device_like", np.float32, np.int64), id="emulation, single"),
-    pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
-]
-
-
-@pytest.fixture(autouse=True)
-def few_blocks(monkeypatch):
-    monkeypatch.setattr(steps, "MOST_BLOCKS", FEW_BLOCKS)
-
-
-@pytest.fixture(params=PLACES)
-def backend(request):
-    return make_backend(request, *request.param)
 
 
 def vectors(n, scalar):
@@ -71,10 +50,7 @@ def test_the_next_iterate_may_take_the_place_of_another(backend, n, onto):
 
 
 def test_an_answer_has_the_step_and_no_state():
-    before = settled_tokens()
-    request = krylov_abi.KrylovRequestStruct(requested_place(), method=Method.CHEBYSHEV, nrows=2)
-    with Answer(abi.Ask.KRYLOV, request, krylov_abi.KrylovAnswerStruct(), {}) as a:
-        assert a.error == (0, "")
+    with answered(Method.CHEBYSHEV) as a:
         assert [plan.nlaunches for plan in a.answer.steps] == [1] + [0] * (len(a.answer.steps) - 1)
         assert not a.answer.state
         z = np.zeros(2, SCALAR)
@@ -83,4 +59,3 @@ def test_an_answer_has_the_step_and_no_state():
         ones = dict.fromkeys((Slot.ALPHA, Slot.BETA, Slot.GAMMA), SCALAR.type(1))
         a.launch(a.answer.steps[Step.STEP], {**given, **absent, **ones})
         assert z.tolist() == [3, 8]
-    assert settled_tokens() == before

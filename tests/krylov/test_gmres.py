@@ -2,46 +2,22 @@
 
 import numpy as np
 import pytest
-from answers import Answer, requested_place, settled_tokens
+from krylov_steps import COUNT, GOES_ON, MANY_ROWS, TEST, answered, state_of
 from places import SCALAR, make_backend
-from running_steps import take_instead
+from running_steps import RunningSteps
 
 from petsc_gpufmt.backends.plan import Slot, address
-from petsc_gpufmt.krylov import gmres, steps
+from petsc_gpufmt.krylov import gmres
 from petsc_gpufmt.krylov.gmres import Step, generalized_minimal_residuals, state_for
-from petsc_gpufmt.krylov.steps import BLOCK_THREADS, ITEMS, Method
-from petsc_gpufmt.planning import abi, krylov_abi
-from petsc_gpufmt.planning.given import host_view
-
-FEW_BLOCKS = 3
-MANY_ROWS = 2 * FEW_BLOCKS * BLOCK_THREADS * ITEMS + 77  # a thread has several
-GOES_ON, TEST, COUNT = 0, 2, 3
-
-PLACES = [
-    pytest.param(("host", SCALAR, np.int32), id="host"),
-    pytest.param(("device_like", np.float64, np.int32), id="emulation"),
-    pytest.param(("device_like", np.float32, np.int64), id="emulation, single"),
-    pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
-]
+from petsc_gpufmt.krylov.steps import Method
 
 
-@pytest.fixture(autouse=True)
-def few_blocks(monkeypatch):
-    monkeypatch.setattr(steps, "MOST_BLOCKS", FEW_BLOCKS)
-
-
-@pytest.fixture(params=PLACES)
-def backend(request):
-    return make_backend(request, *request.param)
-
-
-class Cycle:
+class Cycle(RunningSteps):
     """The steps for n rows, a basis on the backend, and a product by a matrix of two diagonals."""
 
     def __init__(self, backend, n, restart, **state):
         random = np.random.default_rng(n)
-        self.backend, self.made = backend, generalized_minimal_residuals(n, backend, restart)
-        self.dtype = state_for(restart)
+        super().__init__(backend, generalized_minimal_residuals(n, backend, restart), state_for(restart), {})
         self.diagonal = 1 + 30 * random.random(n)
         self.residual = random.standard_normal(n)
         self.basis = [self.adopted(self.residual), *(self.adopted(np.full(n, np.nan)) for _ in range(restart))]
@@ -55,20 +31,13 @@ class Cycle:
     def vector(self, k):
         return self.backend.to_host(self.basis[k]).astype(float)
 
-    @property
-    def state(self):
-        return self.backend.to_host(self.made.state).view(self.dtype)[0]
-
     def write(self, **fields):
-        state = self.state.copy()
-        for name, value in {**fields, "basis": [address(v) for v in self.basis]}.items():
-            state[name] = value
-        changed = self.backend.adopt(np.frombuffer(state.tobytes(), np.int8).copy())
-        take_instead(self.made, self.made.state, changed)
-        self.made = self.made._replace(state=changed)
+        """Fields of the state, and where the basis is."""
+        super().write(**fields, basis=[address(v) for v in self.basis])
 
     def run(self, step, **vectors):
-        self.backend.run(self.made.launches[step], {Slot[name]: vector for name, vector in vectors.items()})
+        self.vectors = {Slot[name]: vector for name, vector in vectors.items()}
+        super().run(step)
 
     def multiply(self, v):
         return self.diagonal * v + 0.5 * np.roll(v, 1)
@@ -259,14 +228,10 @@ def test_a_solution_is_a_sum_with_weights(backend, n, step):
 
 
 def test_an_answer_has_all_steps_and_the_state():
-    before = settled_tokens()
-    request = krylov_abi.KrylovRequestStruct(requested_place(), method=Method.GMRES, nrows=2, restart=3)
-    with Answer(abi.Ask.KRYLOV, request, krylov_abi.KrylovAnswerStruct(), {}) as a:
-        assert a.error == (0, "")
+    with answered(Method.GMRES, restart=3) as a:
         assert all(a.answer.steps[step].nlaunches == 1 for step in Step)
-        state = host_view(a.answer.state, state_for(3).itemsize, np.dtype(np.int8)).view(state_for(3))[0]
+        state = state_of(a, state_for(3))
         state["norm"] = 2
         w = np.array([1, 2], SCALAR)
         a.launch(a.answer.steps[Step.SCALE], {Slot.W: w})
         assert w.tolist() == [0.5, 1]
-    assert settled_tokens() == before

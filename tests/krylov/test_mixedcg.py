@@ -2,31 +2,18 @@
 
 import numpy as np
 import pytest
-from answers import Answer, requested_place, settled_tokens
-from krylov_steps import FEW_BLOCKS, MANY_ROWS, NATURAL, PLACES, PRECONDITIONED, UNPRECONDITIONED
-from places import SCALAR, make_backend
+from krylov_steps import MANY_ROWS, NATURAL, PRECONDITIONED, UNPRECONDITIONED, answered, state_of
+from places import SCALAR
 from running_steps import RunningSteps
 
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.krylov import steps
 from petsc_gpufmt.krylov.mixedcg import STATE, Array, Step, mixed_conjugate_gradients
 from petsc_gpufmt.krylov.steps import Method
-from petsc_gpufmt.planning import abi, krylov_abi
 from petsc_gpufmt.planning.given import host_view
 
 SIZES = (1, 300, MANY_ROWS)
 FACTOR = 0.375
 SINGLE = np.finfo(np.float32).eps
-
-
-@pytest.fixture(autouse=True)
-def few_blocks(monkeypatch):
-    monkeypatch.setattr(steps, "MOST_BLOCKS", FEW_BLOCKS)
-
-
-@pytest.fixture(params=PLACES)
-def backend(request):
-    return make_backend(request, *request.param)
 
 
 class Mixed(RunningSteps):
@@ -131,15 +118,12 @@ def test_rows_that_are_none_leave_sums_of_zero(backend):
 
 
 def test_an_answer_has_all_steps_the_state_and_arrays():
-    before, request = settled_tokens(), krylov_abi.KrylovRequestStruct(requested_place(), method=Method.MIXED, nrows=2)
-    with Answer(abi.Ask.KRYLOV, request, krylov_abi.KrylovAnswerStruct(), {}) as a:
-        assert a.error == (0, "")
+    with answered(Method.MIXED) as a:
         assert all(a.answer.steps[step].nlaunches == 1 for step in Step)
-        state = host_view(a.answer.state, STATE.itemsize, np.dtype(np.int8)).view(STATE)[0]
+        state = state_of(a, STATE)
         state["norm"], state["factor"] = UNPRECONDITIONED, 0.5
         vectors = {Slot.Z: np.array([4, 6], SCALAR), Slot.W: np.array([1, 2], SCALAR), Slot.D: None, Slot.Y: None}
         a.launch(a.answer.steps[Step.RESIDUAL], vectors)
         assert state["sums"].tolist() == [25, 25]
         inner = host_view(a.answer.arrays[Array.R], 2, np.dtype(np.float32))
         assert inner.tolist() == [1.5, 2.0]
-    assert settled_tokens() == before

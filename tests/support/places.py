@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from emulation.backend import EmulatedBackend
 
@@ -10,6 +11,13 @@ from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
 
 SCALAR, INDEX = native_library.petsc_types()
 EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]
+PLACES_AND_TYPES = [
+    pytest.param(("host", SCALAR, np.int32), id="host"),
+    pytest.param(("device_like", np.float64, np.int32), id="emulation"),
+    pytest.param(("device_like", np.float32, np.int64), id="emulation, single"),
+    pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
+]
+"""Arguments of make_backend()."""
 
 
 def make_backend(
