@@ -4,7 +4,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 16
+#define GPUFMT_ABI_VERSION 17
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 

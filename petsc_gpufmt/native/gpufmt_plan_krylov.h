@@ -91,8 +91,10 @@ enum {
 };
 
 /* Chebyshev's iteration has no state, and one step: Z = ALPHA U + BETA X + GAMMA D (B - W), row by row, where what is NULL is not there (D: is 1); Z may
-   be U or X. */
+   be U or X. With point blocks D has these one after another, each column by column. */
 enum { GPUFMT_CHEBYSHEV_STEP, GPUFMT_NUM_CHEBYSHEV_STEPS };
+
+enum { GPUFMT_MOST_POINT_BLOCK = 16 }; /* rows */
 
 /* One iteration of GMRES, which makes a column of the Hessenberg matrix. What follows it are two times restart + 1 numbers: the products of the new vector
    with the basis, and the column above the diagonal and on it once it is rotated. */
@@ -137,9 +139,10 @@ enum { GPUFMT_MOST_KRYLOV_STEPS = 8, GPUFMT_MOST_KRYLOV_SUMS = 8, GPUFMT_MOST_KR
 
 typedef struct {
   GpufmtPlace place;
-  int32_t     method;  /* GPUFMT_KRYLOV_... */
-  int64_t     nrows;   /* of this rank */
-  int64_t     restart; /* iterations of a cycle of GMRES; else 0 */
+  int32_t     method;      /* GPUFMT_KRYLOV_... */
+  int64_t     nrows;       /* of this rank */
+  int64_t     restart;     /* iterations of a cycle of GMRES; else 0 */
+  int64_t     point_block; /* rows of a block of D, for Chebyshev's iteration; 0: it is a diagonal */
 } GpufmtKrylovRequest;
 
 typedef struct {

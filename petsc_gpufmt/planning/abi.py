@@ -12,7 +12,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, PeerStep, Slot
 
-ABI_VERSION = 16
+ABI_VERSION = 17
 BACKENDS = ("host", "cuda")
 
 

@@ -9,7 +9,13 @@ from petsc_gpufmt.planning.abi import OutcomeStruct, PlaceStruct, PlanStruct
 
 
 class KrylovRequestStruct(c.Structure):
-    _fields_ = [("place", PlaceStruct), ("method", c.c_int32), ("nrows", c.c_int64), ("restart", c.c_int64)]
+    _fields_ = [
+        ("place", PlaceStruct),
+        ("method", c.c_int32),
+        ("nrows", c.c_int64),
+        ("restart", c.c_int64),
+        ("point_block", c.c_int64),
+    ]
 
 
 class KrylovAnswerStruct(c.Structure):

@@ -24,7 +24,7 @@ METHODS: dict[Method, Callable[..., Steps]] = {
     Method.CHEBYSHEV: chebyshev_iteration,
     Method.GMRES: generalized_minimal_residuals,
 }
-"""By rows, backend and, for those that restart, the iterations of a cycle."""
+"""By rows, backend and, where the request has it, the iterations of a cycle or the rows of a point block."""
 
 
 def _what_krylov(request: Any) -> str:
@@ -32,8 +32,8 @@ def _what_krylov(request: Any) -> str:
 
 
 def _fill_krylov(request: Any, answer: Any, backend: Backend) -> Leases:
-    restart = (request.restart,) if request.restart else ()
-    made = METHODS[Method(request.method)](request.nrows, backend, *restart)
+    size = [number for number in (request.restart, request.point_block) if number]
+    made = METHODS[Method(request.method)](request.nrows, backend, *size)
     kept: list[Any] = [made.state, *made.arrays.values()]
     for step, launches in made.launches.items():
         kept += abi.export_plan(launches, answer.steps[step])

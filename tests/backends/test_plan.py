@@ -163,6 +163,7 @@ def test_numbers_are_those_of_the_header(header_values):
         "GPUFMT_NUM_BCGS_STEPS": len(bcgs.Step),
         **{f"GPUFMT_BCGS_{step.name}": int(step) for step in bcgs.Step},
         "GPUFMT_NUM_CHEBYSHEV_STEPS": len(chebyshev.Step),
+        "GPUFMT_MOST_POINT_BLOCK": chebyshev.MOST_POINT_BLOCK,
         **{f"GPUFMT_CHEBYSHEV_{step.name}": int(step) for step in chebyshev.Step},
         "GPUFMT_NUM_GMRES_STEPS": len(gmres.Step),
         **{f"GPUFMT_GMRES_{step.name}": int(step) for step in gmres.Step},

@@ -42,7 +42,7 @@ from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.halo.peer import exchange_launches
 from petsc_gpufmt.krylov.bcgs import stabilized_biconjugate_gradients
 from petsc_gpufmt.krylov.cg import conjugate_gradients
-from petsc_gpufmt.krylov.chebyshev import chebyshev_iteration
+from petsc_gpufmt.krylov.chebyshev import MOST_POINT_BLOCK, chebyshev_iteration
 from petsc_gpufmt.krylov.gmres import generalized_minimal_residuals
 from petsc_gpufmt.krylov.mixedcg import mixed_conjugate_gradients
 from petsc_gpufmt.patterns import coo, narrow, norms, scale_and_add, zero_rows
@@ -93,6 +93,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "formats/pjds": 64,
     "formats/sliced_rows": 48,
     "krylov/bcgs": 48,  # the update has seven arrays, two rows of each at once
+    "krylov/chebyshev": 64,  # a row of a block of 16, all on the way at once; rows of up to 8 take 40
     "krylov/gmres": 64,  # eight addresses and eight sums
     "spgemm/rmerge_network": 48,
     "spgemm/census": 64,
@@ -186,7 +187,8 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     start_vector(csr.nrows, 0, backend)
     vector_sums(backend)
     conjugate_gradients(1, backend)
-    chebyshev_iteration(1, backend)
+    for point_block in (0, *range(2, MOST_POINT_BLOCK + 1)):
+        chebyshev_iteration(0, backend, point_block)
     generalized_minimal_residuals(1, backend, 1)
     mixed_conjugate_gradients(1, backend)
     stabilized_biconjugate_gradients(1, backend)

@@ -32,6 +32,8 @@ COMMON = {"limit": -1.0, "divergence": np.inf, "most": 10**6, "iteration": steps
 RESTARTS = (1, gmres.BATCH + 3)
 FUSING = ("pjds", "bsr", "csradaptive")
 FACTORS = (0.5, -2.0, 3.0)
+FACTOR_SLOTS = (Slot.ALPHA, Slot.BETA, Slot.GAMMA)
+POINT_BLOCKS = (3, chebyshev.MOST_POINT_BLOCK)
 
 
 # ---- steps ----
@@ -123,8 +125,18 @@ def steps_of_chebyshev(backend, n):
         vectors = {**dict.fromkeys("uxwd"), **random_vectors(given, n)}
         running = RunningSteps(backend, chebyshev.chebyshev_iteration(n, backend), None, vectors)
         running.vectors[Slot.Z] = running.vectors[Slot[onto.upper()]]
-        factors = zip((Slot.ALPHA, Slot.BETA, Slot.GAMMA), FACTORS, strict=True)
-        running.vectors |= {slot: backend.scalar.type(factor) for slot, factor in factors}
+        running.vectors |= {
+            slot: backend.scalar.type(factor) for slot, factor in zip(FACTOR_SLOTS, FACTORS, strict=True)
+        }
+        left += ran(running, chebyshev.Step)
+    for point_block in POINT_BLOCKS:
+        vectors = {**random_vectors("uxwbz", n * point_block), **random_vectors("d", n * point_block**2)}
+        running = RunningSteps(
+            backend, chebyshev.chebyshev_iteration(n * point_block, backend, point_block), None, vectors
+        )
+        running.vectors |= {
+            slot: backend.scalar.type(factor) for slot, factor in zip(FACTOR_SLOTS, FACTORS, strict=True)
+        }
         left += ran(running, chebyshev.Step)
     return left
 
@@ -243,7 +255,8 @@ def solves_are_right(ours, mat_type, matrix, pc_type):
     theirs, common, own = SOLVERS[ours]
     settings = {"ksp_rtol": 1e-10, "pc_type": pc_type, **common}
     b, A, B = right_hand_side(matrix.nrows), petsc_matrix(matrix, mat_type), petsc_matrix(matrix, "aij")
-    A.setBlockSize(3)
+    for operator in (A, B):
+        operator.setBlockSize(3)
     ksp, (x, rhs) = make_solver(A, ours, **settings, **{f"ksp_{ours}_{k}": v for k, v in own.items()}), A.createVecs()
     rhs.setArray(b)
     right = True
@@ -280,7 +293,7 @@ def small_results(backend):
     matrix = coupled(14)
     for ours in SOLVERS:
         for mat_type in FORMATS if ours == "mixedcg" else (*FUSING, "ellpackr"):
-            for pc_type in ("none", "jacobi"):
+            for pc_type in ("none", "jacobi", *(["pbjacobi"] if ours == "gpuchebyshev" else [])):
                 results[f"{ours}, {mat_type}, {pc_type}"] = solves_are_right(ours, mat_type, matrix, pc_type)
     for outer in ("replacement", "refinement", "flexible"):
         results[f"{outer}, far apart"] = far_apart_is_right(outer)
