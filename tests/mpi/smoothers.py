@@ -18,6 +18,8 @@ LINE = 2.0 * np.eye(GRID) - np.eye(GRID, k=1) - np.eye(GRID, k=-1)
 DENSE = np.kron(LINE, np.eye(GRID)) + np.kron(np.eye(GRID), LINE) + np.diag(np.linspace(0, 3, ROWS))
 RIGHT = np.random.default_rng(3).standard_normal(ROWS)
 SMOOTHER = {"ksp_norm_type": "none", "pc_type": "jacobi", "ksp_chebyshev_eigenvalues": "0.2,2.2"}
+BLOCK, POINTS = 3, 48
+BLOCKS = {**SMOOTHER, "pc_type": "pbjacobi"}
 GAMG = {"pc_type": "gamg", "pc_gamg_coarse_eq_limit": 10, "ksp_rtol": 1e-8}
 WAYS = ("steps in the product", "each step a product and one pass over vectors")
 TIGHT = 1e-12
@@ -59,6 +61,29 @@ def check_iterates():
                 assert (ours.reason, ours.iterations) == (theirs.reason, theirs.iterations)
 
 
+def dense_in_blocks():
+    """Symmetric and positive definite, no two diagonal blocks alike."""
+    scale = np.diag(np.linspace(1, 2, ROWS))
+    line = 2.5 * np.eye(POINTS) - np.eye(POINTS, k=1) - np.eye(POINTS, k=-1)
+    return scale @ np.kron(line, np.eye(BLOCK) + np.full((BLOCK, BLOCK), 0.3)) @ scale
+
+
+def check_blocks():
+    for layout, local in layouts(POINTS).items():
+        A, said = distribute(dense_in_blocks(), TYPE, BLOCK * local, BLOCK * local), []
+        A.setBlockSize(BLOCK)
+        for iterations in (1, 2, 3):
+            for guess in (False, True):
+                settings = {**BLOCKS, "ksp_max_it": iterations, "ksp_initial_guess_nonzero": guess}
+                ours, theirs = (solved(A, kind, said, **settings) for kind in ("gpuchebyshev", "chebyshev"))
+                assert np.allclose(ours.x, theirs.x, rtol=0, atol=TIGHT * np.abs(RIGHT).max()), layout
+        assert {text.rpartition(" on the ")[0] for text in said} == {WAYS[1]}, layout
+        settings = {**GAMG, "mg_levels_pc_type": "pbjacobi"}
+        ours = solved(A, "cg", said, **settings)
+        check_same(ours, solved(A, "cg", **settings, pc_gamg_gpufmt_smoother="petsc"))
+        assert {text.rpartition(" on the ")[0] for text in said} == {WAYS[1]}, layout
+
+
 def check_multigrid():
     said, options = [], {"mg_levels_ksp_max_it": 3, "mg_levels_ksp_gpuchebyshev_fused": True}
     for local in layouts(ROWS).values():
@@ -97,6 +122,12 @@ def check_a_plan_that_fails():
         assert error_of(ksp.solve, b, x) == UNSUPPORTED
     ksp.solve(b, x)
     assert ksp.getConvergedReason() > 0
+    A.setBlockSize(BLOCK)
+    ksp.getPC().setType("pbjacobi")  # another plan, which the solve asks for
+    with method_failing(Method.CHEBYSHEV):
+        assert error_of(ksp.solve, b, x) == UNSUPPORTED
+    ksp.solve(b, x)
+    assert ksp.getConvergedReason() > 0 and WAYS[1] in ways(ksp)[0]
     ksp = make_solver(A, "cg", COMM, **GAMG)
     with method_failing(Method.CHEBYSHEV):
         assert error_of(ksp.setUp) == UNSUPPORTED
@@ -116,6 +147,7 @@ def check_a_product_that_fails():
 
 
 check_iterates()
+check_blocks()
 check_multigrid()
 check_a_product_that_fails()
 check_no_sums_over_ranks()

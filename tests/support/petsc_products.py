@@ -49,6 +49,20 @@ def stencil_csr(n):
     return CsrMatrix(n**3, n**3, rowptr, columns[order], values)
 
 
+def coupled_csr(n, block, seed=0):
+    """`block` unknowns on each of n^3 points, coupled with each other; positive definite, diagonal blocks differ."""
+    grid, within = stencil_csr(n), np.indices((block, block)).reshape(2, -1)
+    coupling = 0.5 ** np.abs(within[0] - within[1]) + (within[0] == within[1])
+    rows, columns = (
+        np.add.outer(block * k, add).ravel() for k, add in zip((grid.rows, grid.colidx), within, strict=True)
+    )
+    scale = 1 + np.random.default_rng(seed).random(block * n**3)
+    values = np.outer(grid.values, coupling).ravel() * scale[rows] * scale[columns]
+    order = np.lexsort((columns, rows))
+    rowptr = np.concatenate([[0], np.cumsum(np.bincount(rows))])
+    return CsrMatrix(block * n**3, block * n**3, rowptr, columns[order], values[order], block)
+
+
 def multiply(product, matrices, result=None):
     method = getattr(matrices[0], METHODS[product])
     return method(*matrices[1:]) if result is None else method(*matrices[1:], result=result)

@@ -17,12 +17,13 @@ typedef struct {
 } ChebyshevContext;
 
 typedef struct {
-  KSP        ksp;
-  GpufmtKsp *own;
-  Mat        A;
-  Vec        d;         /* NULL: 1 */
-  PetscBool  fused;     /* a step was a single launch */
-  PetscReal  scale, mu; /* eigenvalues of the preconditioned matrix times scale are to be within 1 / mu of 1 */
+  KSP                ksp;
+  GpufmtKsp         *own;
+  Mat                A;
+  Vec                d;         /* NULL: 1, or what is in `inverses` */
+  const PetscScalar *inverses;  /* of point blocks */
+  PetscBool          fused;     /* a step was a single launch */
+  PetscReal          scale, mu; /* eigenvalues of the preconditioned matrix times scale are to be within 1 / mu of 1 */
 } Chebyshev;
 
 /* ---- what PETSc knows ---- */
@@ -72,7 +73,7 @@ static PetscErrorCode StepFused(Chebyshev *s, Vec x, Vec next, PetscInt n, const
 
   PetscFunctionBegin;
   *done = PETSC_FALSE;
-  if (!s->own->fused || x == next || !MultIsOurs(s)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!s->own->fused || s->own->point_block || x == next || !MultIsOurs(s)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtFusedGet(s->A, s->own->backend, GPUFMT_FUSED_SMOOTH, &fused));
   if (!fused) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtKspRun(s->own->backend, &fused->answer.plan, n, vectors, NULL, &fused->lease));
@@ -86,13 +87,19 @@ static PetscErrorCode Step(Chebyshev *s, Vec before, Vec x, Vec next, PetscReal 
 {
   KSP                   ksp       = s->ksp;
   const Vec             w         = x ? ksp->work[2] : NULL;
-  const GpufmtKspVector vectors[] = {GpufmtReads(GPUFMT_SLOT_W, w),         GpufmtScalar(GPUFMT_SLOT_ALPHA, before ? 1 - omega : 0),
-                                     GpufmtScalar(GPUFMT_SLOT_BETA, omega), GpufmtScalar(GPUFMT_SLOT_GAMMA, omega * s->scale),
-                                     GpufmtReads(GPUFMT_SLOT_U, before),    GpufmtReads(GPUFMT_SLOT_X, x),
-                                     GpufmtReads(GPUFMT_SLOT_D, s->d),      GpufmtReads(GPUFMT_SLOT_B, ksp->vec_rhs),
+  const PetscInt        size      = s->own->point_block;
+  const GpufmtKspVector by        = size ? GpufmtArray(GPUFMT_SLOT_D, s->inverses) : GpufmtReads(GPUFMT_SLOT_D, s->d);
+  const GpufmtKspVector vectors[] = {GpufmtReads(GPUFMT_SLOT_W, w),
+                                     GpufmtScalar(GPUFMT_SLOT_ALPHA, before ? 1 - omega : 0),
+                                     GpufmtScalar(GPUFMT_SLOT_BETA, omega),
+                                     GpufmtScalar(GPUFMT_SLOT_GAMMA, omega * s->scale),
+                                     GpufmtReads(GPUFMT_SLOT_U, before),
+                                     GpufmtReads(GPUFMT_SLOT_X, x),
+                                     by,
+                                     GpufmtReads(GPUFMT_SLOT_B, ksp->vec_rhs),
                                      GpufmtWrites(GPUFMT_SLOT_Z, next)}; /* comes last: it may be one of those that are read */
   const PetscInt        n         = PETSC_STATIC_ARRAY_LENGTH(vectors);
-  const PetscLogDouble  flops     = (1.0 + (s->d != NULL) + (x ? 3 : 0) + (before ? 2 : 0)) * s->own->nrows;
+  const PetscLogDouble  flops     = (1.0 + (size ? 2 * size - 1 : s->d != NULL) + (x ? 3 : 0) + (before ? 2 : 0)) * s->own->nrows;
   PetscBool             done      = PETSC_FALSE;
 
   PetscFunctionBegin;
@@ -145,7 +152,7 @@ static PetscErrorCode WhyNot(Chebyshev *s, const char **why_not)
 {
   const KSP ksp       = s->ksp;
   const Vec vectors[] = {ksp->vec_sol, ksp->vec_rhs, ksp->work[0], ksp->work[1], ksp->work[2]};
-  PetscBool usable, is_diagonal;
+  PetscBool usable, is_diagonal = PETSC_FALSE;
   int       backend;
 
   PetscFunctionBegin;
@@ -157,9 +164,37 @@ static PetscErrorCode WhyNot(Chebyshev *s, const char **why_not)
   else if (ksp->transpose_solve) *why_not = "it is with the transposed matrix";
   if (*why_not) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtKspBackendHere(PETSC_STATIC_ARRAY_LENGTH(vectors), vectors, &backend, &usable));
-  PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtKspDiagonal(ksp, &s->d, &is_diagonal)));
   if (!usable || backend != s->own->backend) *why_not = GPUFMT_KSP_VECTORS_ELSEWHERE;
-  else if (!is_diagonal) *why_not = "the preconditioner is no multiplication by a diagonal";
+  if (*why_not) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtKspDiagonal(ksp, &s->d, &is_diagonal)));
+  if (!is_diagonal) PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtKspInversesGet(ksp, s->own, &s->inverses, why_not)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Plans for the preconditioner as it is. Collective. */
+static PetscErrorCode PlansGet(KSP ksp, GpufmtKsp *own, int backend)
+{
+  PetscInt       point_block;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtKspPointBlock(ksp, &point_block));
+  if (point_block != own->point_block) PetscCall(GpufmtLeaseDrop(&own->lease));
+  own->point_block = point_block;
+  ierr             = GpufmtKspPlansGet(ksp, own, GPUFMT_KRYLOV_CHEBYSHEV, backend);
+  if (ierr) own->point_block = -1; /* the next solve asks again */
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The type of the preconditioner, or the block size of its matrix, may be another since the set-up, on all ranks. */
+static PetscErrorCode PlansUpdate(KSP ksp, GpufmtKsp *own)
+{
+  PetscInt point_block;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtKspPointBlock(ksp, &point_block));
+  if (own->backend >= 0 && point_block != own->point_block) PetscCall(PlansGet(ksp, own, own->backend));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -185,6 +220,7 @@ static PetscErrorCode KSPSolve_GPUCHEBYSHEV(KSP ksp)
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &s.own));
   s.own->failed = PETSC_SUCCESS;
+  PetscCall(PlansUpdate(ksp, s.own));
   PetscCall(WhyNot(&s, &why_not));
   if (why_not) PetscCall(Leave(&s, why_not));
   else {
@@ -209,7 +245,7 @@ static PetscErrorCode GetReady(KSP ksp, GpufmtKsp *own)
   ksp->ops->solve   = KSPSolve_GPUCHEBYSHEV;
   PetscCall(GpufmtKspBackend(3, ksp->work, &backend, &usable));
   own->failed = PETSC_SUCCESS;
-  if (usable) PetscCall(GpufmtKspPlansGet(ksp, own, GPUFMT_KRYLOV_CHEBYSHEV, backend));
+  if (usable) PetscCall(PlansGet(ksp, own, backend));
   else own->backend = -1;
   PetscFunctionReturn(PETSC_SUCCESS);
 }

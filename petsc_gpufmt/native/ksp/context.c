@@ -9,7 +9,9 @@ static PetscErrorCode Clear(GpufmtKsp *own)
   PetscCall(GpufmtKspQueueClear(own));
   PetscCall(GpufmtLeaseDrop(&own->lease));
   PetscCall(GpufmtLeaseDrop(&own->inner.lease));
-  own->last[0] = '\0';
+  PetscCall(GpufmtBufferFree(&own->inverses.buffer));
+  own->inverses.from = NULL;
+  own->last[0]       = '\0';
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

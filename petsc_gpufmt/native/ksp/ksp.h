@@ -2,6 +2,7 @@
    solves that the plans cannot do, which -info says. */
 #pragma once
 #include <petsc/private/kspimpl.h>
+#include <petsc/private/pcimpl.h>
 #include "gpufmt_plan_krylov.h"
 #include "matrix/matrix.h"
 
@@ -23,12 +24,12 @@ enum {
   GPUFMT_GRAPH_ITERATIONS = 8 /* in one launch: it costs little more than that of a kernel */
 };
 
-/* a vector in a slot of a plan, or a scalar */
+/* a vector in a slot of a plan, another array of the backend, or a scalar */
 typedef struct {
   int          slot;
   Vec          vec; /* NULL: there is none */
   GpufmtAccess access;
-  void        *word; /* what is in the slot then: a scalar by value; NULL: it is empty */
+  void        *word; /* what is in the slot then: an address, or a scalar by value; NULL: it is empty */
 } GpufmtKspVector;
 
 static inline GpufmtKspVector GpufmtReads(int slot, Vec vec)
@@ -44,6 +45,11 @@ static inline GpufmtKspVector GpufmtWrites(int slot, Vec vec)
 static inline GpufmtKspVector GpufmtChanges(int slot, Vec vec)
 {
   return (GpufmtKspVector){slot, vec, GPUFMT_READ_WRITE, NULL};
+}
+
+static inline GpufmtKspVector GpufmtArray(int slot, const PetscScalar *array)
+{
+  return (GpufmtKspVector){slot, NULL, GPUFMT_READ, (void *)array};
 }
 
 static inline GpufmtKspVector GpufmtScalar(int slot, PetscScalar scalar)
@@ -62,17 +68,27 @@ typedef struct {
   PetscInt           most;    /* or so many iterations; 0: by the norm */
 } GpufmtKspInner;
 
+/* a copy of the inverses of PCPBJACOBI on the device, and which they are */
+typedef struct {
+  GpufmtBuffer  buffer;
+  const void   *from; /* on the host; NULL: there is none */
+  size_t        bytes;
+  PetscObjectId pc;
+  char          set_up[sizeof(((PC)NULL)->matstate)]; /* the state of the matrix that the PC was set up for, as PETSc counts it */
+} GpufmtKspInverses;
+
 /* what belongs to a solver of ours, in a container that is composed with its KSP */
 typedef struct {
   struct _KSPOps parent; /* PETSc's functions, whose place ours have taken */
   PetscErrorCode (*solve)(KSP);
-  PetscInt           check;   /* iterations between two looks at the norm; 0: as many as seem right */
-  PetscBool          graphs;  /* iterations are recorded where they can be; elsewhere than on a device, if this is set */
-  PetscBool          fused;   /* likewise steps are made in the product */
-  int                backend; /* of the plans */
-  PetscInt           nrows;   /* likewise */
-  PetscInt           restart; /* iterations of a cycle, likewise; 0: the method has no cycles */
-  GpufmtLease        lease;   /* of the plans; held on all ranks or on none */
+  PetscInt           check;       /* iterations between two looks at the norm; 0: as many as seem right */
+  PetscBool          graphs;      /* iterations are recorded where they can be; elsewhere than on a device, if this is set */
+  PetscBool          fused;       /* likewise steps are made in the product */
+  int                backend;     /* of the plans */
+  PetscInt           nrows;       /* likewise */
+  PetscInt           restart;     /* iterations of a cycle, likewise; 0: the method has no cycles */
+  PetscInt           point_block; /* rows of blocks of the preconditioner, likewise; 0: it is a diagonal */
+  GpufmtLease        lease;       /* of the plans; held on all ranks or on none */
   GpufmtKrylovAnswer plans;
   PetscErrorCode     failed;   /* a failure of this rank that is kept for the end of the solve: other ranks wait for its sums */
   PetscBool          watched;  /* on some rank: someone wants to hear of each iteration, or decides by a test of his own */
@@ -84,6 +100,7 @@ typedef struct {
   const void        *keys[GPUFMT_GRAPH_KEYS]; /* what the graph was recorded with: arrays, and what products depend on */
   GpufmtSums         sums;                    /* over ranks; NULL: by messages of MPI */
   GpufmtKspInner     inner;
+  GpufmtKspInverses  inverses;
   char               last[160]; /* how the last solve was made, for -ksp_view; "": there was none */
 } GpufmtKsp;
 
@@ -215,6 +232,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayPlace(int backend, Vec, PetscScalar *
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayLook(int backend, Vec, const PetscScalar **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayChanged(int backend, Vec);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspDiagonal(KSP, Vec *diagonal, PetscBool *is_diagonal);
+
+/* point_blocks.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspPointBlock(KSP, PetscInt *rows);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspInversesGet(KSP, GpufmtKsp *, const PetscScalar **inverses, const char **why_not);
 
 /* ahead.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspFetch(GpufmtKspQueue *);

@@ -162,7 +162,7 @@ static int Watched(KSP ksp)
 /* Plans for the vectors of this rank, on all ranks or on none; what has failed so far on one fails on all. Collective. */
 PetscErrorCode GpufmtKspPlansGet(KSP ksp, GpufmtKsp *own, int method, int backend)
 {
-  GpufmtKrylovRequest request = {.method = method, .restart = own->restart};
+  GpufmtKrylovRequest request = {.method = method, .restart = own->restart, .point_block = own->point_block};
   Mat                 A;
   PetscErrorCode      ierr;
   int                 flags[2];

@@ -1,6 +1,5 @@
 /* Vectors of solvers where these are: plans are replayed there. */
 #include "ksp/ksp.h"
-#include <petsc/private/pcimpl.h>
 
 /* Where this rank uses the arrays of all vectors: on the host, or on its device. Not usable: they are of another type, or of several. */
 PetscErrorCode GpufmtKspBackendHere(PetscInt n, const Vec vectors[], int *backend, PetscBool *usable)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from multigrid import in_blocks, pair, solver
 from petsc4py import PETSc
-from petsc_products import petsc_matrix, stencil_csr
+from petsc_products import coupled_csr, petsc_matrix, stencil_csr
 from solves import check_same, run, view_of
 
 from petsc_gpufmt.planning.abi import Ask
@@ -34,7 +34,11 @@ NOT_PROVIDED = ("without a preconditioner", "with estimates of their own")
 """Where eigenvalues of the set-up are none of the smoothers'."""
 OTHERS = {
     "norms": ({"mg_levels_ksp_norm_type": "preconditioned"}, "norms are wanted (-ksp_norm_type none)"),
-    "blocks": ({"mg_levels_pc_type": "pbjacobi"}, "the preconditioner is no multiplication by a diagonal"),
+    "blocks of 1 row": ({"mg_levels_pc_type": "pbjacobi"}, "point blocks are of 1 row, or of more than 16"),
+    "sweeps": (
+        {"mg_levels_pc_type": "sor"},
+        "the preconditioner is no multiplication by a diagonal or by point blocks",
+    ),
     "fourth kind": ({"mg_levels_ksp_chebyshev_kind": "fourth"}, "the polynomial is not of the first kind"),
 }
 
@@ -83,6 +87,29 @@ def test_what_is_left_to_petsc_says_why(options, case, tmp_path):
     check_same(ours, solved(reference)[1])
     said = smoothers(ksp, tmp_path)
     assert said and set(said) == {f"petsc_gpufmt: solved by PETSc's own method, because {reason}"}
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_smoothers_with_blocks(options, steps, tmp_path):
+    """Coarse levels have blocks of the size of the near-null space; further set-ups, those of new values."""
+    options["mg_levels_pc_type"], options["mg_levels_ksp_max_it"] = "pbjacobi", steps
+    options["mg_levels_ksp_gpuchebyshev_fused"] = True  # which products of blocks are not
+    matrix, found = coupled_csr(6, 3), []
+    right_hand_side = np.random.default_rng(4).standard_normal(matrix.nrows)
+    for A in pair(matrix):
+        A.setBlockSize(3)
+        (ksp, first), (x, b) = solved(A), A.createVecs()
+        nlevels = ksp.getPC().getMGLevels()
+        assert nlevels > 2
+        b.setArray(right_hand_side)
+        A.scale(2.0)
+        A.shift(3.0)
+        ksp.setOperators(A)
+        found.append((first, run(ksp, b, x)))
+        assert smoothers(ksp, tmp_path) == ([OURS] * (nlevels - 1) if A.getType() == "seqaijpjds" else [])
+        ksp.destroy()
+    for ours, theirs in zip(*found, strict=True):
+        check_same(ours, theirs, 1e-7)
 
 
 def test_other_smoothers_and_matrices_stay_as_they_are(options, tmp_path):

@@ -39,7 +39,7 @@ LEFT_CASES = {
     "norms are wanted (-ksp_norm_type none)": {"ksp_norm_type": "preconditioned", "ksp_max_it": 300},
     "the polynomial is not of the first kind": {"ksp_chebyshev_kind": "fourth"},
     "no iterations are wanted": {"ksp_max_it": 0},
-    "the preconditioner is no multiplication by a diagonal": {"pc_type": "sor"},
+    "the preconditioner is no multiplication by a diagonal or by point blocks": {"pc_type": "sor"},
 }
 
 

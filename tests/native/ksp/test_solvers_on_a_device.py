@@ -99,7 +99,7 @@ def on_the_host(theirs: str, seed: int, pc_type: str, guess: bool = False) -> So
     """By PETSc's method with aij."""
     solver = Solver("", theirs, {})
     settings = {**solver.common, "pc_type": pc_type, "ksp_initial_guess_nonzero": guess}
-    return solve(petsc_matrix(given(solver, seed), "aij"), right_hand_side(ROWS), theirs, **settings)
+    return solve(made(given(solver, seed), "aij"), right_hand_side(ROWS), theirs, **settings)
 
 
 def check_close(ours: Solve, theirs: Solve, more: float = 0.01) -> None:
@@ -172,6 +172,35 @@ def test_other_values_other_matrices_and_guesses(mat_type, solver):
     check_close(device.solve(), on_the_host(solver.theirs, 0, "none"), solver.more)
     device.ksp.setInitialGuessNonzero(True)
     check_close(device.solve(), on_the_host(solver.theirs, 0, "none", guess=True), solver.more)
+
+
+@pytest.mark.parametrize("mat_type", TYPES)
+@each(CHEBYSHEV)
+def test_inverses_of_blocks_are_copied_once_a_set_up(solver, mat_type, tmp_path):
+    """Those of new values, unless the preconditioner is to stay, and of new values again once it is not."""
+    settings = {**solver.common, "pc_type": "pbjacobi"}
+    A, B = made(given(solver), mat_type), made(given(solver), "aij")
+    device, host = OnTheDevice(A, solver, pc_type="pbjacobi"), make_solver(B, solver.theirs, **settings)
+    x, b = B.createVecs()
+    b.setArray(right_hand_side(ROWS))
+    last = np.zeros(ROWS)
+    for seed, stays in ((0, False), (1, False), (2, True), (2, False), (0, False)):
+        for ksp, operator in ((device.ksp, A), (host, B)):
+            matrix = given(solver, seed)
+            operator.setValuesCSR(
+                matrix.rowptr.astype(PETSc.IntType), matrix.colidx.astype(PETSc.IntType), matrix.values
+            )
+            operator.assemble()
+            ksp.getPC().setReusePreconditioner(stays)
+        found, expected = device.solve(), run(host, b, x)
+        assert found.reason == expected.reason
+        assert np.abs(found.x - expected.x).max() <= 1e-11 * np.abs(expected.x).max()
+        assert np.abs(found.x - last).max() > 1e-6 * np.abs(expected.x).max()
+        last, before = found.x, copied_bytes("ctog")
+        device.x.set(0.0)
+        device.ksp.solve(device.b, device.x)
+        assert copied_bytes("ctog") - before < ROWS * np.dtype(PETSc.ScalarType).itemsize
+    assert "each step a product and one pass over vectors on the device" in view_of(device.ksp, tmp_path)
 
 
 @pytest.mark.parametrize("pc_type", ["none", "jacobi"])
