@@ -107,7 +107,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
 }
 
 
-# Products in single precision that leave a sum, for a few sizes of blocks: ptxas spills by itself to stay at 32 registers.
+# Fused products in single precision, for a few sizes of blocks: ptxas spills by itself to stay at 32 registers.
 SPILL_BYTES_OF_FILES: dict[str, int] = {"formats/bsr": 8}
 
 FEW_THREADS, MANY_THREADS = 1 << 6, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size

@@ -17,7 +17,7 @@ SUM_THREADS, PARTS_OF_A_THREAD, MOST_SUM_BLOCKS = 256, 4, 64  # of the launch th
 
 
 def fused_argument(operation: Fused, nblocks: int, backend: Backend) -> tuple[Struct, list[Launch]]:
-    """The struct Fused for a launch of so many blocks, and launches after it, which add up the parts of a dot product."""
+    """The struct Fused for a launch of so many blocks, and launches after it, which add up parts of a dot product."""
     if not leaves_a_sum(operation):
         return _struct(operation, backend, (None, None, None)), []
     (parts,) = backend.empty((nblocks, backend.scalar))
