@@ -10,7 +10,7 @@ from petsc_gpufmt.backends.plan import Launch, Slot
 
 
 def loop_condition(backend: Backend) -> Launch:
-    """The last launch in the body of a loop, of which ALPHA is the handle: it goes on if the 64 bits at X are not 0.
+    """The last launch in the body of a loop, of which ALPHA is the handle: it ends if the 64 bits at X are not 0.
 
     On a device alone; it may be launched in the body of that loop, and nowhere else. GpufmtError or DriverError where
     the compiler or the driver is older than such loops.

@@ -390,7 +390,7 @@ typedef struct {
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    condition;    /* one launch, in the body of a loop of which ALPHA is the handle: it goes on if the 64 bits at X are not 0; or none */
+  GpufmtPlan    condition;    /* one launch, in the body of a loop of which ALPHA is the handle: it ends if the 64 bits at X are not 0; or none */
   char          why_not[256]; /* if there is none */
 } GpufmtLoopAnswer;
 

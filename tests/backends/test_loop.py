@@ -15,15 +15,15 @@ from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.errors import UnsupportedError
 from petsc_gpufmt.planning import abi
 
-WORDS = {0: 0, 1: 1, -1: 1, 1 << 32: 1}
+WORDS = {0: 1, 1: 0, -1: 0, 1 << 32: 0}
 """What a loop is told of a word: all of its 64 bits count."""
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_loop_goes_on_as_long_as_its_word_is_not_0(request, word):
+def test_a_loop_goes_on_as_long_as_its_word_is_0(request, word):
     backend = make_backend(request, "emulation")
-    condition, goes_on = np.full(2, 9, np.uint32), np.array([word], np.int64)
-    backend.run([loop_condition(backend)], {Slot.ALPHA: condition.ctypes.data, Slot.X: goes_on})
+    condition, stop = np.full(2, 9, np.uint32), np.array([word], np.int64)
+    backend.run([loop_condition(backend)], {Slot.ALPHA: condition.ctypes.data, Slot.X: stop})
     assert condition.tolist() == [WORDS[word], 9]
 
 
@@ -49,8 +49,8 @@ def test_an_answer_has_the_launch_of_the_condition(fake):
     before = settled_tokens()
     with asked() as a:
         assert a.error == (0, "") and a.answer.why_not == b""
-        condition, goes_on = np.full(2, 9, np.uint32), np.array([3])
-        a.launch(a.answer.condition, {Slot.ALPHA: condition.ctypes.data, Slot.X: goes_on})
+        condition, stop = np.full(2, 9, np.uint32), np.array([0])
+        a.launch(a.answer.condition, {Slot.ALPHA: condition.ctypes.data, Slot.X: stop})
         assert condition.tolist() == [1, 9] and a.answer.condition.nlaunches == 1
     assert settled_tokens() == before
 

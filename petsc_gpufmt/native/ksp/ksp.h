@@ -195,6 +195,36 @@ static inline Vec GpufmtGmresVector(const GpufmtGmres *s, PetscInt iteration)
   return s->gmres->vecs[GPUFMT_GMRES_BASIS + iteration];
 }
 
+/* ---- conjugate gradients in mixed precision ---- */
+
+/* a solve */
+typedef struct {
+  KSP              ksp;
+  GpufmtKsp       *own;
+  Mat              A;
+  Vec              w, d, scaling; /* A times the solution; the preconditioner, NULL: none; S, likewise */
+  Vec              r, p, z;       /* of the flexible method: its w is A p */
+  PetscScalar      curvature;     /* p.w of it, 0 before there is a p */
+  PetscMPIInt      nranks;
+  Vec              best; /* the solution with the smallest residual before the last correction */
+  PetscReal        best_norm;
+  PetscInt         most, ncorrections, stalls;
+  PetscReal        norm;  /* of the residual, in double precision */
+  PetscReal        scale; /* of what inner iterations have left, to what they are about to do: factors change */
+  GpufmtMixedState outer;
+  GpufmtCgState    inner;      /* as it was when it was last read */
+  PetscReal        inner_norm; /* where inner iterations begin */
+  int64_t          base;       /* inner iterations before the last correction */
+  PetscBool        keep;       /* the inner direction goes on */
+  PetscBool        loops;      /* inner iterations are one launch */
+} GpufmtMixed;
+
+/* the record of the last inner iteration that has ended */
+static inline const GpufmtCgRecord *GpufmtMixedLast(const GpufmtMixed *s)
+{
+  return &s->inner.records[(s->inner.iteration + GPUFMT_KRYLOV_RECORDS - 1) % GPUFMT_KRYLOV_RECORDS];
+}
+
 /* ---- functions ---- */
 
 /* context.c */
@@ -218,6 +248,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspSum(KSP, GpufmtKsp *, PetscMPIInt n, doubl
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspOptions(KSP, PetscOptionItems, const char name[], PetscBool may_record);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspRecordReady(KSP, GpufmtKsp *, Mat, PetscBool wanted);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *, PetscInt n);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *, const void *const keys[GPUFMT_GRAPH_KEYS], PetscErrorCode (*iterate)(void *), void *method,
+                                              const void *stop);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *, const void *state, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateTake(GpufmtKsp *, void *state);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStatesDrop(GpufmtKsp *);
@@ -268,6 +300,13 @@ GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUGMRES(KSP);
 
 /* fgmres.c */
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUFGMRES(KSP);
+
+/* mixedcg_inner.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtMixedPlansGet(GpufmtMixed *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMixedLoopGet(GpufmtMixed *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMixedBegin(GpufmtMixed *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMixedRun(GpufmtMixed *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMixedSum(GpufmtMixed *, int n, double sums[]);
 
 /* mixedcg.c */
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_MIXEDCG(KSP);

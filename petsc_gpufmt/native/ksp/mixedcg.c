@@ -5,179 +5,17 @@
 
 static const char *const outer_methods[] = {"replacement", "refinement", "flexible"};
 enum { REPLACEMENT, REFINEMENT, FLEXIBLE, NUM_OUTER_METHODS };
+enum { MOST_STALLS = 3 };
 
-enum { FIRST_BATCH = 16, LARGEST_BATCH = 64, MOST_STALLS = 3 };
-enum { MOST_INNER = 500 }; /* iterations between corrections, where it is seen whether they are of use */
-
-typedef struct {
-  KSP              ksp;
-  GpufmtKsp       *own;
-  Mat              A;
-  Vec              w, d, scaling; /* A times the solution; the preconditioner, NULL: none; S, likewise */
-  Vec              r, p, z;       /* of the flexible method: its w is A p */
-  PetscScalar      curvature;     /* p.w of it, 0 before there is a p */
-  PetscMPIInt      nranks;
-  Vec              best; /* the solution with the smallest residual before the last correction */
-  PetscReal        best_norm;
-  PetscInt         most, ncorrections, stalls;
-  PetscReal        norm;  /* of the residual, in double precision */
-  PetscReal        scale; /* of what inner iterations have left, to what they are about to do: factors change */
-  GpufmtMixedState outer;
-  GpufmtCgState    inner;      /* as it was when it was last read */
-  PetscReal        inner_norm; /* where inner iterations begin */
-  int64_t          base;       /* inner iterations before the last correction */
-  PetscBool        keep;       /* the inner direction goes on */
-} Mixed;
-
-/* ---- inner iterations ---- */
-
-/* on the backend */
-static GpufmtCgState *InnerState(const Mixed *s)
-{
-  return (GpufmtCgState *)s->own->inner.plans.state;
-}
-
-static void *InnerArray(const Mixed *s, int array)
-{
-  return s->own->plans.arrays[array];
-}
-
-static PetscErrorCode InnerStep(Mixed *s, int step)
-{
-  void *const slots[GPUFMT_NUM_SLOTS] = {
-    [GPUFMT_SLOT_X] = InnerArray(s, GPUFMT_MIXED_ARRAY_X),
-    [GPUFMT_SLOT_R] = InnerArray(s, GPUFMT_MIXED_ARRAY_R),
-    [GPUFMT_SLOT_P] = InnerArray(s, GPUFMT_MIXED_ARRAY_P),
-    [GPUFMT_SLOT_W] = InnerArray(s, GPUFMT_MIXED_ARRAY_W),
-    [GPUFMT_SLOT_D] = s->d ? InnerArray(s, GPUFMT_MIXED_ARRAY_D) : NULL,
-  };
-  void *stream = NULL;
-
-  PetscFunctionBegin;
-  if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(GpufmtKspKeep(s->ksp, s->own, GpufmtReplay(&s->own->inner.plans.steps[step], s->own->backend, slots, stream)));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* sums of this rank become those of all */
-static PetscErrorCode SumOverRanks(Mixed *s, int n, double sums[])
-{
-  PetscFunctionBegin;
-  if (s->nranks > 1) PetscCall(GpufmtKspSum(s->ksp, s->own, n, sums));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode InnerIteration(Mixed *s)
-{
-  double *sums = InnerState(s)->sums;
-
-  PetscFunctionBegin;
-  PetscCall(InnerStep(s, GPUFMT_CG_DIRECTION));
-  PetscCall(
-    GpufmtKspKeep(s->ksp, s->own, GpufmtLowMult(s->A, s->own->backend, InnerArray(s, GPUFMT_MIXED_ARRAY_P), InnerArray(s, GPUFMT_MIXED_ARRAY_W))));
-  PetscCall(InnerStep(s, GPUFMT_CG_CURVATURE));
-  PetscCall(SumOverRanks(s, 2, sums));
-  PetscCall(InnerStep(s, GPUFMT_CG_UPDATE_SUMS));
-  PetscCall(SumOverRanks(s, 2, sums + 2));
-  if (s->nranks > 1) PetscCall(InnerStep(s, GPUFMT_CG_END));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* How far the inner norm is to fall. Half of what the test of convergence wants is enough. */
-static PetscReal InnerDrop(const Mixed *s)
-{
-  const KSP       ksp  = s->ksp;
-  const PetscReal drop = s->own->inner.rtol;
-
-  if (ksp->normtype == KSP_NORM_NONE || ksp->converged != KSPConvergedDefault || s->norm <= ksp->ttol) return drop;
-  return PetscMax(drop, 0.5 * ksp->ttol / s->norm);
-}
-
-/* The state of the inner iterations for the residual that there is. A direction that goes on has seen r.z in the former scale. */
-static PetscErrorCode InnerBegin(Mixed *s)
-{
-  const GpufmtKspInner *own   = &s->own->inner;
-  GpufmtCgState        *state = InnerState(s), *head = &s->inner;
-  const size_t          bytes = offsetof(GpufmtCgState, records);
-  const PetscInt        left  = s->most - s->ksp->its;
-
-  PetscFunctionBegin;
-  head->limit      = -1.0;
-  head->divergence = PETSC_INFINITY;
-  head->stop       = GPUFMT_STOP_NONE;
-  head->norm       = s->scaling ? GPUFMT_NORM_NATURAL : s->outer.norm; /* the only one that S does not change */
-  head->alone      = s->nranks == 1;
-  head->rz_before *= s->scale;
-  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
-  PetscCall(InnerStep(s, GPUFMT_CG_FIRST_DOTS));
-  PetscCall(SumOverRanks(s, 2, state->sums + 2));
-  PetscCall(GpufmtCopyToHost(s->own->backend, head, state, bytes));
-  head->rz = head->sums[2];
-  if (!s->keep || !(head->rz * head->rz_before > 0.0)) head->iteration = 0;
-  s->base       = head->iteration;
-  head->most    = s->base + PetscMin(left, own->most ? own->most : MOST_INNER);
-  s->inner_norm = (PetscReal)sqrt(head->norm == GPUFMT_NORM_NATURAL ? fabs(head->rz) : head->sums[3]);
-  if (!own->most) head->limit = InnerDrop(s) * s->inner_norm;
-  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static const GpufmtCgRecord *LastRecord(const Mixed *s)
-{
-  return &s->inner.records[(s->inner.iteration + GPUFMT_KRYLOV_RECORDS - 1) % GPUFMT_KRYLOV_RECORDS];
-}
-
-/* How many inner iterations to queue next, with `queued` whose outcome is not known: half of those that seem to be left, and not many more than the last time. */
-static PetscInt InnerAhead(const Mixed *s, PetscInt queued, PetscInt before)
-{
-  const PetscInt  done = (PetscInt)(s->inner.iteration - s->base), left = (PetscInt)(s->inner.most - s->inner.iteration) - queued;
-  const PetscReal norm = done ? (PetscReal)LastRecord(s)->norm : s->inner_norm, limit = (PetscReal)s->inner.limit;
-  PetscInt        n = before ? PetscMin(2 * before, LARGEST_BATCH) : FIRST_BATCH;
-
-  if (s->own->check) n = s->own->check;
-  else if (s->own->backend != GPUFMT_BACKEND_CUDA) n = 1;
-  else if (limit > 0.0 && norm > limit && norm < s->inner_norm)
-    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(s->inner_norm / norm) / 2 - queued);
-  return PetscMin(queued ? n : PetscMax(1, n), left);
-}
-
-/* Inner iterations until they stop, some of them queued while what came of others is on its way. They stop on all ranks, where one has failed as well: sums are
-   no numbers then. */
-static PetscErrorCode InnerRun(Mixed *s)
-{
-  const int on_device = s->own->backend == GPUFMT_BACKEND_CUDA, most = on_device || s->own->check ? 2 : 1;
-  PetscInt  queued[2] = {0, 0}, ahead = 0, n, done;                     /* of the batches on their way, the oldest first */
-  PetscBool failed[2] = {PETSC_FALSE, PETSC_FALSE}, over = PETSC_FALSE; /* before such a batch: all of its sums are no numbers then */
-
-  PetscFunctionBegin;
-  do {
-    for (int k = queued[0] ? 1 : 0; k < most && (n = InnerAhead(s, queued[0], ahead)) > 0; k++) {
-      failed[k] = (PetscBool)(s->own->failed != PETSC_SUCCESS);
-      queued[k] = ahead = n;
-      for (PetscInt i = 0; i < n; i++) PetscCall(InnerIteration(s));
-      PetscCall(GpufmtKspStateQueue(s->own, InnerState(s), sizeof(s->inner)));
-    }
-    PetscCheck(queued[0], PETSC_COMM_SELF, PETSC_ERR_PLIB, "Iterations in single precision did not stop after %" PetscInt64_FMT, s->inner.iteration);
-    PetscCall(GpufmtKspStateTake(s->own, &s->inner));
-    over      = (PetscBool)(s->inner.stop || failed[0]);
-    queued[0] = queued[1];
-    failed[0] = failed[1];
-    queued[1] = 0;
-  } while (!over);
-  PetscCall(GpufmtKspStatesDrop(s->own));
-  done = (PetscInt)(s->inner.iteration - s->base);
-  s->ksp->its += done;
-  PetscCall(GpufmtLogFlops(s->own->backend, 12.0 * done * s->own->nrows));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
+/* ---- corrections ---- */
 
 /* why what inner iterations have found is of no use; NULL: it is, and *s->keep says whether they could have gone on */
-static const char *WhyNoCorrection(Mixed *s)
+static const char *WhyNoCorrection(GpufmtMixed *s)
 {
   const GpufmtCgState  *inner       = &s->inner;
   const PetscBool       curvature   = (PetscBool)(inner->stop == GPUFMT_STOP_CURVATURE);
   const GpufmtCgRecord *stopped     = &inner->records[inner->iteration % GPUFMT_KRYLOV_RECORDS];
-  const GpufmtCgRecord *last        = LastRecord(s);
+  const GpufmtCgRecord *last        = GpufmtMixedLast(s);
   const PetscBool       is_anything = (PetscBool)(inner->iteration > s->base);
   PetscBool             is_number   = PETSC_TRUE; /* of all ranks: one that has failed takes part in the correction, whose norm is none */
 
@@ -189,9 +27,7 @@ static const char *WhyNoCorrection(Mixed *s)
   return NULL;
 }
 
-/* ---- corrections ---- */
-
-static PetscErrorCode OuterPut(Mixed *s)
+static PetscErrorCode OuterPut(GpufmtMixed *s)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtCopyToBackend(s->own->backend, s->own->plans.state, &s->outer, sizeof(s->outer)));
@@ -199,7 +35,7 @@ static PetscErrorCode OuterPut(Mixed *s)
 }
 
 /* the inner right-hand side from b - w, and the sums */
-static PetscErrorCode Residual(Mixed *s, Vec b, Vec w)
+static PetscErrorCode Residual(GpufmtMixed *s, Vec b, Vec w)
 {
   GpufmtMixedState     *state     = (GpufmtMixedState *)s->own->plans.state;
   const GpufmtKspVector vectors[] = {GpufmtReads(GPUFMT_SLOT_Z, b), GpufmtReads(GPUFMT_SLOT_W, w), GpufmtReads(GPUFMT_SLOT_D, s->d),
@@ -207,14 +43,14 @@ static PetscErrorCode Residual(Mixed *s, Vec b, Vec w)
 
   PetscFunctionBegin;
   PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_MIXED_RESIDUAL, PETSC_STATIC_ARRAY_LENGTH(vectors), vectors));
-  PetscCall(SumOverRanks(s, GPUFMT_MIXED_SUMS, state->sums));
+  PetscCall(GpufmtMixedSum(s, GPUFMT_MIXED_SUMS, state->sums));
   PetscCall(GpufmtCopyToHost(s->own->backend, &s->outer, state, sizeof(s->outer)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* The inner right-hand side is to be about 1, in the norm that products of single precision are made of. It is that of the residual before: what is
    narrowed is read once. */
-static PetscErrorCode NewFactor(Mixed *s)
+static PetscErrorCode NewFactor(GpufmtMixed *s)
 {
   const double before = s->outer.factor;
 
@@ -226,7 +62,7 @@ static PetscErrorCode NewFactor(Mixed *s)
 }
 
 /* `vec` changes by what inner iterations have found, or becomes it */
-static PetscErrorCode Widen(Mixed *s, int step, Vec vec)
+static PetscErrorCode Widen(GpufmtMixed *s, int step, Vec vec)
 {
   const GpufmtKspVector vectors[] = {step == GPUFMT_MIXED_WIDEN ? GpufmtWrites(GPUFMT_SLOT_X, vec) : GpufmtChanges(GPUFMT_SLOT_X, vec),
                                      GpufmtReads(GPUFMT_SLOT_Y, s->scaling)};
@@ -237,7 +73,7 @@ static PetscErrorCode Widen(Mixed *s, int step, Vec vec)
 }
 
 /* What inner iterations have found is a preconditioned residual z: a step along p = z - (z.A p / p.A p) p, with p of the correction before. */
-static PetscErrorCode FlexibleStep(Mixed *s)
+static PetscErrorCode FlexibleStep(GpufmtMixed *s)
 {
   PetscScalar zw, pr;
 
@@ -256,7 +92,7 @@ static PetscErrorCode FlexibleStep(Mixed *s)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Correct(Mixed *s)
+static PetscErrorCode Correct(GpufmtMixed *s)
 {
   Vec x = s->ksp->vec_sol;
 
@@ -277,7 +113,7 @@ static PetscErrorCode Correct(Mixed *s)
 }
 
 /* the residual of the guess, with the factor that it asks for */
-static PetscErrorCode FirstResidual(Mixed *s)
+static PetscErrorCode FirstResidual(GpufmtMixed *s)
 {
   const KSP             ksp      = s->ksp;
   const GpufmtKspVector narrow[] = {GpufmtReads(GPUFMT_SLOT_D, s->d), GpufmtReads(GPUFMT_SLOT_Y, s->scaling)};
@@ -297,16 +133,16 @@ static PetscErrorCode FirstResidual(Mixed *s)
 
 /* ---- conclusions ---- */
 
-static PetscReal OuterNorm(const Mixed *s)
+static PetscReal OuterNorm(const GpufmtMixed *s)
 {
   return PetscSqrtReal(PetscAbsReal((PetscReal)s->outer.sums[0]));
 }
 
 /* Whether corrections are of no use: the residual has become much larger, or larger when inner iterations knew nothing of it; or again and again it is not
    much smaller, where their number is not fixed. Then the best solution comes back. A direction goes on only from where it thinks that it is. */
-static PetscErrorCode TestCorrection(Mixed *s, const char **why_not)
+static PetscErrorCode TestCorrection(GpufmtMixed *s, const char **why_not)
 {
-  const PetscReal norm = OuterNorm(s), expected = 2.0 * s->norm * (PetscReal)LastRecord(s)->norm / s->inner_norm;
+  const PetscReal norm = OuterNorm(s), expected = 2.0 * s->norm * (PetscReal)GpufmtMixedLast(s)->norm / s->inner_norm;
   const PetscBool known = (PetscBool)(norm <= expected), fell = (PetscBool)(norm <= 0.5 * s->norm || (s->own->inner.most && known));
 
   PetscFunctionBegin;
@@ -318,7 +154,7 @@ static PetscErrorCode TestCorrection(Mixed *s, const char **why_not)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode TestNorm(Mixed *s)
+static PetscErrorCode TestNorm(GpufmtMixed *s)
 {
   KSP             ksp  = s->ksp;
   const PetscReal norm = OuterNorm(s);
@@ -338,7 +174,7 @@ static PetscErrorCode TestNorm(Mixed *s)
 }
 
 /* for -ksp_view */
-static PetscErrorCode Describe(Mixed *s)
+static PetscErrorCode Describe(GpufmtMixed *s)
 {
   PetscFunctionBegin;
   PetscCall(PetscSNPrintf(s->own->last, sizeof(s->own->last), "single precision on the %s, %" PetscInt_FMT " corrections by %s",
@@ -346,15 +182,16 @@ static PetscErrorCode Describe(Mixed *s)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Solve(Mixed *s)
+static PetscErrorCode Solve(GpufmtMixed *s)
 {
   KSP         ksp     = s->ksp;
   const char *why_not = NULL;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtMixedLoopGet(s));
   while (!ksp->reason && !why_not) {
-    PetscCall(InnerBegin(s));
-    PetscCall(InnerRun(s));
+    PetscCall(GpufmtMixedBegin(s));
+    PetscCall(GpufmtMixedRun(s));
     why_not = WhyNoCorrection(s);
     if (why_not) {
       if (ksp->its >= s->most) ksp->reason = KSP_DIVERGED_ITS;
@@ -372,26 +209,8 @@ static PetscErrorCode Solve(Mixed *s)
 
 /* ---- the beginning ---- */
 
-/* Plans of conjugate gradients in single precision, on all ranks or on none, for the backend and rows of those in double precision. Collective. */
-static PetscErrorCode InnerPlansGet(Mixed *s)
-{
-  GpufmtKspInner     *inner   = &s->own->inner;
-  GpufmtKrylovRequest request = {.place = {.scalar_bytes = sizeof(float)}, .method = GPUFMT_KRYLOV_CG, .nrows = s->own->nrows};
-  PetscErrorCode      ierr;
-  int                 is_new = !(GpufmtLeaseHolds(&inner->lease) && inner->backend == s->own->backend && inner->nrows == s->own->nrows);
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtAgree((PetscObject)s->ksp, "The beginning of a solve", PETSC_SUCCESS, 1, &is_new));
-  if (!is_new) PetscFunctionReturn(PETSC_SUCCESS);
-  ierr = GpufmtPlannerAsk(GPUFMT_ASK_KRYLOV, s->own->backend, GPUFMT_Plan, NULL, &request.place, &inner->plans.outcome, &inner->lease);
-  PetscCall(GpufmtAgree((PetscObject)s->ksp, "The plan of a Krylov method in single precision", ierr, 0, NULL));
-  inner->backend = s->own->backend;
-  inner->nrows   = s->own->nrows;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* why a solve is left to KSPCG, on all ranks; NULL: it is not. Collective. */
-static PetscErrorCode WhyNot(Mixed *s, int *backend, const char **why_not)
+static PetscErrorCode WhyNot(GpufmtMixed *s, int *backend, const char **why_not)
 {
   PetscErrorCode ierr;
   PetscBool      is_diagonal = PETSC_TRUE;
@@ -413,7 +232,7 @@ static PetscErrorCode WhyNot(Mixed *s, int *backend, const char **why_not)
 
 static PetscErrorCode KSPSolve_MIXEDCG(KSP ksp)
 {
-  Mixed       s = {.ksp = ksp, .most = PetscMax(1, ksp->max_it), .best_norm = PETSC_INFINITY}; /* KSPCG makes one iteration where none is wanted */
+  GpufmtMixed s = {.ksp = ksp, .most = PetscMax(1, ksp->max_it), .best_norm = PETSC_INFINITY}; /* KSPCG makes one iteration where none is wanted */
   int         backend;
   const char *why_not;
 
@@ -429,7 +248,7 @@ static PetscErrorCode KSPSolve_MIXEDCG(KSP ksp)
   ksp->its = 0;
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)ksp), &s.nranks));
   PetscCall(GpufmtKspPlansGet(ksp, s.own, GPUFMT_KRYLOV_MIXED, backend));
-  PetscCall(InnerPlansGet(&s));
+  PetscCall(GpufmtMixedPlansGet(&s));
   PetscCall(GpufmtLowUpdate(s.A, backend, &s.scaling));
   if (s.scaling) { /* of the type that the matrix has for its vectors */
     const Vec vectors[] = {s.scaling, ksp->work[0]};
@@ -465,7 +284,7 @@ static PetscErrorCode KSPSetFromOptions_MIXEDCG(KSP ksp, PetscOptionItems PetscO
 
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &own));
-  if (own->parent.setfromoptions) PetscCall((*own->parent.setfromoptions)(ksp, PetscOptionsObject));
+  PetscCall(GpufmtKspOptions(ksp, PetscOptionsObject, KSPMIXEDCG, PETSC_TRUE));
   PetscOptionsHeadBegin(PetscOptionsObject, "Options of conjugate gradients in mixed precision");
   PetscCall(PetscOptionsEList("-ksp_mixedcg_outer", "How what is found in single precision corrects the solution", NULL, outer_methods,
                               NUM_OUTER_METHODS, outer_methods[own->inner.outer], &own->inner.outer, NULL));
@@ -473,8 +292,6 @@ static PetscErrorCode KSPSetFromOptions_MIXEDCG(KSP ksp, PetscOptionItems PetscO
                                   &own->inner.rtol, NULL, PETSC_SQRT_MACHINE_EPSILON, 0.5));
   PetscCall(PetscOptionsBoundedInt("-ksp_mixedcg_inner_it", "Iterations between corrections; 0: until the residual has fallen", NULL, own->inner.most,
                                    &own->inner.most, NULL, 0));
-  PetscCall(PetscOptionsBoundedInt("-ksp_mixedcg_check", "Iterations between two looks at the inner norm; 0: as many as seem right", NULL, own->check,
-                                   &own->check, NULL, 0));
   PetscOptionsHeadEnd();
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -488,5 +305,6 @@ PetscErrorCode KSPCreate_MIXEDCG(KSP ksp)
   PetscCall(GpufmtKspGet(ksp, &own));
   own->inner.outer = REPLACEMENT;
   own->inner.rtol  = 1e-2;
+  own->graphs      = PETSC_FALSE; /* batches are what was measured on a device */
   PetscFunctionReturn(PETSC_SUCCESS);
 }

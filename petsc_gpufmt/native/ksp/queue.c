@@ -1,4 +1,5 @@
-/* Iterations that are queued before anyone knows whether they are needed: some of them as one launch of a graph, and the states that they leave. */
+/* Iterations that are queued before anyone knows whether they are needed: some of them as one launch of a graph, or all in a loop that ends by itself;
+   and the states that they leave. */
 #include "ksp/ksp.h"
 
 /* ---- what a user sets ---- */
@@ -64,29 +65,37 @@ static PetscErrorCode IsGood(const GpufmtKspQueue *q, PetscInt *unit, PetscBool 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Records `unit` iterations, which a launch repeats. What the method keeps for the end of the solve is an error here: nothing of it is launched. */
-static PetscErrorCode Record(const GpufmtKspQueue *q)
+/* Records so many iterations, which a launch repeats so often, or until the word `stop` is set. What the method keeps for the end of the solve is an error
+   here: nothing of it is launched. */
+static PetscErrorCode Record(GpufmtKsp *own, PetscErrorCode (*iterate)(void *), void *method, PetscInt n, int repeats, const void *stop)
 {
-  GpufmtKsp     *own    = q->own;
   PetscErrorCode ierr   = PETSC_SUCCESS;
-  PetscInt       unit   = 1;
-  PetscBool      dots   = PETSC_FALSE;
   void          *stream = NULL;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtRecordUpdate(q->A, own->backend, &dots));
-  if (!dots) own->record_dots = PETSC_FALSE;
-  PetscCall(KeysGet(q, own->keys, &unit));
   PetscCall(GpufmtGraphDestroy(&own->graph));
   PetscCall(GpufmtGraphCreate(own->backend, &own->graph));
   own->recording = PETSC_TRUE;
   own->nrecorded = 0;
-  for (PetscInt k = 0; !ierr && k < unit; k++) ierr = (*q->iterate)(q->method);
+  for (PetscInt k = 0; !ierr && k < n; k++) ierr = (*iterate)(method);
   own->recording = PETSC_FALSE;
   if (!ierr) ierr = own->failed;
   if (!ierr && own->backend == GPUFMT_BACKEND_CUDA) ierr = GpufmtDeviceGet(NULL, &stream);
-  if (!ierr) ierr = GpufmtGraphInstantiate(own->graph, (int)(GPUFMT_GRAPH_ITERATIONS / unit), NULL, stream);
+  if (!ierr) ierr = GpufmtGraphInstantiate(own->graph, repeats, stop, stream);
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode RecordQueue(const GpufmtKspQueue *q)
+{
+  PetscInt  unit = 1;
+  PetscBool dots = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtRecordUpdate(q->A, q->own->backend, &dots));
+  if (!dots) q->own->record_dots = PETSC_FALSE;
+  PetscCall(KeysGet(q, q->own->keys, &unit));
+  PetscCall(Record(q->own, q->iterate, q->method, unit, (int)(GPUFMT_GRAPH_ITERATIONS / unit), NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -102,7 +111,7 @@ static PetscErrorCode GraphGet(const GpufmtKspQueue *q, PetscInt *n, PetscInt *u
     --*n;
     PetscCall(IsGood(q, unit, &good));
   }
-  if (!good) PetscCall(Record(q));
+  if (!good) PetscCall(RecordQueue(q));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -141,6 +150,25 @@ PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *q, PetscInt n)
     }
   }
   for (PetscInt k = 0; k < n; k++) PetscCall((*q->iterate)(q->method));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* own->graph becomes one whose launch is iterations until the word `stop` of the state is set, if GpufmtGraphLoops(). It is recorded anew unless plans and
+   `keys`, all else that it depends on, are those of before. Of one rank. */
+PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *own, const void *const keys[GPUFMT_GRAPH_KEYS], PetscErrorCode (*iterate)(void *), void *method,
+                                const void *stop)
+{
+  PetscErrorCode ierr;
+  PetscBool      good;
+
+  PetscFunctionBegin;
+  PetscCall(PetscArraycmp(own->keys, keys, GPUFMT_GRAPH_KEYS, &good));
+  if (good && GpufmtGraphIsCurrent(own->graph)) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscInfo(NULL, "Iterations are recorded in a graph\n"));
+  PetscCall(PetscArraycpy(own->keys, keys, GPUFMT_GRAPH_KEYS));
+  ierr = Record(own, iterate, method, 1, 1, stop);
+  if (ierr) PetscCall(GpufmtGraphDestroy(&own->graph));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -151,21 +151,33 @@ PetscErrorCode GpufmtLowUpdate(Mat A, int backend, Vec *scaling)
 
 /* ---- the product ---- */
 
+static PetscErrorCode StoreFind(Mat block, int backend, const GpufmtStore **store)
+{
+  PetscFunctionBegin;
+  *store = GpufmtLowStoreCurrent(block, backend);
+  PetscCheck(*store, PETSC_COMM_SELF, PETSC_ERR_ORDER, "%s is not that of its values as they are now: call GpufmtLowUpdate() before a product", what);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* of z = A x, or of z += A x */
+static PetscLogDouble Flops(Mat block, const GpufmtStore *store, PetscBool add)
+{
+  return 2.0 * GpufmtEntries(block) - (add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows);
+}
+
 /* z = A x, or z += A x, with a block */
 static PetscErrorCode BlockMult(Mat block, int backend, PetscBool add, const void *x, void *z)
 {
-  const GpufmtStore *store                   = GpufmtLowStoreCurrent(block, backend);
+  const GpufmtStore *store;
   void              *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
-  PetscLogDouble     flops;
 
   PetscFunctionBegin;
-  PetscCheck(store, PETSC_COMM_SELF, PETSC_ERR_ORDER, "%s is not that of its values as they are now: call GpufmtLowUpdate() before a product", what);
+  PetscCall(StoreFind(block, backend, &store));
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   slots[GPUFMT_SLOT_X] = (void *)x;
   slots[GPUFMT_SLOT_Y] = slots[GPUFMT_SLOT_Z] = z;
   PetscCall(GpufmtReplay(&store->answer.plans[add ? GPUFMT_PLAN_ADD : GPUFMT_PLAN_MULT], backend, slots, stream));
-  flops = 2.0 * GpufmtEntries(block) - (add ? 0.0 : (PetscLogDouble)store->answer.nonempty_rows);
-  PetscCall(GpufmtLogFlops(backend, flops));
+  PetscCall(GpufmtLogFlops(backend, Flops(block, store, add)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -191,5 +203,28 @@ PetscErrorCode GpufmtLowMult(Mat A, int backend, const void *x, void *z)
   PetscCall(PetscSFBcastEnd(parts.halo.scatter, MPI_FLOAT, x, ghosts, MPI_REPLACE));
   if (!ierr) ierr = BlockMult(parts.blocks[1], backend, PETSC_TRUE, ghosts, z);
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Adds z = A x to a graph, as GpufmtLowMult() would make it now. A is sequential. */
+PetscErrorCode GpufmtLowRecord(Mat A, int backend, const void *x, void *z, GpufmtGraph graph)
+{
+  const GpufmtStore *store;
+  void              *slots[GPUFMT_NUM_SLOTS] = {[GPUFMT_SLOT_X] = (void *)x, [GPUFMT_SLOT_Y] = z, [GPUFMT_SLOT_Z] = z};
+
+  PetscFunctionBegin;
+  PetscCall(StoreFind(A, backend, &store));
+  PetscCall(GpufmtGraphAdd(graph, &store->answer.plans[GPUFMT_PLAN_MULT], slots, &store->lease));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* So many recorded products were launched. */
+PetscErrorCode GpufmtLowLaunched(Mat A, int backend, PetscInt nmults)
+{
+  const GpufmtStore *store;
+
+  PetscFunctionBegin;
+  PetscCall(StoreFind(A, backend, &store));
+  PetscCall(GpufmtLogFlops(backend, (PetscLogDouble)nmults * Flops(A, store, PETSC_FALSE)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -257,9 +257,11 @@ GPUFMT_HIDDEN const GpufmtStore *GpufmtLowStoreCurrent(Mat block, int backend);
 GPUFMT_HIDDEN PetscErrorCode     GpufmtLowStoreFill(Mat block, int backend, Vec rows, Vec columns, int64_t outside[GPUFMT_NUM_OUTSIDE]);
 GPUFMT_HIDDEN void               GpufmtLowStoreAccept(Mat block, int backend);
 
-/* low_mult.c; programs may call these */
-PETSC_EXTERN PetscErrorCode GpufmtLowUpdate(Mat, int backend, Vec *scaling);
-PETSC_EXTERN PetscErrorCode GpufmtLowMult(Mat, int backend, const void *x, void *z);
+/* low_mult.c; programs may call the first two */
+PETSC_EXTERN PetscErrorCode  GpufmtLowUpdate(Mat, int backend, Vec *scaling);
+PETSC_EXTERN PetscErrorCode  GpufmtLowMult(Mat, int backend, const void *x, void *z);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLowRecord(Mat, int backend, const void *x, void *z, GpufmtGraph);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLowLaunched(Mat, int backend, PetscInt nmults);
 
 /* mult.c */
 GPUFMT_HIDDEN PetscErrorCode MatMult_SeqAIJGpufmt(Mat, Vec, Vec);

@@ -134,7 +134,7 @@ GPUFMT_HIDDEN CudaResult GpufmtStagingEnd(void);
 typedef struct {
   uint64_t            handle;
   void               *body;
-  const GpufmtLaunch *condition; /* the last launch of the body, once ALPHA is the handle, and X the word that says whether it goes on */
+  const GpufmtLaunch *condition; /* the last launch of the body, once ALPHA is the handle, and X the word that ends it */
 } GpufmtLoop;
 GPUFMT_HIDDEN PetscErrorCode GpufmtLoopAdd(void *graph, GpufmtLoop *, const char **why_not);
 

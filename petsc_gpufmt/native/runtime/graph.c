@@ -6,7 +6,7 @@ struct _GpufmtGraph {
   int           nlaunches;
   GpufmtLaunch *launches; /* with words of their own, and no slots */
   int           repeats;  /* of all launches in one of the graph; 0: more may be added */
-  const void   *goes_on;  /* as long as this word is not 0, they are launched again; NULL: there is none */
+  const void   *stop;     /* as long as this word is 0, they are launched again; NULL: there is none */
   int64_t       generation;
   int           ntokens;
   int64_t      *tokens; /* of the leases that it was recorded from */
@@ -106,7 +106,7 @@ static CudaResult AddNodes(const struct _GpufmtGraph *g, int repeats, void *grap
   return code;
 }
 
-static PetscErrorCode AddLoop(const struct _GpufmtGraph *g, const void *goes_on, void *graph, const char **why_not)
+static PetscErrorCode AddLoop(const struct _GpufmtGraph *g, const void *stop, void *graph, const char **why_not)
 {
   void        *slots[GPUFMT_NUM_SLOTS] = {NULL}, *before = NULL;
   GpufmtLoop   loop;
@@ -117,7 +117,7 @@ static PetscErrorCode AddLoop(const struct _GpufmtGraph *g, const void *goes_on,
   PetscCall(GpufmtLoopAdd(graph, &loop, why_not));
   if (*why_not) PetscFunctionReturn(PETSC_SUCCESS);
   slots[GPUFMT_SLOT_ALPHA] = (void *)(uintptr_t)loop.handle;
-  slots[GPUFMT_SLOT_X]     = (void *)goes_on;
+  slots[GPUFMT_SLOT_X]     = (void *)stop;
   PetscCall(CopyLaunch(loop.condition, slots, &condition));
   code = AddNodes(g, 1, loop.body, &before);
   if (!code) code = AddNode(&condition, loop.body, &before);
@@ -128,7 +128,7 @@ static PetscErrorCode AddLoop(const struct _GpufmtGraph *g, const void *goes_on,
 
 /* What is launched needs nothing of the graph that it is made from, which goes, and neither do the words of the launches. A loop, if there is a word
    that ends it; where that cannot be, it is said why. */
-static PetscErrorCode Make(const struct _GpufmtGraph *g, int repeats, const void *goes_on, void **exec, const char **why_not)
+static PetscErrorCode Make(const struct _GpufmtGraph *g, int repeats, const void *stop, void **exec, const char **why_not)
 {
   void          *graph = NULL, *before = NULL;
   const char    *what = "cuGraphAddKernelNode";
@@ -137,7 +137,7 @@ static PetscErrorCode Make(const struct _GpufmtGraph *g, int repeats, const void
 
   PetscFunctionBegin;
   CallDriver("cuGraphCreate", gpufmt_driver.GraphCreate(&graph, 0));
-  if (goes_on) ierr = AddLoop(g, goes_on, graph, why_not);
+  if (stop) ierr = AddLoop(g, stop, graph, why_not);
   else code = AddNodes(g, repeats, graph, &before);
   if (!ierr && !code && !*why_not) {
     what = "cuGraphInstantiate";
@@ -145,21 +145,21 @@ static PetscErrorCode Make(const struct _GpufmtGraph *g, int repeats, const void
   }
   CallDriver("cuGraphDestroy", gpufmt_driver.GraphDestroy(graph));
   PetscCall(ierr);
-  if (goes_on && code) *why_not = GpufmtDriverMessage(code);
+  if (stop && code) *why_not = GpufmtDriverMessage(code);
   else CallDriver(what, code);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Instantiate(GpufmtGraph g, int repeats, const void *goes_on, void *stream)
+static PetscErrorCode Instantiate(GpufmtGraph g, int repeats, const void *stop, void *stream)
 {
   void       *exec    = NULL;
   const char *why_not = NULL;
   CudaResult  code;
 
   PetscFunctionBegin;
-  if (goes_on) PetscCall(Make(g, 1, goes_on, &exec, &why_not));
+  if (stop) PetscCall(Make(g, 1, stop, &exec, &why_not));
   if (exec) PetscCall(PetscInfo(NULL, "A graph is a loop that ends by itself\n"));
-  else if (goes_on) PetscCall(PetscInfo(NULL, "A graph runs its launches %d times, and is no loop that ends by itself: %s\n", repeats, why_not));
+  else if (stop) PetscCall(PetscInfo(NULL, "A graph runs its launches %d times, and is no loop that ends by itself: %s\n", repeats, why_not));
   why_not  = NULL;
   g->loops = (PetscBool)(exec != NULL);
   if (!exec) PetscCall(Make(g, repeats, NULL, &exec, &why_not));
@@ -188,7 +188,7 @@ static PetscErrorCode ExecDestroy(GpufmtGraph g)
 
 #else
 
-static PetscErrorCode Instantiate(GpufmtGraph g, int repeats, const void *goes_on, void *stream)
+static PetscErrorCode Instantiate(GpufmtGraph g, int repeats, const void *stop, void *stream)
 {
   return GpufmtNoDevice();
 }
@@ -216,21 +216,21 @@ static void LaunchOnHost(GpufmtGraph g)
       ((GpufmtHostFunction)(uintptr_t)l->function)(l->grid, l->block, l->params);
     }
     times++;
-  } while (g->goes_on ? *(const volatile int64_t *)g->goes_on != 0 : times < g->repeats);
+  } while (g->stop ? *(const volatile int64_t *)g->stop == 0 : times < g->repeats);
 }
 
-/* No more is added. A launch of the graph is all that was added, so many times. `goes_on`: NULL, or a word of 64 bits on the backend, which ends it where
-   GpufmtGraphLoops(): all is launched once, and again as long as the word is not 0. Elsewhere it has no effect. */
-PetscErrorCode GpufmtGraphInstantiate(GpufmtGraph g, int repeats, const void *goes_on, void *stream)
+/* No more is added. A launch of the graph is all that was added, so many times. `stop`: NULL, or a word of 64 bits on the backend, which ends it where
+   GpufmtGraphLoops(): all is launched once, and again as long as the word is 0. Elsewhere it has no effect. */
+PetscErrorCode GpufmtGraphInstantiate(GpufmtGraph g, int repeats, const void *stop, void *stream)
 {
   PetscFunctionBegin;
   PetscCheck(!g->repeats, PETSC_COMM_SELF, PETSC_ERR_ORDER, "A graph was instantiated twice: record another");
   PetscCheck(repeats > 0, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE, "A graph was to run its launches %d times: at least once is needed", repeats);
   PetscCheck(GpufmtGraphIsCurrent(g), PETSC_COMM_SELF, PETSC_ERR_ORDER, "Plans of a graph went while it was recorded: record it again");
-  if (g->backend == GPUFMT_BACKEND_CUDA) PetscCall(Instantiate(g, repeats, goes_on, stream));
-  else g->loops = (PetscBool)(goes_on != NULL);
+  if (g->backend == GPUFMT_BACKEND_CUDA) PetscCall(Instantiate(g, repeats, stop, stream));
+  else g->loops = (PetscBool)(stop != NULL);
   g->repeats = repeats;
-  g->goes_on = goes_on;
+  g->stop    = stop;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -162,7 +162,7 @@ typedef struct _GpufmtGraph *GpufmtGraph;
 GPUFMT_HIDDEN PetscErrorCode GpufmtGraphCreate(int backend, GpufmtGraph *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGraphDestroy(GpufmtGraph *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGraphAdd(GpufmtGraph, const GpufmtPlan *, void *const slots[GPUFMT_NUM_SLOTS], const GpufmtLease *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGraphInstantiate(GpufmtGraph, int repeats, const void *goes_on, void *stream);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGraphInstantiate(GpufmtGraph, int repeats, const void *stop, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGraphLaunch(GpufmtGraph, void *stream);
 GPUFMT_HIDDEN PetscBool      GpufmtGraphIsCurrent(GpufmtGraph);
 GPUFMT_HIDDEN PetscBool      GpufmtGraphLoops(GpufmtGraph);

@@ -16,7 +16,9 @@ Reason = PETSc.KSP.ConvergedReason
 NORMS = ("preconditioned", "unpreconditioned", "natural")
 OUTER = ("replacement", "refinement", "flexible")
 RTOL = 1e-11
-NOT_CONVERGED, OUT_OF_RANGE = 91, 63
+LOOP = {"ksp_mixedcg_graph": True}
+AT_ONCE = [pytest.param({}, id="batches"), pytest.param(LOOP, id="loop")]
+NOT_CONVERGED, OUT_OF_RANGE, ORDER = 91, 63, 58
 
 
 def mixed(A, b, outer="replacement", prepare=lambda ksp: None, **settings):
@@ -295,6 +297,167 @@ def test_a_matrix_that_does_not_fit_is_an_error():
     assert error.value.ierr == OUT_OF_RANGE and "solve in double" in str(error.value)
 
 
+# ---- inner iterations in one launch ----
+
+
+def check_loop(A, b, outer="replacement", **settings):
+    """A loop comes to what batches come to, bit for bit."""
+    batches, loop = mixed(A, b, outer, **settings), mixed(A, b, outer, **settings, **LOOP)
+    assert (loop.reason, loop.iterations) == (batches.reason, batches.iterations)
+    assert loop.history.tobytes() == batches.history.tobytes() and loop.x.tobytes() == batches.x.tobytes()
+    return loop
+
+
+@pytest.mark.parametrize("norm", [*NORMS, "none"])
+@pytest.mark.parametrize("pc_type", ["none", "jacobi"])
+@pytest.mark.parametrize("outer", OUTER)
+def test_a_loop_gives_the_bits_of_batches(grid, outer, pc_type, norm):
+    settings = {"pc_type": pc_type, "ksp_norm_type": norm, "ksp_rtol": RTOL, "ksp_max_it": 90}
+    for count in (0, 7):
+        assert check_loop(grid, right_hand_side(343), outer, **settings, ksp_mixedcg_inner_it=count).iterations > 30
+
+
+@pytest.mark.parametrize("outer", OUTER)
+def test_a_loop_ends_as_batches_do(grid, outer):
+    for most in (0, 1, 7, 30):
+        check_loop(grid, right_hand_side(343), outer, pc_type="jacobi", ksp_rtol=1e-14, ksp_max_it=most)
+    values = 1 + np.arange(40.0)
+    values[37:] *= -1
+    for numbers in (values, np.zeros(9), np.full(20, 4.0), np.where(values == 7, 1e200, abs(values))):
+        check_loop(diagonal_matrix(numbers), np.ones(numbers.size), outer, pc_type="none")
+    for wrong in (np.nan, np.inf):
+        numbers = np.where(values == 7, wrong, 2.0)
+        check_loop(diagonal_matrix(np.full(40, 2.0)), numbers, outer, pc_type="none")
+    assert check_loop(diagonal_matrix(np.where(values == 7, np.nan, 2.0)), np.ones(40), pc_type="none").reason < 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_loops_with_any_format(name):
+    check_loop(petsc_matrix(stencil_csr(5), "aij" + name), right_hand_side(125), pc_type="jacobi", ksp_rtol=RTOL)
+
+
+def logged_flops(A, **settings):
+    before = PETSc.Log.getFlops()
+    mixed(A, right_hand_side(A.size[0]), pc_type="none", **settings)
+    return PETSc.Log.getFlops() - before
+
+
+def test_flops_of_loops_are_those_of_batches(grid):
+    """On the host, where nothing is queued in vain; p.A p may end an iteration after its product."""
+    values = 1 + np.arange(40.0)
+    values[37:] *= -1
+    for A in (grid, diagonal_matrix(values)):
+        assert logged_flops(A, **LOOP) == logged_flops(A) > 1000
+
+
+def said_of_loops(ksp, x, b, capfd):
+    """How inner iterations of a solve were launched, and how often some were recorded."""
+    capfd.readouterr()
+    with informing():
+        found = run(ksp, b, x)
+    said = capfd.readouterr().out.splitlines()
+    hows = [line.partition("inner iterations are ")[2] for line in said if "inner iterations are " in line]
+    return found, hows, sum("Iterations are recorded in a graph" in line for line in said)
+
+
+PARALLEL, LOOKS = "the matrix is parallel", "-ksp_mixedcg_check is set"
+
+
+@pytest.mark.parametrize(
+    ("mat_type", "settings", "expected"),
+    [
+        ("aijpjds", {}, []),
+        ("aijpjds", LOOP, ["one launch of a loop"]),
+        ("aijpjds", {**LOOP, "ksp_mixedcg_check": 5}, [f"launched in batches, because {LOOKS}"]),
+        ("mpiaijpjds", LOOP, [f"launched in batches, because {PARALLEL}"]),
+        ("mpiaijpjds", {**LOOP, "ksp_mixedcg_check": 5}, [f"launched in batches, because {PARALLEL}"]),
+    ],
+)
+def test_it_is_said_how_inner_iterations_are_launched(mat_type, settings, expected, capfd):
+    A = petsc_matrix(stencil_csr(5), mat_type)
+    ksp, (x, b) = make_solver(A, "mixedcg", pc_type="jacobi", **settings), A.createVecs()
+    b.setArray(right_hand_side(125))
+    found, hows, nrecorded = said_of_loops(ksp, x, b, capfd)
+    assert found.reason == Reason.CONVERGED_RTOL
+    assert hows == expected and nrecorded == ("loop" in "".join(hows))
+
+
+def test_a_loop_is_recorded_where_something_else_is_there(grid, capfd):
+    """New values of the same pattern, or another right-hand side, are not: plans and arrays stay."""
+    A, B = grid.duplicate(copy=True), grid.duplicate(copy=True)
+    ksp, (x, b) = make_solver(A, "mixedcg", pc_type="jacobi", **LOOP), A.createVecs()
+
+    def check(nrecorded):
+        b.setArray(right_hand_side(343) * (1 + nrecorded))
+        x.set(0.0)
+        found, _, recorded = said_of_loops(ksp, x, b, capfd)
+        operator = ksp.getOperators()[0]
+        alone = mixed(operator, b.array, pc_type=ksp.getPC().getType())
+        assert found.x.tobytes() == alone.x.tobytes() and recorded == nrecorded
+
+    check(1)
+    check(0)
+    A.shift(3.0)
+    check(0)
+    B.shift(20.0)
+    ksp.setOperators(B)
+    check(1)
+    check(0)
+    ksp.getPC().setType("none")
+    check(1)
+    B.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    B.setValues([3, 300], [3, 300], np.array([[8.0, -2.0], [-2.0, 8.0]]))
+    B.assemble()
+    check(1)
+    ksp.reset()
+    ksp.setOperators(B)
+    check(1)
+
+
+def test_one_loop_within_another(grid):
+    """A monitor solves with a solver of its own."""
+    b = right_hand_side(343)
+    alone = mixed(grid, b, pc_type="jacobi")
+    inner, (inner_x, inner_b) = make_solver(grid, "mixedcg", pc_type="none", **LOOP), grid.createVecs()
+    inner_b.setArray(b[::-1])
+    inner_alone = run(inner, inner_b, inner_x)
+
+    def solve_inner(*_):
+        inner_x.set(0.0)
+        assert run(inner, inner_b, inner_x).x.tobytes() == inner_alone.x.tobytes()
+
+    both = mixed(grid, b, prepare=lambda ksp: ksp.setMonitor(solve_inner), pc_type="jacobi", **LOOP)
+    assert both.x.tobytes() == alone.x.tobytes()
+
+
+@pytest.mark.parametrize("when", [0, 2])
+@pytest.mark.parametrize("nsolves", [0, 1])
+@pytest.mark.parametrize("settings", AT_ONCE)
+def test_values_that_change_within_a_solve_are_an_error(grid, settings, nsolves, when):
+    """Before a loop is recorded, or when there is one, of solves before; the next solve is not harmed."""
+    A, right, calls = grid.duplicate(copy=True), right_hand_side(343), []
+    ksp = make_solver(A, "mixedcg", pc_type="none", **settings)
+
+    def vectors():
+        x, b = A.createVecs()
+        b.setArray(right)
+        return b, x
+
+    def change(*_):
+        calls.append(len(calls))
+        if len(calls) - 1 == when:
+            A.shift(1.0)
+
+    for _ in range(nsolves):
+        run(ksp, *vectors())
+    ksp.setMonitor(change)
+    with pytest.raises(PETSc.Error) as error:
+        ksp.solve(*vectors())
+    assert error.value.ierr == ORDER and "is not that of its values as they are now" in str(error.value)
+    ksp.monitorCancel()
+    assert run(ksp, *vectors()).x.tobytes() == mixed(A, right, pc_type="none").x.tobytes()
+
+
 # ---- what is left to cg, and what is kept ----
 
 
@@ -339,6 +502,7 @@ def test_transposes_and_null_spaces_are_left_to_cg(grid, tmp_path):
         ({"ksp_mixedcg_inner_rtol": -1.0}, "less than allowed bound"),
         ({"ksp_mixedcg_inner_it": -1}, "less than allowed bound 0"),
         ({"ksp_mixedcg_check": -1}, "less than allowed bound 0"),
+        ({"ksp_mixedcg_graph": "perhaps"}, "Unknown logical value: perhaps"),
     ],
 )
 def test_wrong_options_are_errors(grid, settings, message):
@@ -364,9 +528,10 @@ def test_what_is_printed_of_a_solver(grid, tmp_path):
         assert expected in view_of(ksp, tmp_path)
 
 
+@pytest.mark.parametrize("settings", AT_ONCE)
 @pytest.mark.parametrize("outer", OUTER)
-def test_other_values_sizes_and_preconditioners(grid, outer):
-    ksp = make_solver(grid, "mixedcg", pc_type="jacobi", ksp_mixedcg_outer=outer, ksp_rtol=RTOL)
+def test_other_values_sizes_and_preconditioners(grid, outer, settings):
+    ksp = make_solver(grid, "mixedcg", pc_type="jacobi", ksp_mixedcg_outer=outer, ksp_rtol=RTOL, **settings)
     A = grid.duplicate(copy=True)
     for pc_type in ("jacobi", "none"):
         ksp.getPC().setType(pc_type)
@@ -390,8 +555,9 @@ def test_other_values_sizes_and_preconditioners(grid, outer):
         assert np.allclose(x.array, 1 / np.arange(1.0, n + 1.0), rtol=1e-9)
 
 
-def test_plans_are_asked_for_once_and_go_with_the_solver(grid):
-    ksp, (x, b) = make_solver(grid, "mixedcg", pc_type="jacobi"), grid.createVecs()
+@pytest.mark.parametrize("settings", AT_ONCE)
+def test_plans_are_asked_for_once_and_go_with_the_solver(grid, settings):
+    ksp, (x, b) = make_solver(grid, "mixedcg", pc_type="jacobi", **settings), grid.createVecs()
     b.setArray(right_hand_side(343))
     run(ksp, b, x)
     held = settled_tokens()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, NamedTuple
 
+import launch
 import numpy as np
 import pytest
 from builders import CsrMatrix
 from copies import copied_bytes
 from petsc4py import PETSc
 from petsc_products import petsc_matrix, stencil_csr
-from solves import Solve, diagonal_matrix, make_solver, right_hand_side, run, solve, view_of
+from solves import Solve, diagonal_matrix, informing, make_solver, right_hand_side, run, solve, view_of
+
+from petsc_gpufmt.backends import driver
 
 pytestmark = pytest.mark.gpu
 
@@ -54,8 +58,9 @@ def recording(ours: str, theirs: str) -> list[Solver]:
 
 CG, BCGS = recording("gpucg", "cg"), recording("gpubcgs", "bcgs")
 MIXED = [
-    Solver("mixedcg", "cg", {"ksp_mixedcg_outer": outer}, more)
+    Solver("mixedcg", "cg", {"ksp_mixedcg_outer": outer, "ksp_mixedcg_graph": graph}, more)
     for outer, more in (("replacement", 0.25), ("refinement", 0.9), ("flexible", 0.9))
+    for graph in (0, 1)
 ]
 GMRES = [
     Solver(f"gpu{name}", name, {f"ksp_gpu{name}_check": check}) for name in ("gmres", "fgmres") for check in (0, 1, 7)
@@ -216,6 +221,60 @@ def test_iterations_are_recorded(solver, mat_type, pc_type):
     recorded = solver.settings[f"ksp_{solver.ours}_graph"]
     assert iterations > 20
     assert (products.getPerfInfo()["count"] - before < iterations) == recorded
+
+
+@pytest.mark.parametrize("pc_type", ["none", "jacobi"])
+@pytest.mark.parametrize("mat_type", RECORDED)
+@pytest.mark.parametrize(("batches", "loop"), [MIXED[k : k + 2] for k in (0, 2, 4)])
+def test_inner_iterations_are_one_launch(batches, loop, mat_type, pc_type, capfd):
+    """They leave what batches leave, with new values too."""
+    if not hasattr(driver.libraries()[0], "cuGraphConditionalHandleCreate"):
+        pytest.skip("a driver of CUDA 12.2 or older")
+    A = made(given(loop), mat_type)
+    both = [OnTheDevice(A, solver, pc_type=pc_type) for solver in (batches, loop)]
+    for shift in (0.0, 0.5):
+        A.shift(shift)
+        capfd.readouterr()
+        with informing():
+            expected, found = (device.solve() for device in both)
+        assert capfd.readouterr().out.count("inner iterations are one launch of a loop") == 1
+        assert (found.reason, found.iterations) == (expected.reason, expected.iterations)
+        assert found.history.tobytes() == expected.history.tobytes() and found.x.tobytes() == expected.x.tobytes()
+
+
+WITHOUT_LOOPS = """
+import sys, petsc4py
+petsc4py.init(["program", *sys.argv[1:]])
+from petsc4py import PETSc
+from petsc_gpufmt.backends import loop
+from petsc_gpufmt.errors import UnsupportedError
+
+def none_here(_):
+    raise UnsupportedError("no compiler for them")
+
+loop.loop_condition = none_here
+A = PETSc.Mat().createAIJ((200, 200), nnz=1, comm=PETSc.COMM_SELF)
+A.setType("aijpjds")
+for row in range(200):
+    A.setValue(row, row, row + 1.0)
+A.assemble()
+ksp = PETSc.KSP().create(PETSc.COMM_SELF)
+ksp.setOperators(A)
+ksp.setFromOptions()
+x, b = A.createVecs()
+b.set(1.0)
+for _ in range(2):
+    ksp.solve(b, x)
+"""
+
+
+def test_without_loops_there_are_batches():
+    """A process that cannot have loops tries once, and says why."""
+    options = ("-ksp_type", "mixedcg", "-ksp_mixedcg_graph", "-pc_type", "none", "-ksp_error_if_not_converged", "-info")
+    finished = launch.run([sys.executable, "-c", WITHOUT_LOOPS, *options])
+    assert finished.status == 0, str(finished)
+    assert finished.output.count("no loop that ends by itself: no compiler for them") == 1, str(finished)
+    assert finished.output.count("launched in batches, because graphs have no loops here") == 2, str(finished)
 
 
 @pytest.mark.parametrize("mat_type", ["pjds", "aijcusparse"])

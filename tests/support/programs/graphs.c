@@ -42,10 +42,10 @@ static void Note(const uint32_t grid[3], const uint32_t block[3], void **params)
   n->log[(*n->count)++] = (int64_t)(grid[0] * 1000 + block[0] * 100) + n->first + n->second + *(int64_t *)params[1];
 }
 
-/* makes the word 0 when so many numbers are there */
+/* makes the word 1 when so many numbers are there */
 static void Stop(const uint32_t grid[3], const uint32_t block[3], void **params)
 {
-  if (**(int64_t **)params[1] >= *(int64_t *)params[2]) **(int64_t **)params[0] = 0;
+  if (**(int64_t **)params[1] >= *(int64_t *)params[2]) **(int64_t **)params[0] = 1;
 }
 
 /* of a loop: whether it goes on */
@@ -54,7 +54,7 @@ static int condition;
 static void SetCondition(const uint32_t grid[3], const uint32_t block[3], void **params)
 {
   Check(grid[0] == 1 && block[0] == 1 && *(uint64_t *)params[0] == THE_LOOP);
-  condition = **(int64_t **)params[1] != 0;
+  condition = **(int64_t **)params[1] == 0;
 }
 
 static uint64_t      condition_words[2];
@@ -220,7 +220,7 @@ static void StartDriver(void)
                                  .GraphAddNode                 = GraphAddNode};
 }
 
-static int64_t log_of[MOST_NODES], count, goes_on;
+static int64_t log_of[MOST_NODES], count, stopped;
 
 /* two launches of Note: the numbers 1000 * grid + 100 * block + x + 7 + 30, and that with 8 for 7 */
 static uint64_t      note_words[2][5];
@@ -259,7 +259,7 @@ static GpufmtLaunch  stop_launch =
 
 static GpufmtPlan Stops(int64_t at)
 {
-  stop_words[0] = (uint64_t)(uintptr_t)&goes_on;
+  stop_words[0] = (uint64_t)(uintptr_t)&stopped;
   stop_words[1] = (uint64_t)(uintptr_t)&count;
   stop_words[2] = (uint64_t)at;
   return (GpufmtPlan){.nlaunches = 1, .launches = &stop_launch};
@@ -313,11 +313,11 @@ static void Loop(int backend)
     const GpufmtPlan plan = Stops(stops_at[k]);
 
     Check(!GpufmtGraphAdd(g, &plan, NULL, NULL));
-    Check(!GpufmtGraphInstantiate(g, 2, &goes_on, (void *)THE_STREAM) && GpufmtGraphLoops(g));
+    Check(!GpufmtGraphInstantiate(g, 2, &stopped, (void *)THE_STREAM) && GpufmtGraphLoops(g));
     for (int n = 0; n < 2; n++) {
       count   = 0;
-      goes_on = 1;
-      Check(!GpufmtGraphLaunch(g, (void *)THE_STREAM) && !goes_on);
+      stopped = 0;
+      Check(!GpufmtGraphLaunch(g, (void *)THE_STREAM) && stopped);
       Check(count == PetscMax(3, (stops_at[k] + 2) / 3 * 3));
     }
     Destroy(&g);
@@ -331,9 +331,9 @@ static void NoLoop(void)
   const GpufmtPlan plan = Stops(1);
 
   Check(!GpufmtGraphAdd(g, &plan, NULL, NULL));
-  Check(!GpufmtGraphInstantiate(g, 2, &goes_on, (void *)THE_STREAM) && !GpufmtGraphLoops(g));
-  goes_on = 1;
-  Check(!GpufmtGraphLaunch(g, (void *)THE_STREAM) && !goes_on && count == 6);
+  Check(!GpufmtGraphInstantiate(g, 2, &stopped, (void *)THE_STREAM) && !GpufmtGraphLoops(g));
+  stopped = 0;
+  Check(!GpufmtGraphLaunch(g, (void *)THE_STREAM) && stopped && count == 6);
   Destroy(&g);
 }
 

@@ -1,0 +1,221 @@
+/* What mixedcg does in single precision between corrections: conjugate gradients, in one launch where graphs have loops, or queued in batches. */
+#include "ksp/ksp.h"
+
+enum { FIRST_BATCH = 16, LARGEST_BATCH = 64 };
+enum { MOST_INNER = 500 }; /* iterations between corrections, where it is seen whether they are of use */
+
+/* Plans of conjugate gradients in single precision, on all ranks or on none, for the backend and rows of those in double precision. Collective. */
+PetscErrorCode GpufmtMixedPlansGet(GpufmtMixed *s)
+{
+  GpufmtKspInner     *inner   = &s->own->inner;
+  GpufmtKrylovRequest request = {.place = {.scalar_bytes = sizeof(float)}, .method = GPUFMT_KRYLOV_CG, .nrows = s->own->nrows};
+  PetscErrorCode      ierr;
+  int                 is_new = !(GpufmtLeaseHolds(&inner->lease) && inner->backend == s->own->backend && inner->nrows == s->own->nrows);
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtAgree((PetscObject)s->ksp, "The beginning of a solve", PETSC_SUCCESS, 1, &is_new));
+  if (!is_new) PetscFunctionReturn(PETSC_SUCCESS);
+  ierr = GpufmtPlannerAsk(GPUFMT_ASK_KRYLOV, s->own->backend, GPUFMT_Plan, NULL, &request.place, &inner->plans.outcome, &inner->lease);
+  PetscCall(GpufmtAgree((PetscObject)s->ksp, "The plan of a Krylov method in single precision", ierr, 0, NULL));
+  inner->backend = s->own->backend;
+  inner->nrows   = s->own->nrows;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* on the backend */
+static GpufmtCgState *StateOf(const GpufmtMixed *s)
+{
+  return (GpufmtCgState *)s->own->inner.plans.state;
+}
+
+static void *ArrayOf(const GpufmtMixed *s, int array)
+{
+  return s->own->plans.arrays[array];
+}
+
+static PetscErrorCode Step(GpufmtMixed *s, int step)
+{
+  void *const slots[GPUFMT_NUM_SLOTS] = {
+    [GPUFMT_SLOT_X] = ArrayOf(s, GPUFMT_MIXED_ARRAY_X),
+    [GPUFMT_SLOT_R] = ArrayOf(s, GPUFMT_MIXED_ARRAY_R),
+    [GPUFMT_SLOT_P] = ArrayOf(s, GPUFMT_MIXED_ARRAY_P),
+    [GPUFMT_SLOT_W] = ArrayOf(s, GPUFMT_MIXED_ARRAY_W),
+    [GPUFMT_SLOT_D] = s->d ? ArrayOf(s, GPUFMT_MIXED_ARRAY_D) : NULL,
+  };
+  const GpufmtKspInner *inner  = &s->own->inner;
+  void                 *stream = NULL;
+
+  PetscFunctionBegin;
+  if (s->own->recording) {
+    PetscCall(GpufmtGraphAdd(s->own->graph, &inner->plans.steps[step], slots, &inner->lease));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtKspKeep(s->ksp, s->own, GpufmtReplay(&inner->plans.steps[step], s->own->backend, slots, stream)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Mult(GpufmtMixed *s)
+{
+  const int   backend = s->own->backend;
+  const void *p       = ArrayOf(s, GPUFMT_MIXED_ARRAY_P);
+  void       *w       = ArrayOf(s, GPUFMT_MIXED_ARRAY_W);
+
+  PetscFunctionBegin;
+  if (s->own->recording) PetscCall(GpufmtLowRecord(s->A, backend, p, w, s->own->graph));
+  else PetscCall(GpufmtKspKeep(s->ksp, s->own, GpufmtLowMult(s->A, backend, p, w)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* sums of this rank become those of all */
+PetscErrorCode GpufmtMixedSum(GpufmtMixed *s, int n, double sums[])
+{
+  PetscFunctionBegin;
+  if (s->nranks > 1) PetscCall(GpufmtKspSum(s->ksp, s->own, n, sums));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* one iteration, or its record in a graph */
+static PetscErrorCode Iterate(void *method)
+{
+  GpufmtMixed *const s    = (GpufmtMixed *)method;
+  double            *sums = StateOf(s)->sums;
+
+  PetscFunctionBegin;
+  PetscCall(Step(s, GPUFMT_CG_DIRECTION));
+  PetscCall(Mult(s));
+  PetscCall(Step(s, GPUFMT_CG_CURVATURE));
+  PetscCall(GpufmtMixedSum(s, 2, sums));
+  PetscCall(Step(s, GPUFMT_CG_UPDATE_SUMS));
+  PetscCall(GpufmtMixedSum(s, 2, sums + 2));
+  if (s->nranks > 1) PetscCall(Step(s, GPUFMT_CG_END));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* How far the inner norm is to fall. Half of what the test of convergence wants is enough. */
+static PetscReal Drop(const GpufmtMixed *s)
+{
+  const KSP       ksp  = s->ksp;
+  const PetscReal drop = s->own->inner.rtol;
+
+  if (ksp->normtype == KSP_NORM_NONE || ksp->converged != KSPConvergedDefault || s->norm <= ksp->ttol) return drop;
+  return PetscMax(drop, 0.5 * ksp->ttol / s->norm);
+}
+
+/* The state of the inner iterations for the residual that there is. A direction that goes on has seen r.z in the former scale. */
+PetscErrorCode GpufmtMixedBegin(GpufmtMixed *s)
+{
+  const GpufmtKspInner *own   = &s->own->inner;
+  GpufmtCgState        *state = StateOf(s), *head = &s->inner;
+  const size_t          bytes = offsetof(GpufmtCgState, records);
+  const PetscInt        left  = s->most - s->ksp->its;
+
+  PetscFunctionBegin;
+  head->limit      = -1.0;
+  head->divergence = PETSC_INFINITY;
+  head->stop       = GPUFMT_STOP_NONE;
+  head->norm       = s->scaling ? GPUFMT_NORM_NATURAL : s->outer.norm; /* the only one that S does not change */
+  head->alone      = s->nranks == 1;
+  head->rz_before *= s->scale;
+  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
+  PetscCall(Step(s, GPUFMT_CG_FIRST_DOTS));
+  PetscCall(GpufmtMixedSum(s, 2, state->sums + 2));
+  PetscCall(GpufmtCopyToHost(s->own->backend, head, state, bytes));
+  head->rz = head->sums[2];
+  if (!s->keep || !(head->rz * head->rz_before > 0.0)) head->iteration = 0;
+  s->base       = head->iteration;
+  head->most    = s->base + PetscMin(left, own->most ? own->most : MOST_INNER);
+  s->inner_norm = (PetscReal)sqrt(head->norm == GPUFMT_NORM_NATURAL ? fabs(head->rz) : head->sums[3]);
+  if (!own->most) head->limit = Drop(s) * s->inner_norm;
+  PetscCall(GpufmtCopyToBackend(s->own->backend, state, head, bytes));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* How many inner iterations to queue next, with `queued` whose outcome is not known: half of those that seem to be left, and not many more than the last time. */
+static PetscInt Ahead(const GpufmtMixed *s, PetscInt queued, PetscInt before)
+{
+  const PetscInt  done = (PetscInt)(s->inner.iteration - s->base), left = (PetscInt)(s->inner.most - s->inner.iteration) - queued;
+  const PetscReal norm = done ? (PetscReal)GpufmtMixedLast(s)->norm : s->inner_norm, limit = (PetscReal)s->inner.limit;
+  PetscInt        n = before ? PetscMin(2 * before, LARGEST_BATCH) : FIRST_BATCH;
+
+  if (s->own->check) n = s->own->check;
+  else if (s->own->backend != GPUFMT_BACKEND_CUDA) n = 1;
+  else if (limit > 0.0 && norm > limit && norm < s->inner_norm)
+    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(s->inner_norm / norm) / 2 - queued);
+  return PetscMin(queued ? n : PetscMax(1, n), left);
+}
+
+/* Whether inner iterations are one launch of a loop, which is recorded unless it has been. */
+PetscErrorCode GpufmtMixedLoopGet(GpufmtMixed *s)
+{
+  const void *keys[GPUFMT_GRAPH_KEYS] = {(const void *)(intptr_t)((PetscObject)s->A)->id, s->d ? ArrayOf(s, GPUFMT_MIXED_ARRAY_D) : NULL};
+  const char *why_not                 = NULL;
+
+  PetscFunctionBegin;
+  if (!s->own->graphs) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!GpufmtSeqData(s->A)) why_not = "the matrix is parallel";
+  else if (s->own->check) why_not = "-ksp_mixedcg_check is set";
+  else {
+    PetscCall(GpufmtKspLoopGet(s->own, keys, Iterate, s, &StateOf(s)->stop));
+    if (!GpufmtGraphLoops(s->own->graph)) why_not = "graphs have no loops here";
+  }
+  s->loops = (PetscBool)!why_not;
+  if (why_not) PetscCall(PetscInfo(s->ksp, "inner iterations are launched in batches, because %s\n", why_not));
+  else PetscCall(PetscInfo(s->ksp, "inner iterations are one launch of a loop\n"));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Inner iterations until they stop, in one launch. */
+static PetscErrorCode RunLoop(GpufmtMixed *s)
+{
+  const int backend = s->own->backend;
+  void     *stream  = NULL;
+
+  PetscFunctionBegin;
+  if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtGraphLaunch(s->own->graph, stream));
+  PetscCall(GpufmtKspStateQueue(s->own, StateOf(s), sizeof(s->inner)));
+  PetscCall(GpufmtKspStateTake(s->own, &s->inner));
+  PetscCall(GpufmtLowLaunched(s->A, backend, (PetscInt)(s->inner.iteration - s->base) + (s->inner.stop == GPUFMT_STOP_CURVATURE)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Inner iterations until they stop, some of them queued while what came of others is on its way. They stop on all ranks, where one has failed as well: sums are
+   no numbers then. */
+static PetscErrorCode RunBatches(GpufmtMixed *s)
+{
+  const int on_device = s->own->backend == GPUFMT_BACKEND_CUDA, most = on_device || s->own->check ? 2 : 1;
+  PetscInt  queued[2] = {0, 0}, ahead = 0, n;                           /* of the batches on their way, the oldest first */
+  PetscBool failed[2] = {PETSC_FALSE, PETSC_FALSE}, over = PETSC_FALSE; /* before such a batch: all of its sums are no numbers then */
+
+  PetscFunctionBegin;
+  do {
+    for (int k = queued[0] ? 1 : 0; k < most && (n = Ahead(s, queued[0], ahead)) > 0; k++) {
+      failed[k] = (PetscBool)(s->own->failed != PETSC_SUCCESS);
+      queued[k] = ahead = n;
+      for (PetscInt i = 0; i < n; i++) PetscCall(Iterate(s));
+      PetscCall(GpufmtKspStateQueue(s->own, StateOf(s), sizeof(s->inner)));
+    }
+    PetscCheck(queued[0], PETSC_COMM_SELF, PETSC_ERR_PLIB, "Iterations in single precision did not stop after %" PetscInt64_FMT, s->inner.iteration);
+    PetscCall(GpufmtKspStateTake(s->own, &s->inner));
+    over      = (PetscBool)(s->inner.stop || failed[0]);
+    queued[0] = queued[1];
+    failed[0] = failed[1];
+    queued[1] = 0;
+  } while (!over);
+  PetscCall(GpufmtKspStatesDrop(s->own));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtMixedRun(GpufmtMixed *s)
+{
+  PetscInt done;
+
+  PetscFunctionBegin;
+  if (s->loops) PetscCall(RunLoop(s));
+  else PetscCall(RunBatches(s));
+  done = (PetscInt)(s->inner.iteration - s->base);
+  s->ksp->its += done;
+  PetscCall(GpufmtLogFlops(s->own->backend, 12.0 * done * s->own->nrows));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
