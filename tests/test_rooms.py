@@ -27,6 +27,7 @@ PACKAGE_FLOORS = (
     ("bench",),
     ("tune",),
     ("scaling",),
+    ("analysis",),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,9 +142,11 @@ def with_random_values(
 
 def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
     """The pattern in a Matrix Market file (.mtx, .mtx.gz) or a SciPy one (.npz); stored zeros belong to it."""
-    _check_file(path, index)
+    checked_sizes(path, index)
     with _of_a_matrix(path):
         matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
+        if hasattr(matrix, "check_format"):  # compressed: SciPy takes indices of .npz as they are
+            matrix.check_format(full_check=True)
         matrix = scipy.sparse.csr_matrix(matrix)
     matrix.sum_duplicates()
     nrows, ncols = matrix.shape
@@ -157,19 +160,20 @@ def _of_a_matrix(path: Path) -> Iterator[None]:
     """BenchError for what SciPy raises where a file holds something else."""
     try:
         yield
-    except (ValueError, OSError, KeyError, OverflowError, zipfile.BadZipFile) as e:
+    except (ValueError, OSError, EOFError, KeyError, OverflowError, zipfile.BadZipFile, zlib.error) as e:
         raise BenchError(
             f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
         ) from e
 
 
-def _check_file(path: Path, index: np.dtype) -> None:
-    """BenchError if a file is missing, its head is not that of a matrix, or the matrix is too large."""
+def checked_sizes(path: Path, index: np.dtype) -> tuple[int, int, int]:
+    """What `file_sizes` says; BenchError if the file is missing, is not one of a matrix, or that is too large."""
     if not path.is_file():
         raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
     with _of_a_matrix(path):
         sizes = file_sizes(path)
     check_sizes(f"--matrix {path}", *sizes, index)
+    return sizes
 
 
 def file_sizes(path: Path) -> tuple[int, int, int]:
@@ -213,15 +217,18 @@ def make_matrix(spec: str, scalar: np.dtype, index: np.dtype, rng: np.random.Gen
     return _from_pattern(path.name.split(".")[0], pattern, copies, scalar, rng)
 
 
-def check_matrix(spec: str, index: np.dtype) -> None:
-    """BenchError for what make_matrix() would refuse, as far as that is known before the matrix is read or made."""
+def check_matrix(spec: str, index: np.dtype) -> tuple[int, int, int]:
+    """Rows, columns and most entries of what `spec` names, as far as that is known before it is read or made.
+
+    BenchError for what make_matrix() would refuse.
+    """
     if grid := grid_and_block(spec):
-        _check_stencil(spec, *grid, index)
-    elif refinement := reservoir_refinement(spec):
+        return _check_stencil(spec, *grid, index)
+    if refinement := reservoir_refinement(spec):
         nrows = 2 * RESERVOIR_PLANES * RESERVOIR_POINTS**2 * refinement**3 * RESERVOIR_BLOCK
         check_sizes(f"--matrix {spec}", nrows, nrows, 8 * nrows * RESERVOIR_BLOCK, index)
-    else:
-        _check_file(file_and_copies(spec)[0], index)
+        return nrows, nrows, 8 * nrows * RESERVOIR_BLOCK
+    return checked_sizes(file_and_copies(spec)[0], index)
 
 
 def file_and_copies(spec: str) -> tuple[Path, int | None]:
@@ -256,9 +263,11 @@ def reservoir_refinement(spec: str) -> int | None:
     return int(refinement)
 
 
-def _check_stencil(spec: str, stencil: str, n: int, block_size: int, index: np.dtype) -> None:
+def _check_stencil(spec: str, stencil: str, n: int, block_size: int, index: np.dtype) -> tuple[int, int, int]:
     nrows = n**3 * block_size
-    check_sizes(f"--matrix {spec}", nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size, index)
+    sizes = nrows, nrows, nrows * len(stencil_steps(stencil)) * block_size
+    check_sizes(f"--matrix {spec}", *sizes, index)
+    return sizes
 
 
 def _stencil(

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from petsc_gpufmt.backends.native_library import library_path
-from petsc_gpufmt.cli import bench, compile, info, model, outcome, tune
+from petsc_gpufmt.cli import analyze, bench, compile, info, model, outcome, tune
 from petsc_gpufmt.errors import UnsupportedError
 
 
@@ -23,6 +23,7 @@ def make_parser() -> argparse.ArgumentParser:
     about.set_defaults(run=info.show_info)
     compile.add_arguments(commands.add_parser("compile", help="compile kernels ahead, for GPUs here or elsewhere"))
     tune.add_arguments(commands.add_parser("tune", help="find the fastest options of the formats for this GPU"))
+    analyze.add_arguments(commands.add_parser("analyze", help="say what to expect of a matrix, without a GPU"))
     model.add_arguments(commands.add_parser("model", help="predict MatMult on many GPUs"))
     bench.add_commands(commands.add_parser("bench", help="measure products, solvers and whole programs"))
     return parser

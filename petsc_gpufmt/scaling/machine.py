@@ -34,6 +34,7 @@ class Gpu:
     ----------
     name : for people
     bandwidth : bytes that products of matrices with few entries a row move from memory in a second
+    copy : bytes that a copy reads and writes in a second
     reading : how many times as fast entries are read
     row_bytes : as long as to move so many takes each row beside that
     resident_threads : that run at once
@@ -43,6 +44,7 @@ class Gpu:
 
     name: str
     bandwidth: float
+    copy: float
     reading: float
     row_bytes: float
     resident_threads: int
@@ -122,7 +124,9 @@ def find_gpu(name: str) -> Gpu:
         raise UnsupportedError(
             f"--gpu {name}: choose {', '.join(known)}, or the bandwidth of its memory in TB/s, such as 2.0"
         )
-    return replace(find_gpu("h200"), name=f"a GPU of {terabytes:g} TB/s", bandwidth=terabytes * 1e12)
+    h200, bandwidth = find_gpu("h200"), terabytes * 1e12
+    copy = bandwidth * h200.copy / h200.bandwidth
+    return replace(h200, name=f"a GPU of {terabytes:g} TB/s", bandwidth=bandwidth, copy=copy)
 
 
 def gpu_called(name: str | None) -> str | None:

@@ -1,0 +1,1 @@
+"""What is to be expected of one matrix before there is a GPU: facts of its pattern, every format, the choice."""

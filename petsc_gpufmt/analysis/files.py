@@ -1,0 +1,55 @@
+"""An analysis as JSON, and its formats as CSV, a row each."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from petsc_gpufmt.analysis.analysis import Analysis, FormatRow
+from petsc_gpufmt.bench.errors import BenchError
+
+SCHEMA = 1
+
+
+def check_writable(option: str, path: Path) -> None:
+    """BenchError if the file that `option` names cannot be written; one that is there stays as it is."""
+    there = path.exists()
+    try:
+        with open(path, "ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as e:
+        raise BenchError(f"{option} {path}: cannot be written ({e.strerror}); name a file in a folder of yours") from e
+
+
+def as_json(analysis: Analysis) -> str:
+    """All of an analysis: {"schema": 1, "matrix", "facts", "gpu", "formats": [...], "pick", "paste"}."""
+    content: dict[str, Any] = {
+        "schema": SCHEMA,
+        "matrix": analysis.name,
+        "scalar": analysis.scalar,
+        "index": analysis.index,
+        "facts": dataclasses.asdict(analysis.facts),
+        "gpu": dataclasses.asdict(analysis.gpu),
+        "formats": [dataclasses.asdict(row) for row in analysis.rows],
+        "pick": dataclasses.asdict(analysis.pick),
+        "paste": analysis.paste,
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def as_csv(analysis: Analysis) -> str:
+    """A row for each format, under the names of FormatRow; before them matrix and GPU, and whether it is the pick."""
+    text = io.StringIO()
+    columns = [field.name for field in dataclasses.fields(FormatRow)]
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["matrix", "gpu", "picked", *columns])
+    for row in analysis.rows:
+        picked = int(row.name == analysis.pick.name)
+        table.writerow([analysis.name, analysis.gpu.name, picked, *dataclasses.astuple(row)])
+    return text.getvalue()
