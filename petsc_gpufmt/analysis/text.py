@@ -52,8 +52,9 @@ def format_line(row: FormatRow, picked: bool) -> str:
     name = f"{row.name} *" if picked else row.name
     if row.seconds is None:
         return cells((name, *["-"] * (len(COLUMNS) - 1)))
-    bound = ">= " if row.at_least else ""
-    most = "<= " if row.at_least else ""
+    bound, share = ">= " if row.at_least else "", f"{row.share_of_limit or 0:.0%}"
+    if row.at_least:  # what the cache might hold says nothing
+        share = f"<= {share}" if (row.share_of_limit or 0) < 1 else "-"
     pays = f"{bound}{row.pays_after}" if row.pays_after is not None else "never"
     storing = f"{(row.storing_seconds or 0) * 1e6:.0f}"
     if not row.storing_seconds:  # PETSc's own
@@ -65,7 +66,7 @@ def format_line(row: FormatRow, picked: bool) -> str:
             in_bytes(row.bytes_per_mult or 0),
             f"{row.padding or 0:.1%}",
             f"{bound}{in_digits(row.seconds * 1e6)}",
-            f"{most}{row.share_of_limit or 0:.0%}",
+            share,
             storing,
             pays,
         )

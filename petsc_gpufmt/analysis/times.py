@@ -25,7 +25,7 @@ DEPENDENT_READS = 3
 # Building a format on the device: seconds, and seconds of an entry. Read from "storage" in the same file, and rather
 # too much by now: some of what was measured there was done by CuPy, and kernels do it since.
 BUILD = {
-    "pjds": (0.4e-3, 0.025e-9),
+    "pjds": (0.4e-3, 0.015e-9),
     "evchyb": (1.2e-3, 0.17e-9),
     "bsr": (1.0e-3, 0.017e-9),
     "csradaptive": (0.6e-3, 0.011e-9),

@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ scipy_sparse = pytest.importorskip("scipy.sparse")
 from petsc_files import write_petsc_binary  # noqa: E402
 
 from petsc_gpufmt.analysis import analysis, plot  # noqa: E402
+from petsc_gpufmt.backends.native_library import petsc_types  # noqa: E402
 from petsc_gpufmt.choice.registry import STORAGE_FORMATS  # noqa: E402
 from petsc_gpufmt.cli import analyze  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
@@ -48,6 +51,16 @@ def test_a_generator(capsys):
     assert "NVIDIA H200, predicted; bytes and padding are counted" in lines
     assert lines[-1] == "paste      -mat_type pjds -vec_type cuda"
     assert [name for name in STORAGE_FORMATS if not any(line.startswith(name) for line in lines)] == []
+
+
+def test_the_page_shows_what_is_printed(capsys, monkeypatch, tmp_path):
+    if petsc_types() != (np.float64, np.int32):
+        pytest.skip("the page is of double precision with 32-bit indices")
+    monkeypatch.setenv("PETSC_GPUFMT_CACHE", str(tmp_path))  # no options of this user
+    page = (Path(__file__).resolve().parents[2] / "docs" / "analyze.md").read_text()
+    (words, shown) = re.search(r"(?s)\$ petsc-gpufmt (analyze [^\n]+)\n(.*?)```", page).groups()
+    assert main(words.split()) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_a_file_of_petsc_with_blocks(capsys, tmp_path):
