@@ -73,8 +73,8 @@ typedef struct {
   GpufmtBuffer  buffer;
   const void   *from; /* on the host; NULL: there is none */
   size_t        bytes;
-  PetscObjectId pc;
-  char          set_up[sizeof(((PC)NULL)->matstate)]; /* the state of the matrix that the PC was set up for, as PETSc counts it */
+  PetscObjectId pc, mat;                              /* the matrix that the PC was set up for */
+  char          set_up[sizeof(((PC)NULL)->matstate)]; /* its state, as PETSc counts it */
 } GpufmtKspInverses;
 
 /* what belongs to a solver of ours, in a container that is composed with its KSP */
@@ -215,6 +215,8 @@ typedef struct {
   GpufmtCgState    inner;      /* as it was when it was last read */
   PetscReal        inner_norm; /* where inner iterations begin */
   int64_t          base;       /* inner iterations before the last correction */
+  PetscInt         queued;     /* since then, whatever came of them: as many on all ranks */
+  PetscBool        told;       /* this rank had failed when the last sum was made: it is no number on all ranks */
   PetscBool        keep;       /* the inner direction goes on */
   PetscBool        loops;      /* inner iterations are one launch */
 } GpufmtMixed;

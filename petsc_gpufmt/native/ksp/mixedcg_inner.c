@@ -1,7 +1,7 @@
 /* What mixedcg does in single precision between corrections: conjugate gradients, in one launch where graphs have loops, or queued in batches. */
 #include "ksp/ksp.h"
 
-enum { FIRST_BATCH = 16, LARGEST_BATCH = 64 };
+enum { FIRST_BATCH = 16, LARGEST_BATCH = 64, BATCH_OF_RANKS = 8 };
 enum { MOST_INNER = 500 }; /* iterations between corrections, where it is seen whether they are of use */
 
 /* Plans of conjugate gradients in single precision, on all ranks or on none, for the backend and rows of those in double precision. Collective. */
@@ -87,6 +87,7 @@ static PetscErrorCode Iterate(void *method)
   PetscCall(Step(s, GPUFMT_CG_CURVATURE));
   PetscCall(GpufmtMixedSum(s, 2, sums));
   PetscCall(Step(s, GPUFMT_CG_UPDATE_SUMS));
+  s->told = (PetscBool)(s->own->failed != PETSC_SUCCESS);
   PetscCall(GpufmtMixedSum(s, 2, sums + 2));
   if (s->nranks > 1) PetscCall(Step(s, GPUFMT_CG_END));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -131,18 +132,20 @@ PetscErrorCode GpufmtMixedBegin(GpufmtMixed *s)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* How many inner iterations to queue next, with `queued` whose outcome is not known: half of those that seem to be left, and not many more than the last time. */
-static PetscInt Ahead(const GpufmtMixed *s, PetscInt queued, PetscInt before)
+/* How many inner iterations to queue next, with `ahead` whose outcome is not known: half of those that seem to be left, and not many more than the last time.
+   Several ranks have to queue as many, also where one has failed and its state is another. */
+static PetscInt Ahead(const GpufmtMixed *s, PetscInt ahead, PetscInt before)
 {
-  const PetscInt  done = (PetscInt)(s->inner.iteration - s->base), left = (PetscInt)(s->inner.most - s->inner.iteration) - queued;
+  const PetscInt  done = (PetscInt)(s->inner.iteration - s->base), left = (PetscInt)(s->inner.most - s->base) - s->queued;
   const PetscReal norm = done ? (PetscReal)GpufmtMixedLast(s)->norm : s->inner_norm, limit = (PetscReal)s->inner.limit;
   PetscInt        n = before ? PetscMin(2 * before, LARGEST_BATCH) : FIRST_BATCH;
 
   if (s->own->check) n = s->own->check;
   else if (s->own->backend != GPUFMT_BACKEND_CUDA) n = 1;
+  else if (s->nranks > 1) n = BATCH_OF_RANKS;
   else if (limit > 0.0 && norm > limit && norm < s->inner_norm)
-    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(s->inner_norm / norm) / 2 - queued);
-  return PetscMin(queued ? n : PetscMax(1, n), left);
+    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(s->inner_norm / norm) / 2 - ahead);
+  return PetscMin(ahead ? n : PetscMax(1, n), left);
 }
 
 /* Whether inner iterations are one launch of a loop, which is recorded unless it has been. */
@@ -185,22 +188,24 @@ static PetscErrorCode RunLoop(GpufmtMixed *s)
 static PetscErrorCode RunBatches(GpufmtMixed *s)
 {
   const int on_device = s->own->backend == GPUFMT_BACKEND_CUDA, most = on_device || s->own->check ? 2 : 1;
-  PetscInt  queued[2] = {0, 0}, ahead = 0, n;                           /* of the batches on their way, the oldest first */
-  PetscBool failed[2] = {PETSC_FALSE, PETSC_FALSE}, over = PETSC_FALSE; /* before such a batch: all of its sums are no numbers then */
+  PetscInt  queued[2] = {0, 0}, last = 0, n;            /* of the batches on their way, the oldest first */
+  PetscBool told[2] = {PETSC_FALSE, PETSC_FALSE}, over; /* in such a batch, so that all ranks stop there */
 
   PetscFunctionBegin;
+  s->queued = 0;
   do {
-    for (int k = queued[0] ? 1 : 0; k < most && (n = Ahead(s, queued[0], ahead)) > 0; k++) {
-      failed[k] = (PetscBool)(s->own->failed != PETSC_SUCCESS);
-      queued[k] = ahead = n;
+    for (int k = queued[0] ? 1 : 0; k < most && (n = Ahead(s, queued[0], last)) > 0; k++) {
       for (PetscInt i = 0; i < n; i++) PetscCall(Iterate(s));
+      told[k]   = s->told;
+      queued[k] = last = n;
+      s->queued += n;
       PetscCall(GpufmtKspStateQueue(s->own, StateOf(s), sizeof(s->inner)));
     }
     PetscCheck(queued[0], PETSC_COMM_SELF, PETSC_ERR_PLIB, "Iterations in single precision did not stop after %" PetscInt64_FMT, s->inner.iteration);
     PetscCall(GpufmtKspStateTake(s->own, &s->inner));
-    over      = (PetscBool)(s->inner.stop || failed[0]);
+    over      = (PetscBool)(s->inner.stop || told[0]);
     queued[0] = queued[1];
-    failed[0] = failed[1];
+    told[0]   = told[1];
     queued[1] = 0;
   } while (!over);
   PetscCall(GpufmtKspStatesDrop(s->own));

@@ -31,23 +31,26 @@ PetscErrorCode GpufmtKspPointBlock(KSP ksp, PetscInt *rows)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Whether a copy is of the inverses as the last set-up has left them. A PC that is not set up anew keeps its own, whatever the matrix has become. */
-static PetscBool IsCurrent(const GpufmtKspInverses *copy, const GpufmtKspInverses *now)
+/* Whether a copy is of the inverses as the last set-up has left them. A PC that is not to be set up anew keeps its own, whatever matrix it has been given: that
+   which had them may be gone. */
+static PetscBool IsCurrent(PC pc, const GpufmtKspInverses *copy, const GpufmtKspInverses *now)
 {
-  return (PetscBool)(copy->pc == now->pc && copy->from == now->from && copy->bytes == now->bytes &&
-                     !memcmp(copy->set_up, now->set_up, sizeof(now->set_up)));
+  const PetscBool same = (PetscBool)(copy->mat == now->mat && !memcmp(copy->set_up, now->set_up, sizeof(now->set_up)));
+
+  return (PetscBool)(copy->pc == now->pc && copy->from == now->from && copy->bytes == now->bytes && (same || pc->reusepreconditioner));
 }
 
 /* The copy on the device. It is made anew where the PC has been set up since. */
 static PetscErrorCode CopyGet(PC pc, const PointBlockContext *c, GpufmtKspInverses *copy)
 {
   GpufmtKspInverses now = {.pc    = ((PetscObject)pc)->id,
+                           .mat   = ((PetscObject)pc->pmat)->id,
                            .from  = c->inverses,
                            .bytes = (size_t)c->count * (size_t)c->size * (size_t)c->size * sizeof(*c->inverses)};
 
   PetscFunctionBegin;
   memcpy(now.set_up, &pc->matstate, sizeof(now.set_up));
-  if (IsCurrent(copy, &now)) PetscFunctionReturn(PETSC_SUCCESS);
+  if (IsCurrent(pc, copy, &now)) PetscFunctionReturn(PETSC_SUCCESS);
   copy->from = NULL;
   PetscCall(GpufmtBufferReserve(GPUFMT_BACKEND_CUDA, now.bytes, &copy->buffer));
   PetscCall(GpufmtBufferFromHost(&copy->buffer, now.from, now.bytes));
