@@ -43,7 +43,7 @@ def place(*arguments, marks=()):
     return pytest.param(p, id=str(p), marks=marks)
 
 
-OTHER_TYPES = [("float32", "int32"), ("float64", "int64"), ("float32", "int64")]
+OTHER_TYPES = [("float32", "int32"), ("float64", "int64")]
 HOST = place("host", SCALAR.name)
 HOST_SINGLE = place("host", "float32")
 EMULATION = place("emulation")

@@ -70,7 +70,7 @@ LOGS = ROOT / "build" / "nvrtc"
 # What decides which instances are asked for
 SOURCES = ("petsc_gpufmt/**/*.py", "kernels/*/*.cu*", "tests/emulation/*.*", "tests/support/*.py", "tests/kernels/*.py")
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
-OTHER_TYPES = [(np.float64, np.int64), (np.float32, np.int32)]  # each other type of numbers once
+OTHER_TYPES = [(np.float32, np.int64)]  # other values and other indices at once
 # 2048 threads of a multiprocessor share 65536 registers: with 32 each all of them run at once, with 40 three quarters.
 REGISTERS = 40
 # Kernel files whose loads in flight are worth more than their threads, or that run once a pattern
