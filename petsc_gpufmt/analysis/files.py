@@ -17,8 +17,8 @@ SCHEMA = 1
 
 def check_writable(option: str, path: Path) -> None:
     """BenchError if the file that `option` names cannot be written; one that is there stays as it is."""
-    there = path.exists()
     try:
+        there = path.exists() or path.is_symlink()
         with open(path, "ab"):
             pass
         if not there:

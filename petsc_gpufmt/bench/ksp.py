@@ -32,7 +32,7 @@ def make_contenders(
     def add(contender: Contender) -> str:
         return found.setdefault(contender.label, contender).label
 
-    for method in methods:
+    for method in sorted(methods, key=MIXED_METHOD.__eq__):  # what it compares with is compared with a peer first
         if method == MIXED_METHOD:
             for name in types:
                 double = add(Contender(DOUBLE, name))
@@ -78,7 +78,7 @@ def case_line(case: Case) -> str:
 
 def compared_with(case: Case, cases: Sequence[Case]) -> Case | None:
     """The case that one is compared with: same matrix and ranks; None for a peer."""
-    same = (other for other in cases if (other["matrix"], other["ranks"]) == (case["matrix"], case["ranks"]))
+    same = (other for other in cases if named(other) == named(case))
     return next((other for other in same if other["label"] == case["against"]), None)
 
 
@@ -134,10 +134,21 @@ def mean_lines(cases: Sequence[Case]) -> list[str]:
 
 
 def wrong_cases(cases: Sequence[Case]) -> list[str]:
-    """A line for each solve of ours that missed the residual, unless one of PETSc's missed it on that matrix, too."""
-    petscs = {(case["matrix"], case["ranks"]) for case in cases if case["ksp"] in METHODS and not case["correct"]}
+    """A line for each solve with a type of ours that missed the residual, unless PETSc's own missed it, too."""
+    missed = [case for case in cases if not case["correct"]]
+    petscs = {named(case) for case in missed if is_peer(case)}
     return [
         f"{name_of(case)}: reason {case['reason']}, residual {case['residual']:.2e} and not {case['rtol']:g}"
-        for case in cases
-        if not case["correct"] and case["ksp"] not in METHODS and (case["matrix"], case["ranks"]) not in petscs
+        for case in missed
+        if not is_peer(case) and named(case) not in petscs
     ]
+
+
+def named(case: Case) -> tuple[str, int]:
+    """What cases are compared within."""
+    return case["matrix"], case["ranks"]
+
+
+def is_peer(case: Case) -> bool:
+    """Whether method and matrix type are PETSc's."""
+    return case["ksp"] in METHODS and case["against"] is None

@@ -38,6 +38,18 @@ RESERVOIR_PLANES, RESERVOIR_POINTS, RESERVOIR_BLOCK = 3, 7, 7
 SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VALUE_BYTES = 8
 
+OTHER_CONTENTS: tuple[type[Exception], ...] = (
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    OSError,
+    EOFError,
+    KeyError,
+    OverflowError,
+)
+OTHER_CONTENTS += (zipfile.BadZipFile, zlib.error)
+"""What SciPy raises where a file holds something else than a matrix."""
+
 REPLICATED_NONZEROS = 40_000_000
 """Copies of a file are made until there are so many: then the matrix is far larger than the cache of a GPU."""
 
@@ -157,10 +169,10 @@ def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
 
 @contextlib.contextmanager
 def _of_a_matrix(path: Path) -> Iterator[None]:
-    """BenchError for what SciPy raises where a file holds something else."""
+    """BenchError for OTHER_CONTENTS."""
     try:
         yield
-    except (ValueError, OSError, EOFError, KeyError, OverflowError, zipfile.BadZipFile, zlib.error) as e:
+    except OTHER_CONTENTS as e:
         raise BenchError(
             f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
         ) from e

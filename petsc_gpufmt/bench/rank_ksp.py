@@ -149,14 +149,15 @@ class Solver:
 
     def history(self) -> list[tuple[int, float]]:
         """Iterations and true residuals of a solve where the method tests its norm; it is slower than others."""
-        found = []
+        found, x = [], self.b.duplicate()
 
         def look(ksp: Any, iteration: int, norm: float) -> None:
-            found.append((iteration, self.residual(ksp.buildSolution()) if iteration else 1.0))
+            found.append((iteration, self.residual(ksp.buildSolution(x)) if iteration else 1.0))
 
         self.ksp.setMonitor(look)
         self.whole()
         self.ksp.monitorCancel()
+        x.destroy()
         return found
 
     def said(self) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import scipy.io
 
@@ -86,13 +89,29 @@ def make_spd_rows(spec: str, rank: int, size: int, scalar: np.dtype, index: np.d
     return RankRows(own, colidx[entries.start : entries.stop].copy(), values, rowptr.size - 1, 1)
 
 
+def check_names(specs: Sequence[str]) -> None:
+    """BenchError for files that results would give one name: cases are told apart by it."""
+    known: dict[tuple[str, int | None], str] = {}
+    for spec in filter(is_file, specs):
+        path, copies = file_and_copies(spec)
+        other = known.setdefault((_stem(path), copies), spec)
+        if other != spec:
+            raise BenchError(
+                f"--matrix {spec}: results would call it {_stem(path)}, as {other}; rename one of the files"
+            )
+
+
+def _stem(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
 def matrix_name(spec: str, nrows: int) -> str:
     """For tables: that of a stencil or of elasticity, or of a file without its folder, with the copies of `nrows`."""
     if not is_file(spec):
         return spec
     path, _ = file_and_copies(spec)
     copies = nrows // max(1, file_sizes(path)[0])
-    return path.name.split(".")[0] + (f" x{copies}" if copies > 1 else "")
+    return _stem(path) + (f" x{copies}" if copies > 1 else "")
 
 
 def _planes(points: int, rank: int, size: int) -> range:

@@ -64,8 +64,12 @@ def analyze(arguments: argparse.Namespace) -> None:
     gpu = find_gpu(arguments.gpu or here or DEFAULT_GPU)
     if arguments.plot:
         check_plot(arguments.plot)
+    taken = {Path(arguments.matrix).absolute(): "MATRIX"}
     for option in ("json", "csv", "plot"):
         if path := getattr(arguments, option):
+            other = taken.setdefault(path.absolute(), f"--{option}")
+            if other != f"--{option}":
+                raise BenchError(f"--{option} {path}: this file is {other}; name another one")
             check_writable(f"--{option}", path)
     source = read_source(arguments.matrix, *petsc_types())
     analysis = analyse(source, petsc_types(), gpu)

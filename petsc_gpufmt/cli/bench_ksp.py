@@ -20,7 +20,7 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.places import gpu_reason
     from petsc_gpufmt.bench.programs import check_types
     from petsc_gpufmt.bench.rank_ksp import Task
-    from petsc_gpufmt.bench.rank_spd import check_spd_matrix
+    from petsc_gpufmt.bench.rank_spd import check_names, check_spd_matrix
     from petsc_gpufmt.bench.rank_start import Start
 
     reason = "--host" if arguments.host else gpu_reason()
@@ -38,9 +38,10 @@ def run_ksp(arguments: argparse.Namespace) -> int:
         raise BenchError(f"--rtol {arguments.rtol:g}: give a number between 0 and 1, such as 1e-8")
     check_least("--max-it", arguments.max_it, 1)
     check_least("--seconds", arguments.seconds, 1)
-    matrices = tuple(arguments.matrix or ksp.MATRICES["host" if reason else "cuda"])
+    matrices = tuple(dict.fromkeys(arguments.matrix or ksp.MATRICES["host" if reason else "cuda"]))
     for spec in matrices:
         check_spd_matrix(spec, petsc_types()[1])
+    check_names(matrices)
     contenders = ksp.make_contenders(methods, types, "aij" if reason else "aijcusparse", outers)
     task = Task(matrices, contenders, arguments.pc, arguments.rtol, arguments.max_it, arguments.history)
     start = Start(reason is None, arguments.mpiexec, arguments.seconds)

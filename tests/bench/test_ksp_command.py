@@ -135,6 +135,20 @@ CASES = [
 OTHERS = [case | {"matrix": "27point:9"} for case in CASES]
 
 
+def test_products_of_ours_are_wrong_where_the_peer_is_right():
+    ours = some_case("cg, gpufmt", against="cg, aijcusparse", correct=False)
+    wrong = ksp.wrong_cases([CASES[0], ours, CASES[1] | {"correct": False}])
+    assert [line.partition(":9 on 1 rank, ")[2].partition(":")[0] for line in wrong] == ["cg, gpufmt", "gpucg, gpufmt"]
+    assert ksp.wrong_cases([CASES[0] | {"correct": False}, ours]) == []
+
+
+def test_mixed_precision_follows_what_it_is_compared_with():
+    both = [
+        ksp.make_contenders(methods, ["pjds"], "aij", ["flexible"]) for methods in (["mixed", "cg"], ["cg", "mixed"])
+    ]
+    assert both[0] == both[1] and [c.against for c in both[0]] == [None, "cg, aij", "cg, aij", "gpucg, pjds"]
+
+
 def test_summary_says_how_many_times_as_fast():
     others = [OTHERS[0], OTHERS[1] | {"iteration_seconds": 4e-5}, OTHERS[2] | {"iteration_seconds": None}]
     head, *lines = ksp.summary_lines([*CASES, *others])

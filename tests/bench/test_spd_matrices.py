@@ -12,7 +12,13 @@ scipy_io = pytest.importorskip("scipy.io")
 
 from petsc_gpufmt.bench.elasticity import elasticity_pattern, elasticity_values  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
-from petsc_gpufmt.bench.rank_spd import check_spd_matrix, make_spd_rows, matrix_name, right_hand_side  # noqa: E402
+from petsc_gpufmt.bench.rank_spd import (  # noqa: E402
+    check_names,
+    check_spd_matrix,
+    make_spd_rows,
+    matrix_name,
+    right_hand_side,
+)
 
 SCALAR, INDEX = np.dtype(np.float64), np.dtype(np.int32)
 
@@ -129,3 +135,9 @@ def test_files_that_are_not_square_or_not_real_are_refused(tmp_path):
     for path, text in ((wide, "it is 3 x 4; choose a square matrix"), (pattern, "its values are pattern; choose")):
         with pytest.raises(BenchError, match=text):
             check_spd_matrix(str(path), INDEX)
+
+
+def test_files_that_would_have_one_name_are_refused():
+    check_names(["7point:3", "a/x.mtx", "a/y.mtx", "a/x.mtx*2", "a/x.mtx"])
+    with pytest.raises(BenchError, match=re.escape("--matrix b/x.npz: results would call it x, as a/x.mtx")):
+        check_names(["a/x.mtx", "b/x.npz"])

@@ -134,6 +134,15 @@ def test_damaged_files_are_one_line(capsys, tmp_path, nothing_long):
     assert "truncated" in refused(capsys, whole)
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04")
     assert "not a sparse matrix" in refused(capsys, tmp_path / "a.npz")
+    with open(tmp_path / "b.npz", "wb") as file:
+        np.save(file, np.ones(3))
+    assert "not a sparse matrix" in refused(capsys, tmp_path / "b.npz")
+
+
+def test_files_do_not_take_the_place_of_others(capsys, tmp_path, nothing_long):
+    file = tmp_path / "a.mtx"
+    assert "this file is MATRIX" in refused(capsys, file, "--json", file)
+    assert "this file is --json" in refused(capsys, "7point:2", "--json", file, "--csv", file)
 
 
 def test_what_is_missing_is_named(capsys, monkeypatch):
