@@ -7,12 +7,16 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from petsc_gpufmt.bench.command import show, timed
 from petsc_gpufmt.bench.compiled import run_program
 from petsc_gpufmt.bench.mpiexec import launcher
+from petsc_gpufmt.bench.results import Recorder
+
+Case = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Start:
     mpiexec: str | None
     limit: float
 
-    def run(self, task: Any, ranks: int, add: Callable[[dict[str, Any]], None]) -> None:
+    def run(self, task: Any, ranks: int, add: Callable[[Case], None]) -> None:
         """Measure a task on so many ranks, by the program that it is of.
 
         ProgramError if they fail, after `add` of the cases before that.
@@ -45,3 +49,28 @@ class Start:
             finally:
                 for line in path.read_text().splitlines():
                     add(json.loads(line))
+
+
+def measure_on_ranks(
+    start: Start,
+    task: Any,
+    ranks: Sequence[int],
+    recorder: Recorder,
+    gpu_aware: bool,
+    reason: str | None,
+    case_line: Callable[[Case], str],
+    summary_lines: Callable[[Sequence[Case]], list[str]],
+) -> None:
+    """A task on each number of ranks: cases are recorded and shown, then their summary. `reason`: why on the host."""
+
+    def add(case: Case) -> None:
+        recorder.add(case, gpu_aware=gpu_aware)
+        show(case_line(case))
+
+    with timed(recorder.run["name"]):
+        if reason:
+            show(f"Host only: {reason}.")
+        for size in ranks:
+            start.run(task, size, add)
+        for line in summary_lines(recorder.cases):
+            show(line)

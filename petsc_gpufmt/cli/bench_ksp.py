@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from petsc_gpufmt.bench.command import check_choices, finish, optional_packages, show, timed
+from petsc_gpufmt.bench.command import check_choices, finish, optional_packages
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.cli.bench_runs import check_least
@@ -21,7 +21,7 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.programs import check_types
     from petsc_gpufmt.bench.rank_ksp import Task
     from petsc_gpufmt.bench.rank_spd import check_names, check_spd_matrix
-    from petsc_gpufmt.bench.rank_start import Start
+    from petsc_gpufmt.bench.rank_start import Start, measure_on_ranks
 
     reason = "--host" if arguments.host else gpu_reason()
     ranks = parse_ranks(arguments.ranks)
@@ -47,16 +47,5 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     start = Start(reason is None, arguments.mpiexec, arguments.seconds)
     gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
     recorder = Recorder(ksp.run_name(task, methods, types, gpu_aware), arguments.json, arguments.commit)
-
-    def add(case: ksp.Case) -> None:
-        recorder.add(case, gpu_aware=gpu_aware)
-        show(ksp.case_line(case))
-
-    with timed(recorder.run["name"]):
-        if reason:
-            show(f"Host only: {reason}.")
-        for size in ranks:
-            start.run(task, size, add)
-        for line in ksp.summary_lines(recorder.cases):
-            show(line)
+    measure_on_ranks(start, task, ranks, recorder, gpu_aware, reason, ksp.case_line, ksp.summary_lines)
     return finish(ksp.wrong_cases(recorder.cases))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
+from petsc_gpufmt.bench.command import finish, optional_packages
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.cli.bench_runs import check_least
@@ -23,7 +23,7 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.programs import check_types
     from petsc_gpufmt.bench.rank_mult import Task
     from petsc_gpufmt.bench.rank_rows import check_ranks_matrix
-    from petsc_gpufmt.bench.rank_start import Start
+    from petsc_gpufmt.bench.rank_start import Start, measure_on_ranks
 
     reason = "--host" if arguments.host else gpu_reason()
     devices = 0 if reason else driver.device_count()
@@ -44,18 +44,7 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     start = Start(reason is None, arguments.mpiexec, arguments.seconds)
     gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
     recorder = Recorder(scaling.run_name(task, gpu_aware), arguments.json, arguments.commit)
-
-    def add(case: scaling.Case) -> None:
-        recorder.add(case, gpu_aware=gpu_aware)
-        show(scaling.case_line(case))
-
-    with timed(recorder.run["name"]):
-        if reason:
-            show(f"Host only: {reason}.")
-        for size in ranks:
-            start.run(task, size, add)
-        for line in scaling.summary_lines(recorder.cases):
-            show(line)
+    measure_on_ranks(start, task, ranks, recorder, gpu_aware, reason, scaling.case_line, scaling.summary_lines)
     status = finish(scaling.wrong_cases(recorder.cases))
     if arguments.plot:
         draw(arguments.plot, recorder, reason)

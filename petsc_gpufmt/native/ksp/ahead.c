@@ -7,19 +7,24 @@ static PetscBool MayRunAhead(const GpufmtKspQueue *q)
   return (PetscBool)(!q->own->watched && (q->own->check || q->own->backend == GPUFMT_BACKEND_CUDA));
 }
 
+/* n, or half of the iterations that are left if the norm goes on to fall as in `done` iterations, less those that are `ahead`, where these are fewer. */
+PetscInt GpufmtKspHalfway(PetscInt n, PetscInt done, PetscReal first, PetscReal norm, PetscReal limit, PetscInt ahead)
+{
+  if (!(limit > 0 && norm > limit && norm < first)) return n;
+  return (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(first / norm) / 2 - ahead);
+}
+
 /* How many to queue next: about half of those that seem to be left, and not many more than the last time. None, or fewer: what is on its way is enough. */
 static PetscInt IterationsAhead(const GpufmtKspQueue *q)
 {
-  const KSP       ksp  = q->ksp;
-  const PetscInt  most = GPUFMT_KRYLOV_RECORDS / 4; /* records of two looks that are ahead are there, and those of the last */
-  const PetscReal norm = ksp->rnorm;                /* of the iteration before i */
-  const PetscInt  done = q->before + q->i;
-  PetscInt        n = PetscMin(most, 2 * q->ahead), left = PetscMax(1, ksp->max_it) - q->before; /* who watches may allow more */
+  const KSP      ksp  = q->ksp;
+  const PetscInt most = GPUFMT_KRYLOV_RECORDS / 4; /* records of two looks that are ahead are there, and those of the last */
+  const PetscInt done = q->before + q->i;          /* rnorm is of the iteration before i */
+  PetscInt       n = PetscMin(most, 2 * q->ahead), left = PetscMax(1, ksp->max_it) - q->before; /* who watches may allow more */
 
   if (!MayRunAhead(q)) n = 1;
   else if (q->own->check) n = PetscMin(most, q->own->check);
-  else if (done && ksp->normtype != KSP_NORM_NONE && norm < ksp->rnorm0 && norm > ksp->ttol && ksp->ttol > 0)
-    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / ksp->ttol) / PetscLogReal(ksp->rnorm0 / norm) / 2 - (q->queued - q->i));
+  else if (done && ksp->normtype != KSP_NORM_NONE) n = GpufmtKspHalfway(n, done, ksp->rnorm0, ksp->rnorm, ksp->ttol, q->queued - q->i);
   if (q->cycle) left = PetscMin(left, q->cycle);
   return PetscMin(q->nlooks ? n : PetscMax(1, n), left - q->queued);
 }

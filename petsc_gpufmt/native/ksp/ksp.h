@@ -273,6 +273,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspInversesGet(KSP, GpufmtKsp *, const PetscS
 
 /* ahead.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspFetch(GpufmtKspQueue *);
+GPUFMT_HIDDEN PetscInt       GpufmtKspHalfway(PetscInt n, PetscInt done, PetscReal first, PetscReal norm, PetscReal limit, PetscInt ahead);
 
 /* bcgs.c */
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUBCGS(KSP);

@@ -137,14 +137,13 @@ PetscErrorCode GpufmtMixedBegin(GpufmtMixed *s)
 static PetscInt Ahead(const GpufmtMixed *s, PetscInt ahead, PetscInt before)
 {
   const PetscInt  done = (PetscInt)(s->inner.iteration - s->base), left = (PetscInt)(s->inner.most - s->base) - s->queued;
-  const PetscReal norm = done ? (PetscReal)GpufmtMixedLast(s)->norm : s->inner_norm, limit = (PetscReal)s->inner.limit;
-  PetscInt        n = before ? PetscMin(2 * before, LARGEST_BATCH) : FIRST_BATCH;
+  const PetscReal norm = done ? (PetscReal)GpufmtMixedLast(s)->norm : s->inner_norm;
+  PetscInt        n    = before ? PetscMin(2 * before, LARGEST_BATCH) : FIRST_BATCH;
 
   if (s->own->check) n = s->own->check;
   else if (s->own->backend != GPUFMT_BACKEND_CUDA) n = 1;
   else if (s->nranks > 1) n = BATCH_OF_RANKS;
-  else if (limit > 0.0 && norm > limit && norm < s->inner_norm)
-    n = (PetscInt)PetscMin((PetscReal)n, 1 + done * PetscLogReal(norm / limit) / PetscLogReal(s->inner_norm / norm) / 2 - ahead);
+  else n = GpufmtKspHalfway(n, done, s->inner_norm, norm, (PetscReal)s->inner.limit, ahead);
   return PetscMin(ahead ? n : PetscMax(1, n), left);
 }
 
