@@ -131,6 +131,7 @@ PROGRAM_TARGETS = (
         "times",
         program_figure("ex14-jacobi", 200, ratio_to_peer),
     ),
+    Target("program Bratu 200^3, gpucg: KSPSolve", 0.39, "s", program_figure("ex14-gpucg", 200, event("KSPSolve"))),
     Target(
         "program Bratu 128^3, GAMG: KSPSolve with gpufmt",
         0.055,

@@ -79,6 +79,7 @@ def new_case(setting: Setting) -> dict[str, Any]:
         "place": "cuda" if setting.on_device else "host",
         "ranks": setting.ranks,
         "options": " ".join(setting.program.arguments(setting.size, "TYPE", setting.on_device)[2:]),
+        "own_options": " ".join(setting.program.own_options),
         "petsc_options": os.environ.get("PETSC_OPTIONS", ""),
         "peer": setting.types[0],
         "entries": [{"mat_type": name, "ours": name != setting.types[0]} for name in setting.types],

@@ -43,6 +43,11 @@ START = "GPUFMT_BENCH_START"
 SOURCES = "PETSC_SRC"
 
 
+def is_ours(matrix_type: str) -> bool:
+    """Whether a matrix type is one of this package."""
+    return matrix_type.removeprefix("aij") in FORMATS
+
+
 @dataclass(frozen=True)
 class Program:
     """A program to measure.
@@ -57,6 +62,7 @@ class Program:
     formats : types of ours, unless others are asked for
     type_option : takes the matrix type
     vector_option : takes the vector type, where the program has one for vectors that are not made from the matrix
+    own_options : for types of ours alone, in place of those for all
     """
 
     name: str
@@ -68,6 +74,7 @@ class Program:
     formats: tuple[str, ...]
     type_option: str = "-mat_type"
     vector_option: str | None = None
+    own_options: tuple[str, ...] = ()
 
     @property
     def in_python(self) -> bool:
@@ -90,7 +97,8 @@ class Program:
             words += [self.vector_option, vector_type(matrix_type)]
         if not on_device:
             words += ["-device_enable", "none"]
-        return words + [word.format(size=size) for word in self.options]
+        words += [word.format(size=size) for word in self.options]
+        return [*words, *(self.own_options if is_ours(matrix_type) else ())]
 
     def command(self, path: Path, size: int, matrix_type: str, on_device: bool) -> list[str]:
         """What runs it with one matrix type; `path` is what was compiled, or the program in Python."""
@@ -122,6 +130,14 @@ PROGRAMS = {
             **(BRATU | {"source": "bratu3d.py"}),
         ),
         Program("ex14-jacobi", options=(*BRATU_GRID, *SOLVERS["jacobi"], *REASONS), on_device=200, on_host=32, **BRATU),
+        Program(
+            "ex14-gpucg",
+            options=(*BRATU_GRID, *SOLVERS["jacobi"], *REASONS),
+            on_device=200,
+            on_host=32,
+            own_options=("-ksp_type", "gpucg"),
+            **BRATU,
+        ),
         Program(
             "ex19",
             "snes/tutorials/ex19.c",
@@ -188,7 +204,7 @@ def parse_program(spec: str) -> tuple[Program, int | None]:
 def check_types(types: Sequence[str]) -> None:
     """BenchError for a type that is not of ours."""
     for name in types:
-        if name.removeprefix("aij") not in FORMATS:
+        if not is_ours(name):
             raise BenchError(f"--type {name}: this is no type of ours, choose from {', '.join(FORMATS)}")
 
 

@@ -127,9 +127,9 @@ def add_programs(commands: argparse._SubParsersAction) -> None:
         action="append",
         metavar="P",
         help="first, first-after-1s (one small product, alone and after a second of assembly), ex14-gamg, "
-        "ex14-gamg-agg, ex14-jacobi, ex19 or ex56 (PETSc's tutorials), bratu3d (the example), laplacian-7point, "
-        "laplacian-27point (two set-ups of GAMG), new-values (and a product), or P:SIZE, such as ex14-gamg:64; "
-        "may be repeated (default: all)",
+        "ex14-gamg-agg, ex14-jacobi, ex14-gpucg (ours with gpucg), ex19 or ex56 (PETSc's tutorials), bratu3d (the "
+        "example), laplacian-7point, laplacian-27point (two set-ups of GAMG), new-values (and a product), or P:SIZE, "
+        "such as ex14-gamg:64; may be repeated (default: all)",
     )
     which.add_argument("--program-set", metavar="SET", help="gamg: those that show the set-up of GAMG, in all sizes")
     programs.add_argument(

@@ -134,6 +134,8 @@ def test_options_of_the_places():
     assert " ".join(host).count("-da_grid_") == 3 and host[8] == "8"
     on_device = ex19.command(Path("ex19"), 7, "aijbsr", True)
     assert on_device[3:6] == ["-dm_mat_type", "aijbsr", "-dm_vec_type"] and "-device_enable" not in on_device
+    ours, petscs = (PROGRAMS["ex14-gpucg"].command(Path("ex14"), 8, name, False) for name in ("aijpjds", "aij"))
+    assert ours[-2:] == ["-ksp_type", "gpucg"] and "gpucg" not in petscs
     assert "-dm_vec_type" not in PROGRAMS["first"].command(Path("first"), 8, "pjds", True)
 
 
