@@ -20,7 +20,7 @@ from petsc_config import PetscNotUsableError, find_petsc  # noqa: E402
 
 LIBRARY = "petsc_gpufmt.native.libpetscgpufmt"
 SOURCE_FOLDERS = ("petsc_gpufmt/native", "kernels/host")
-SINGLE = ("formats/*.c", "patterns/csr.c", "krylov/cg.c")
+SINGLE = ("formats/*.c", "halo/peer.c", "patterns/csr.c", "krylov/cg.c")
 """Below kernels/host: what a store and a method in single precision need, which is compiled for that as well."""
 
 

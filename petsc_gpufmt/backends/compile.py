@@ -15,7 +15,7 @@ from petsc_gpufmt.backends.kernel_store import Capability, Compiled, Folder, cac
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.compilation import Compilation
 
-IN_SINGLE = ("formats/", "patterns/csr", "krylov/cg")
+IN_SINGLE = ("formats/", "halo/peer", "patterns/csr", "krylov/cg")
 """How stems of files begin whose kernels are wanted in single precision too where PETSc has double."""
 
 _compilations: list[Compilation] = []

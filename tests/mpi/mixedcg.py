@@ -3,9 +3,10 @@
 import ctypes
 
 import numpy as np
-from dense import COMM, TYPE, distribute, layouts
+from dense import COMM, TYPE, distribute, layouts, mode_instead_of
 from failing import LIBRARY, ORDER, UNSUPPORTED, method_failing, plan_failing
 from krylov_solves import Solves, make_solver
+from petsc4py import PETSc
 
 from petsc_gpufmt.krylov.steps import Method
 
@@ -40,6 +41,27 @@ def check_residuals():
                 assert found.reason == 2 and norms[1] <= 1.01e-11 * norms[0], (layout, outer)
                 assert np.allclose(found.history[[0, -1]], norms, rtol=1e-2), (layout, outer)
                 assert 3 < found.history.size < 12, (layout, outer)
+
+
+def check_modes():
+    """Entries in single precision go through memory of other ranks, or as messages: the same bits."""
+    options, found = PETSc.Options(), {}
+    named, messages = options.getString("mat_halo_mode", ""), PETSc.Log.Event("SFBcastBegin")
+    for mode in ("overlap", "peer"):
+        options["mat_halo_mode"] = mode
+        A = distribute(DENSE)
+        solved(A, "refinement")
+        A.scale(2.0)  # the exchange is that of the first solve
+        PETSc.Log.begin()
+        before = messages.getPerfInfo()["count"]
+        found[mode] = solved(A, "refinement", ksp_norm_type="natural", ksp_mixedcg_check=7)
+        sent = messages.getPerfInfo()["count"] - before
+        assert (sent > found[mode][0].iterations) == (COMM.size > 1 and mode_instead_of(mode) == "overlap"), (mode, sent)
+    options["mat_halo_mode"] = named
+    if not named:
+        options.delValue("mat_halo_mode")
+    assert (found["overlap"][1] == found["peer"][1]).all()
+    assert (found["overlap"][0].history == found["peer"][0].history).all()
 
 
 def check_scaling():
@@ -111,6 +133,7 @@ def check_a_product_that_fails():
 
 
 check_residuals()
+check_modes()
 check_scaling()
 check_ends()
 check_plans_that_fail()

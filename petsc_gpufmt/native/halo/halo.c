@@ -85,17 +85,18 @@ static PetscErrorCode LinksFind(VecScatter scatter, GpufmtHaloLinks *links)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode New(Mat A, const GpufmtHaloParts *parts, PetscBool links, GpufmtHalo *out)
+static PetscErrorCode New(Mat A, const GpufmtHaloParts *parts, size_t scalar_bytes, PetscBool links, GpufmtHalo *out)
 {
   GpufmtHalo halo;
 
   PetscFunctionBegin;
   PetscCall(PetscNew(out));
-  halo          = *out;
-  halo->mode    = &gpufmt_halo_overlap; /* which needs nothing to be destroyed */
-  halo->ghost   = parts->ghost;
-  halo->scatter = parts->scatter;
-  halo->nx      = A->cmap->n;
+  halo               = *out;
+  halo->mode         = &gpufmt_halo_overlap; /* which needs nothing to be destroyed */
+  halo->ghost        = parts->ghost;
+  halo->scatter      = parts->scatter;
+  halo->scalar_bytes = scalar_bytes;
+  halo->nx           = A->cmap->n;
   PetscCall(PetscObjectReference((PetscObject)halo->ghost));
   PetscCall(PetscObjectReference((PetscObject)halo->scatter));
   PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
@@ -119,8 +120,9 @@ static PetscErrorCode WhyNot(const GpufmtHaloParts *parts, const GpufmtHaloMode 
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Collective. What fails on one rank fails on all; what there is then is to be destroyed. */
-PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo *out)
+/* An exchange of entries of x; of others than PetscScalar in the mode peer, or by PETSc's scatter. Collective. What fails on one rank fails on all; what there
+   is then is to be destroyed. */
+PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, size_t scalar_bytes, GpufmtHalo *out)
 {
   const GpufmtHaloMode *named, *mode;
   const char           *why_not;
@@ -129,10 +131,11 @@ PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, GpufmtHalo 
 
   PetscFunctionBegin;
   PetscCall(GpufmtHaloModeNamed(A, &named)); /* all ranks have the same options */
-  mode  = named ? named : PetscDefined(HAVE_CUDA) ? &gpufmt_halo_peer : &gpufmt_halo_overlap;
+  mode = named ? named : PetscDefined(HAVE_CUDA) ? &gpufmt_halo_peer : &gpufmt_halo_overlap;
+  if (mode != &gpufmt_halo_peer && scalar_bytes != sizeof(PetscScalar)) mode = &gpufmt_halo_overlap;
   links = (PetscBool)(mode == &gpufmt_halo_peer || mode == &gpufmt_halo_task);
   PetscCall(WhyNot(parts, mode, links, &why_not));
-  ierr = New(A, parts, links && !why_not, out);
+  ierr = New(A, parts, scalar_bytes, links && !why_not, out);
   if (!why_not && mode == &gpufmt_halo_peer) PetscCall(GpufmtPeerCreate(*out, A, (PetscBool) !!named, ierr, &why_not));
   else {
     if (!why_not && !ierr) (*out)->mode = mode;

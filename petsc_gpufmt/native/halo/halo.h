@@ -29,8 +29,9 @@ typedef struct {
 
 struct _GpufmtHalo {
   const GpufmtHaloMode *mode;
-  Vec                   ghost;   /* PETSc's */
-  VecScatter            scatter; /* likewise, from x to the ghost vector */
+  Vec                   ghost;        /* PETSc's */
+  VecScatter            scatter;      /* likewise, from x to the ghost vector */
+  size_t                scalar_bytes; /* of an entry: PetscScalar, or float */
   PetscInt              nx, nghosts;
   GpufmtHaloLinks       links; /* unless the mode is that of a scatter */
   void                 *data;  /* of the mode */
@@ -67,16 +68,18 @@ typedef struct {
   GpufmtArena arena;
   GpufmtPiece piece;
   int         backend;
-  double      limit;       /* seconds */
-  uint64_t    exchange;    /* number of the last one; with recorded ones, which are even in number, it is odd or even as that in memory */
-  PetscBool   open;        /* it has begun, and not ended */
-  PetscBool   beside;      /* PETSc's stream */
-  void       *stream;      /* that it ran on */
-  PetscMPIInt nmessages;   /* to so many neighbours, who send as many */
-  int64_t     longest[2];  /* of the messages */
-  void       *messages[2]; /* on the backend: GpufmtPeerMessage, GpufmtPeerArrivals */
+  size_t      scalar_bytes; /* of an entry */
+  double      limit;        /* seconds */
+  uint64_t    exchange;     /* number of the last one; with recorded ones, which are even in number, it is odd or even as that in memory */
+  PetscBool   open;         /* it has begun, and not ended */
+  PetscBool   beside;       /* PETSc's stream */
+  void       *stream;       /* that it ran on */
+  PetscMPIInt nmessages;    /* to so many neighbours, who send as many */
+  int64_t     longest[2];   /* of the messages */
+  void       *messages[2];  /* on the backend: GpufmtPeerMessage, GpufmtPeerArrivals */
   void       *arrivals[2];
-  Vec         ghosts[2]; /* of exchanges with even and odd numbers */
+  void       *places[2]; /* where entries arrive, in exchanges with even and odd numbers */
+  Vec         ghosts[2]; /* vectors there; NULL where entries are no PetscScalar */
   void       *staged;    /* a copy on the device of a vector that is on the host */
   size_t      capacity;  /* of it, in bytes */
 } GpufmtPeer;
@@ -89,7 +92,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLimitGet(Mat, double *seconds);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloModeNamed(Mat, const GpufmtHaloMode **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late);
-GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, GpufmtHalo *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, size_t scalar_bytes, GpufmtHalo *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
 
 /* arena.c */
@@ -132,10 +135,12 @@ GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_overlap;
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_task;
 
 /* peer.c */
-GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerPlan(int backend, Mat);
-GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerStep(int backend, int step, GpufmtPlan **, const GpufmtLease **);
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerPlan(int backend, size_t scalar_bytes, Mat);
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerStep(int backend, size_t scalar_bytes, int step, GpufmtPlan **, const GpufmtLease **);
 GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerLaunch(const GpufmtPeer *, int step, int k, const void *x, void *z, const GpufmtPlan **,
                                                            void *slots[GPUFMT_NUM_SLOTS], const GpufmtLease **);
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerArrayBegin(GpufmtHalo, const void *x);
+GPUFMT_HIDDEN PetscErrorCode              GpufmtPeerArrayEnd(GpufmtHalo, void **ghosts);
 GPUFMT_HIDDEN extern const GpufmtHaloMode gpufmt_halo_peer;
 
 /* sums.c; tests call the first of these by their names */

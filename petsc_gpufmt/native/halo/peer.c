@@ -2,19 +2,24 @@
    what is made of memory before in peer_setup.c; kernels, or their counterparts on the host, do the rest (petsc_gpufmt/halo/peer.py). */
 #include "halo/halo.h"
 
-/* the launches of all exchanges on a backend */
+/* the launches of all exchanges on a backend, of entries of a precision */
 typedef struct {
   GpufmtLease      lease;
   GpufmtPeerAnswer answer;
 } Plans;
 
-static Plans plans[GPUFMT_NUM_BACKENDS];
+static Plans plans[GPUFMT_NUM_BACKENDS][2];
+
+static Plans *PlansOf(int backend, size_t scalar_bytes)
+{
+  return &plans[backend][scalar_bytes != sizeof(PetscScalar)];
+}
 
 /* before the first exchange on a backend */
-PetscErrorCode GpufmtPeerPlan(int backend, Mat A)
+PetscErrorCode GpufmtPeerPlan(int backend, size_t scalar_bytes, Mat A)
 {
-  GpufmtPeerRequest request = {0};
-  Plans            *p       = &plans[backend];
+  GpufmtPeerRequest request = {.place = {.scalar_bytes = (int32_t)scalar_bytes}};
+  Plans            *p       = PlansOf(backend, scalar_bytes);
 
   PetscFunctionBegin;
   if (GpufmtLeaseHolds(&p->lease)) PetscFunctionReturn(PETSC_SUCCESS);
@@ -23,9 +28,9 @@ PetscErrorCode GpufmtPeerPlan(int backend, Mat A)
 }
 
 /* the plan of a step, which lasts as long as the lease holds */
-PetscErrorCode GpufmtPeerStep(int backend, int step, GpufmtPlan **plan, const GpufmtLease **lease)
+PetscErrorCode GpufmtPeerStep(int backend, size_t scalar_bytes, int step, GpufmtPlan **plan, const GpufmtLease **lease)
 {
-  Plans *p = &plans[backend];
+  Plans *p = PlansOf(backend, scalar_bytes);
 
   PetscFunctionBegin;
   PetscCheck(GpufmtLeaseHolds(&p->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
@@ -41,12 +46,12 @@ PetscErrorCode GpufmtPeerLaunch(const GpufmtPeer *peer, int step, int k, const v
                                 void *slots[GPUFMT_NUM_SLOTS], const GpufmtLease **lease)
 {
   const int     sent    = step == GPUFMT_PEER_ADD ? GPUFMT_DIRECT : k; /* sums arrive for what was sent */
-  const int64_t entries = plans[peer->backend].answer.block_entries[step];
+  const int64_t entries = PlansOf(peer->backend, peer->scalar_bytes)->answer.block_entries[step];
   GpufmtPlan   *plan    = NULL;
 
   PetscFunctionBegin;
   *out = NULL;
-  PetscCall(GpufmtPeerStep(peer->backend, step, &plan, lease));
+  PetscCall(GpufmtPeerStep(peer->backend, peer->scalar_bytes, step, &plan, lease));
   if (step != GPUFMT_PEER_WAIT) {
     uint32_t *grid = plan->launches[0].grid;
 
@@ -104,16 +109,24 @@ static PetscErrorCode SendOnHost(GpufmtPeer *peer, int k, Vec v)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Beside PETSc's stream both are queued before the local part, else one before it and one behind it. Without memory for a copy, *own, others get what
-   is not a number, and need not wait. */
-static PetscErrorCode SendAndWait(GpufmtPeer *peer, int k, const PetscScalar *array, PetscMemType memtype, Vec v, PetscErrorCode *own)
+/* Exchanges follow what PETSc's stream has done so far. If that is another stream than in the last exchange, the one before has to be over. */
+static PetscErrorCode StreamFollow(GpufmtPeer *peer)
 {
-  GpufmtBeside *beside = GpufmtArenaBeside(peer->arena);
-  PetscScalar  *placed;
+  void *stream;
 
   PetscFunctionBegin;
-  *own = Place(peer, v, array, memtype, &placed);
-  if (*own) placed = NULL;
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  if (stream != peer->stream) PetscCall(GpufmtDeviceSettle()); /* synchronize! */
+  peer->stream = stream;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Beside PETSc's stream both are queued before the local part, else one before it and one behind it. */
+static PetscErrorCode SendAndWait(const GpufmtPeer *peer, int k, const void *placed)
+{
+  GpufmtBeside *beside = GpufmtArenaBeside(peer->arena);
+
+  PetscFunctionBegin;
   if (!peer->beside) {
     PetscCall(Run(peer, GPUFMT_PEER_SEND, k, peer->stream, placed, NULL));
     PetscFunctionReturn(PETSC_SUCCESS);
@@ -124,22 +137,32 @@ static PetscErrorCode SendAndWait(GpufmtPeer *peer, int k, const PetscScalar *ar
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Exchanges follow what PETSc's stream has done so far. If that is another stream than in the last exchange, the one before has to be over. */
+/* Without memory for a copy, *own, others get what is not a number, and need not wait. */
 static PetscErrorCode SendOnDevice(GpufmtPeer *peer, int k, Vec v, PetscErrorCode *own)
 {
   const PetscScalar *array;
+  PetscScalar       *placed;
   PetscMemType       memtype;
-  void              *stream;
   PetscErrorCode     ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtDeviceGet(NULL, &stream));
-  if (stream != peer->stream) PetscCall(GpufmtDeviceSettle()); /* synchronize! */
-  peer->stream = stream;
+  PetscCall(StreamFollow(peer));
   PetscCall(VecGetArrayReadAndMemType(v, &array, &memtype));
-  ierr = SendAndWait(peer, k, array, memtype, v, own); /* a failure leaves the vector usable */
+  *own = Place(peer, v, array, memtype, &placed);
+  ierr = SendAndWait(peer, k, *own ? NULL : placed); /* a failure leaves the vector usable */
   PetscCall(VecRestoreArrayReadAndMemType(v, &array));
   PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode Open(GpufmtPeer *peer)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtArenaCheck(peer->arena, peer->limit));
+  PetscCheck(!peer->open, PETSC_COMM_SELF, PETSC_ERR_ORDER,
+             "An earlier product of this parallel matrix with a vector failed in the middle of its halo exchange: make the matrix anew");
+  peer->exchange++;
+  peer->open = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -148,11 +171,7 @@ static PetscErrorCode BeginEither(GpufmtHalo halo, int k, Vec v)
   GpufmtPeer *peer = (GpufmtPeer *)halo->data;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtArenaCheck(peer->arena, peer->limit));
-  PetscCheck(!peer->open, PETSC_COMM_SELF, PETSC_ERR_ORDER,
-             "An earlier product of this parallel matrix with a vector failed in the middle of its halo exchange: make the matrix anew");
-  peer->exchange++;
-  peer->open = PETSC_TRUE;
+  PetscCall(Open(peer));
   if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(SendOnHost(peer, k, v));
   else PetscCall(SendOnDevice(peer, k, v, &halo->own));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -217,6 +236,32 @@ static PetscErrorCode EndBack(GpufmtHalo halo, Vec z)
   if (on_host) PetscCall(VecRestoreArray(z, &array));
   else PetscCall(VecRestoreArrayAndMemType(z, &array));
   if (!halo->own) halo->own = ierr;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Sends entries of an array on the backend. */
+PetscErrorCode GpufmtPeerArrayBegin(GpufmtHalo halo, const void *x)
+{
+  GpufmtPeer *peer = (GpufmtPeer *)halo->data;
+
+  PetscFunctionBegin;
+  PetscCall(Open(peer));
+  if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(Run(peer, GPUFMT_PEER_SEND, GPUFMT_DIRECT, NULL, x, NULL));
+  else {
+    PetscCall(StreamFollow(peer));
+    PetscCall(SendAndWait(peer, GPUFMT_DIRECT, x));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* *ghosts: those of other ranks, until the end of the exchange after next */
+PetscErrorCode GpufmtPeerArrayEnd(GpufmtHalo halo, void **ghosts)
+{
+  GpufmtPeer *peer = (GpufmtPeer *)halo->data;
+
+  PetscFunctionBegin;
+  PetscCall(EndEither(peer, GPUFMT_DIRECT));
+  *ghosts = peer->places[peer->exchange & 1];
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

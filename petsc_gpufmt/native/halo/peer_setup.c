@@ -20,7 +20,7 @@ typedef struct {
   int64_t chunk;      /* of its piece; offsets are in that */
   int64_t flag;       /* that the other one raises */
   int64_t arrived[2]; /* where the other one's entries go, and its sums, in exchanges with even numbers */
-  int64_t stride[2];  /* scalars from there to those with odd ones */
+  int64_t stride[2];  /* entries from there to those with odd ones */
 } Address;
 
 typedef struct {
@@ -37,10 +37,10 @@ typedef struct {
   int64_t         nsent[2];      /* of entries, and of sums: as many as ghosts */
 } SetUp;
 
-/* scalars from what arrives in exchanges with even numbers to what arrives in others */
-static int64_t Stride(int64_t count)
+/* entries from those that arrive in exchanges with even numbers to those that arrive in others */
+static int64_t Stride(int64_t count, size_t scalar_bytes)
 {
-  return (int64_t)(GpufmtPieceAligned((size_t)count * sizeof(PetscScalar)) / sizeof(PetscScalar));
+  return (int64_t)(GpufmtPieceAligned((size_t)count * scalar_bytes) / scalar_bytes);
 }
 
 /* ---- this rank alone ---- */
@@ -98,7 +98,7 @@ static void LayoutMake(const GpufmtPeer *peer, SetUp *s)
   end              = GpufmtPieceAligned(end + (size_t)s->nsent[GPUFMT_DIRECT] * sizeof(PetscInt));
   for (int k = 0; k < 2; k++) { /* what arrives directly is as many as are sent back */
     layout->arrived[k] = end;
-    end += 2 * (size_t)Stride(s->nsent[!k]) * sizeof(PetscScalar);
+    end += 2 * (size_t)Stride(s->nsent[!k], peer->scalar_bytes) * peer->scalar_bytes;
   }
   layout->bytes = end;
 }
@@ -111,12 +111,13 @@ static PetscErrorCode Begin(SetUp *s, GpufmtArena arena)
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&peer));
-  halo->data    = peer;
-  peer->arena   = arena;
-  peer->limit   = s->limit;
-  peer->backend = GpufmtBackendOf(A);
+  halo->data         = peer;
+  peer->arena        = arena;
+  peer->limit        = s->limit;
+  peer->backend      = GpufmtBackendOf(A);
+  peer->scalar_bytes = halo->scalar_bytes;
   if (peer->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &peer->stream));
-  PetscCall(GpufmtPeerPlan(peer->backend, A));
+  PetscCall(GpufmtPeerPlan(peer->backend, peer->scalar_bytes, A));
   PetscCall(BesideChoose(A, peer));
   PetscCall(NeighboursFind(&halo->links, peer, s));
   LayoutMake(peer, s);
@@ -134,13 +135,17 @@ static PetscErrorCode SetUpFree(SetUp *s)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* vectors whose arrays are where entries arrive */
+/* where entries arrive, and vectors whose arrays these are */
 static PetscErrorCode GhostsMake(GpufmtHalo halo, GpufmtPeer *peer, const Layout *layout)
 {
-  PetscScalar *array = (PetscScalar *)((char *)GpufmtPieceAddress(&peer->piece) + layout->arrived[GPUFMT_DIRECT]);
+  const size_t stride = (size_t)Stride(halo->nghosts, peer->scalar_bytes) * peer->scalar_bytes;
 
   PetscFunctionBegin;
-  for (int k = 0; k < 2; k++, array += Stride(halo->nghosts)) {
+  for (int k = 0; k < 2; k++) {
+    PetscScalar *array = (PetscScalar *)((char *)GpufmtPieceAddress(&peer->piece) + layout->arrived[GPUFMT_DIRECT] + (size_t)k * stride);
+
+    peer->places[k] = array;
+    if (peer->scalar_bytes != sizeof(PetscScalar)) continue;
     if (peer->backend == GPUFMT_BACKEND_HOST) PetscCall(VecCreateSeqWithArray(PETSC_COMM_SELF, 1, halo->nghosts, array, &peer->ghosts[k]));
 #if PetscDefined(HAVE_CUDA)
     else PetscCall(VecCreateSeqCUDAWithArray(PETSC_COMM_SELF, 1, halo->nghosts, array, &peer->ghosts[k]));
@@ -159,7 +164,7 @@ static PetscErrorCode PieceMake(void *context, GpufmtArena arena, int *missing)
   if (!s->halo->data) PetscCall(Begin(s, arena));
   peer = (GpufmtPeer *)s->halo->data;
   PetscCall(GpufmtPieceTake(arena, peer->backend, s->layout.bytes, s->layout.tables, &peer->piece, missing));
-  if (peer->piece.arena && !peer->ghosts[0]) PetscCall(GhostsMake(s->halo, peer, &s->layout));
+  if (peer->piece.arena && !peer->places[0]) PetscCall(GhostsMake(s->halo, peer, &s->layout));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -173,12 +178,12 @@ static PetscErrorCode AddressesExchange(MPI_Comm comm, GpufmtPeer *peer, SetUp *
     s->mine[r] = (Address){.chunk = peer->piece.chunk, .flag = peer->piece.offset + r * GPUFMT_FLAG_BYTES};
     for (int k = 0; k < 2; k++) {
       s->mine[r].arrived[k] = peer->piece.offset + (int64_t)s->layout.arrived[k];
-      s->mine[r].stride[k]  = Stride(s->nsent[!k]);
+      s->mine[r].stride[k]  = Stride(s->nsent[!k], peer->scalar_bytes);
     }
   }
   for (PetscMPIInt n = 0; n < peer->nmessages; n++) /* after what lower ranks send */
     for (int k = 0; k < 2; k++)
-      if (s->links[!k][n] >= 0) s->mine[s->neighbours[n]].arrived[k] += (int64_t)s->begins[!k][s->links[!k][n]] * (int64_t)sizeof(PetscScalar);
+      if (s->links[!k][n] >= 0) s->mine[s->neighbours[n]].arrived[k] += (int64_t)s->begins[!k][s->links[!k][n]] * (int64_t)peer->scalar_bytes;
   PetscCallMPI(MPI_Alltoall(s->mine, (PetscMPIInt)sizeof(Address), MPI_BYTE, s->theirs, (PetscMPIInt)sizeof(Address), MPI_BYTE, comm));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -209,7 +214,7 @@ static PetscErrorCode Arrivals(const GpufmtPeer *peer, const SetUp *s, int k, Gp
   PetscCall(GpufmtArrivalsBegin(&peer->piece, peer->backend, s->rank, s->nranks, s->limit, own + s->layout.failures, arrivals));
   arrivals->nneighbours = peer->nmessages;
   arrivals->arrived     = own + s->layout.arrived[k];
-  arrivals->stride      = Stride(s->nsent[!k]);
+  arrivals->stride      = Stride(s->nsent[!k], peer->scalar_bytes);
   arrivals->count       = s->nsent[!k];
   arrivals->exchange    = own + s->layout.exchange;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -52,7 +52,7 @@ static PetscErrorCode PieceMake(void *context, GpufmtArena arena, int *missing)
 
   PetscFunctionBegin;
   if (!s->addresses) {
-    PetscCall(GpufmtPeerPlan(sums->backend, s->A));
+    PetscCall(GpufmtPeerPlan(sums->backend, sizeof(PetscScalar), s->A));
     PetscCall(PetscMalloc1(sums->nranks, &s->addresses));
     PetscCall(PetscCalloc1(s->layout.arrived - s->layout.messages, &s->tables));
   }
@@ -195,7 +195,7 @@ PetscErrorCode GpufmtSumsPlan(GpufmtSums sums, PetscInt n, PetscScalar *array, c
   *plan  = sums->nranks == 1 ? &nothing : NULL;
   *lease = NULL;
   if (!sums->piece.arena) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtPeerStep(sums->backend, GPUFMT_PEER_SUM, &step, lease));
+  PetscCall(GpufmtPeerStep(sums->backend, sizeof(PetscScalar), GPUFMT_PEER_SUM, &step, lease));
   slots[GPUFMT_SLOT_MESSAGES] = sums->messages;
   slots[GPUFMT_SLOT_ARRIVALS] = sums->arrivals;
   slots[GPUFMT_SLOT_X] = slots[GPUFMT_SLOT_Z] = array;

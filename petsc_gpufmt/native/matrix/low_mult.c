@@ -36,10 +36,34 @@ static PetscErrorCode PartsGet(Mat A, Parts *parts)
 
 /* ---- the copy ---- */
 
+/* Whether entries go through memory of other ranks. Else they are messages, which an MPI may pass slowly that cannot map the memory of a pool. */
+static PetscBool IsDirect(const GpufmtLow *low, int backend)
+{
+  return (PetscBool)(low->halo && low->halo->mode == &gpufmt_halo_peer && ((const GpufmtPeer *)low->halo->data)->backend == backend);
+}
+
+/* Where PETSc has made another scatter, which is on all ranks, there is another exchange. Collective. */
+static PetscErrorCode HaloUpdate(Mat A, const Parts *parts)
+{
+  GpufmtLow     *low = &((Mat_Gpufmt *)A->spptr)->low;
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  if (parts->nblocks == 1 || (low->halo && low->halo->scatter == parts->halo.scatter && low->halo->ghost == parts->halo.ghost))
+    PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtHaloDestroy(&low->halo));
+  ierr = GpufmtHaloCreate(A, &parts->halo, sizeof(float), &low->halo);
+  if (ierr) PetscCall(GpufmtHaloDestroy(&low->halo));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode GhostsReserve(Mat A, int backend, const Parts *parts)
 {
+  GpufmtLow *low = &((Mat_Gpufmt *)A->spptr)->low;
+
   PetscFunctionBegin;
-  PetscCall(GpufmtBufferReserve(backend, (size_t)parts->nghosts * sizeof(float), &((Mat_Gpufmt *)A->spptr)->low.ghosts[backend]));
+  if (!IsDirect(low, backend)) PetscCall(GpufmtBufferReserve(backend, (size_t)parts->nghosts * sizeof(float), &low->ghosts[backend]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -141,6 +165,7 @@ PetscErrorCode GpufmtLowUpdate(Mat A, int backend, Vec *scaling)
 
   PetscFunctionBegin;
   PetscCall(PartsGet(A, &parts));
+  PetscCall(HaloUpdate(A, &parts));
   for (int b = 0; b < parts.nblocks; b++)
     if (!GpufmtLowStoreCurrent(parts.blocks[b], backend)) is_new = 1;
   PetscCall(GpufmtAgree((PetscObject)A, what, PETSC_SUCCESS, 1, &is_new));
@@ -181,14 +206,34 @@ static PetscErrorCode BlockMult(Mat block, int backend, PetscBool add, const voi
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* sends entries of x, and brings those of other ranks to *ghosts */
+static PetscErrorCode ExchangeBegin(const GpufmtLow *low, int backend, const Parts *parts, const void *x)
+{
+  const PetscMemType memtype = backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
+
+  PetscFunctionBegin;
+  if (IsDirect(low, backend)) PetscCall(GpufmtPeerArrayBegin(low->halo, x));
+  else PetscCall(PetscSFBcastWithMemTypeBegin(parts->halo.scatter, MPI_FLOAT, memtype, x, memtype, low->ghosts[backend].array, MPI_REPLACE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode ExchangeEnd(const GpufmtLow *low, int backend, const Parts *parts, const void *x, void **ghosts)
+{
+  PetscFunctionBegin;
+  *ghosts = low->ghosts[backend].array;
+  if (IsDirect(low, backend)) PetscCall(GpufmtPeerArrayEnd(low->halo, ghosts));
+  else PetscCall(PetscSFBcastEnd(parts->halo.scatter, MPI_FLOAT, x, *ghosts, MPI_REPLACE));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* z = A x, or S A S x, as GpufmtLowUpdate() has left it: x and z are arrays of float on the backend. Other ranks get their entries of x whatever fails
    here. */
 PetscErrorCode GpufmtLowMult(Mat A, int backend, const void *x, void *z)
 {
-  const PetscMemType memtype = backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
-  PetscErrorCode     ierr;
-  Parts              parts;
-  void              *ghosts;
+  const GpufmtLow *low = &((Mat_Gpufmt *)A->spptr)->low;
+  PetscErrorCode   ierr;
+  Parts            parts;
+  void            *ghosts;
 
   PetscFunctionBegin;
   PetscCall(PartsGet(A, &parts));
@@ -197,10 +242,9 @@ PetscErrorCode GpufmtLowMult(Mat A, int backend, const void *x, void *z)
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GhostsReserve(A, backend, &parts)); /* they are there, unless the pattern is new */
-  ghosts = ((Mat_Gpufmt *)A->spptr)->low.ghosts[backend].array;
-  PetscCall(PetscSFBcastWithMemTypeBegin(parts.halo.scatter, MPI_FLOAT, memtype, x, memtype, ghosts, MPI_REPLACE));
+  PetscCall(ExchangeBegin(low, backend, &parts, x));
   ierr = BlockMult(parts.blocks[0], backend, PETSC_FALSE, x, z);
-  PetscCall(PetscSFBcastEnd(parts.halo.scatter, MPI_FLOAT, x, ghosts, MPI_REPLACE));
+  PetscCall(ExchangeEnd(low, backend, &parts, x, &ghosts));
   if (!ierr) ierr = BlockMult(parts.blocks[1], backend, PETSC_TRUE, ghosts, z);
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

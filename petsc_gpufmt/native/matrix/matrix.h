@@ -42,7 +42,8 @@ typedef struct {
 typedef struct {
   GpufmtStore  stores[GPUFMT_NUM_BACKENDS];  /* of a sequential matrix; those of a parallel one are with its blocks */
   Vec          scaling[GPUFMT_NUM_BACKENDS]; /* S, where the copy is that of S A S; NULL: of A */
-  GpufmtBuffer ghosts[GPUFMT_NUM_BACKENDS];  /* of a parallel matrix: entries of x that lie on other ranks */
+  GpufmtHalo   halo;                         /* of a parallel matrix: the exchange of entries of x in single precision */
+  GpufmtBuffer ghosts[GPUFMT_NUM_BACKENDS];  /* where those of other ranks arrive, unless the exchange has memory of its own */
 } GpufmtLow;
 
 /* a plan that changes the values of a matrix in place, or adds them up */

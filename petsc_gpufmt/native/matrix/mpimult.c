@@ -34,7 +34,7 @@ static PetscErrorCode HaloUpdate(Mat A, const GpufmtHaloParts *parts)
   PetscFunctionBegin;
   if (gpufmt->halo && gpufmt->halo->scatter == parts->scatter && gpufmt->halo->ghost == parts->ghost) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
-  ierr = GpufmtHaloCreate(A, parts, &gpufmt->halo);
+  ierr = GpufmtHaloCreate(A, parts, sizeof(PetscScalar), &gpufmt->halo);
   if (ierr) PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -57,6 +57,7 @@ PetscErrorCode Mat_GpufmtDestroy(Mat_Gpufmt **out)
     PetscCall(GpufmtBufferFree(&gpufmt->low.ghosts[b]));
     PetscCall(VecDestroy(&gpufmt->low.scaling[b]));
   }
+  PetscCall(GpufmtHaloDestroy(&gpufmt->low.halo));
   PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
   for (int s = 0; s < GPUFMT_NUM_SLOTS; s++) PetscCall(GpufmtDeviceFree(&gpufmt->scratch[s], &gpufmt->scratch_bytes[s]));
   PetscCall(GpufmtDeviceValuesDestroy(&gpufmt->arrays.values));
