@@ -21,7 +21,7 @@ from petsc_gpufmt.bench.rank_mult import AS_MADE
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.bench.scaling import Case, contender, efficiency, gflops, lines_of
 from petsc_gpufmt.cli.outcome import program
-from petsc_gpufmt.scaling.machine import ModelledDevice, find_machine
+from petsc_gpufmt.scaling.machine import ModelledDevice, nvlink_machine
 from petsc_gpufmt.scaling.plot import make_plot
 from petsc_gpufmt.scaling.prediction import CHOSEN, MODES, Model, breakdown
 from petsc_gpufmt.scaling.problem import make_problem
@@ -131,7 +131,7 @@ launched over its own rows.
 
 def model(spec: str, matrix_type: str = CHOSEN, compressed: bool = True, gpu_aware: bool = True) -> Model:
     """Of a matrix in double precision with 32-bit indices."""
-    machine = find_machine(link="nvlink" if gpu_aware else "host")
+    machine = nvlink_machine(gpu_aware=gpu_aware)
     device = ModelledDevice(np.float64, np.int32, machine.gpu.resident_threads)
     return Model(make_problem(spec, device), machine, device, matrix_type, compressed)
 

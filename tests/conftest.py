@@ -1,4 +1,4 @@
-"""Tests marked gpu are skipped where there is no CUDA device; what tests of several files share."""
+"""Tests marked gpu are skipped where there is no CUDA device, emulated ones are slow; and what several files share."""
 
 import gc
 import signal
@@ -18,7 +18,20 @@ def has_cuda_device() -> bool:
         return False
 
 
+def runs_emulated_kernels(item):
+    """Whether a test compiles kernels for the processor, or has the place of such ones among its parameters."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    words = [word for value in values for word in (value if isinstance(value, tuple) else (value,))]
+    places = [word for word in words if isinstance(word, str) and word in ("emulation", "device_like")]
+    return bool(places) or "emulation_folder" in item.fixturenames
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
+    """Kernels in emulation are for `make test`: the same tests run on the host in `make check`."""
+    for item in items:
+        if runs_emulated_kernels(item):
+            item.add_marker(pytest.mark.slow)
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_tests:
         return

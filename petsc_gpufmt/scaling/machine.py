@@ -170,5 +170,11 @@ def find_machine(
     )
 
 
+def nvlink_machine(gpu: str = "h200", gpu_aware: bool = True) -> Machine:
+    """GPUs that NVLink connects, where MPI reaches their memory, or messages go through that of the host."""
+    machine = find_machine(gpu)
+    return machine if gpu_aware else replace(machine, mpi=find_machine(gpu, "host").mpi)
+
+
 def _link(values: dict[str, Any]) -> Link:
     return Link(**{key: value for key, value in values.items() if key != "source"})

@@ -13,7 +13,7 @@ from petsc_gpufmt.bench.rank_mult import AS_MADE
 from petsc_gpufmt.bench.scaling import Case, gflops, lines_of
 from petsc_gpufmt.bench.svg import dot, level, path, picture, text, ticks, upright
 from petsc_gpufmt.errors import UnsupportedError
-from petsc_gpufmt.scaling.machine import ModelledDevice, find_machine
+from petsc_gpufmt.scaling.machine import ModelledDevice, nvlink_machine
 from petsc_gpufmt.scaling.prediction import Model
 from petsc_gpufmt.scaling.problem import make_problem
 
@@ -70,7 +70,7 @@ class Panel:
 
 def models_of(cases: Sequence[Case], gpu: str, gpu_aware: bool, types: tuple[np.dtype, np.dtype]) -> dict[str, Model]:
     """Of matrices in contiguous rows, of a type that is modelled; `types` are those of values and indices."""
-    machine = find_machine(gpu, "nvlink" if gpu_aware else "host")
+    machine = nvlink_machine(gpu, gpu_aware)
     device = ModelledDevice(*types, machine.gpu.resident_threads)
     contiguous = {case["matrix"]: case["type"] for case in cases if case["ours"] and case["distribution"] == AS_MADE}
     found = {}

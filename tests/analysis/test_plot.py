@@ -48,6 +48,7 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["27point:5x3", scipy_sparse.csr_matrix((0, 0)), scipy_sparse.csr_matrix((5, 3))])
 @pytest.mark.filterwarnings("error")
 def test_the_picture_is_written(tmp_path, given):

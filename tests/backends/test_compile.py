@@ -252,6 +252,7 @@ print(sorted(set(sys.modules) - before), "cupy" in sys.modules, "concurrent.futu
     assert found.stdout == "[] False False\n", found
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(gpu, tmp_path):
     """What one process compiles ahead, the other does not; what both ask for, both may compile."""
     gpu.may_go_on.clear()
@@ -279,6 +280,7 @@ print(len(gpu.compiled), len(gpu.loaded))
     assert Module("patterns/csr", ("csr_c",)) not in gpu.compiled
 
 
+@pytest.mark.slow
 def test_python_ends_while_kernels_are_compiled_ahead(tmp_path):
     """The threads end after the module that they are at, and not after all."""
     program = f"""

@@ -44,6 +44,7 @@ def test_solvers_from_end_to_end(tmp_path, capsys):
     assert "gpugmres, pjds against gmres, aij: " in output and "solves to the same residual" in output
 
 
+@pytest.mark.slow
 def test_histories_are_true_residuals_of_solves(tmp_path):
     path = tmp_path / "results.json"
     words = ["--matrix", "7point:8", "--method", "mixed", "--type", "pjds", "--pc", "none", "--history"]
@@ -59,6 +60,7 @@ def test_histories_are_true_residuals_of_solves(tmp_path):
     assert residuals[-1] == pytest.approx(mixed["residual"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_copies_of_a_file_with_its_values(tmp_path):
     line = scipy_sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (40, 40), format="csr")
     scipy_sparse.save_npz(tmp_path / "line.npz", line)
@@ -69,6 +71,7 @@ def test_copies_of_a_file_with_its_values(tmp_path):
     assert {(case["matrix"], case["rows"], case["nnz"]) for case in run["cases"]} == {("line x3", 120, 354)}
 
 
+@pytest.mark.slow
 def test_a_solve_that_misses_the_residual_is_wrong_unless_petscs_misses_it(capsys):
     words = ["bench", "ksp", "--host", "--matrix", "7point:8", "--type", "pjds", "--max-it", "4"]
     assert main([*words, "--method", "mixed"]) == 1
@@ -78,6 +81,7 @@ def test_a_solve_that_misses_the_residual_is_wrong_unless_petscs_misses_it(capsy
     assert main(words) == 0
 
 
+@pytest.mark.slow
 def test_matrices_that_break_a_method_down_leave_its_iterations_out(tmp_path, capsys):
     scipy_sparse.save_npz(tmp_path / "indefinite.npz", scipy_sparse.diags([1.0, -1.0] * 20, format="csr"))
     assert main(["bench", "ksp", "--host", "--matrix", f"{tmp_path}/indefinite.npz", "--pc", "none"]) == 0

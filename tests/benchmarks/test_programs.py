@@ -117,6 +117,7 @@ def test_programs_for_the_sanitizer_find_what_they_share(tmp_path):
     assert paths and all(path.split(":")[-2:] == shared for path in paths)
 
 
+@pytest.mark.slow
 def test_programs_take_what_the_gpu_script_gives_them(tmp_path):
     for name in ("ex14.c", "cage10.mtx", "bcsstk16.mtx"):
         (tmp_path / name).touch()

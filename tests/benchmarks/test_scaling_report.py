@@ -18,6 +18,7 @@ def _double_precision():
         pytest.skip("this PETSc has not double precision and 32-bit indices, which the page is made with")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "name"), [([], "scaling.md"), (["--plot"], "scaling.svg")])
 def test_page_in_the_documentation_is_that_of_the_model_and_the_results(capsys, words, name):
     """After a wanted change: python benchmarks/scaling_report.py > docs/scaling.md, with --plot > docs/scaling.svg."""

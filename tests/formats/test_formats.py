@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from builders import EVERY_SHAPE_MOST_SLOW, SHAPES, TELLING_SHAPES, CsrMatrix, from_row_lengths, shape
+from builders import (
+    EVERY_SHAPE_MOST_SLOW,
+    SHAPES,
+    TELLING_SHAPES,
+    TELLING_SHAPES_LARGEST_SLOW,
+    CsrMatrix,
+    from_row_lengths,
+    shape,
+)
 from format_checks import check
 from option_sets import ALL_OPTION_SETS, QUICK_OPTION_SETS, option_id
 from places import SCALAR, make_backend
@@ -82,17 +90,14 @@ def test_default_options(format_name, backend, shape_name):
     check_format(format_name, [{}], backend, shape_name, transposes=shape_name in TELLING_SHAPES)
 
 
-@pytest.mark.parametrize("shape_name", TELLING_SHAPES)
+@TELLING_SHAPES_LARGEST_SLOW
 @everywhere(HOST_SINGLE)
 @EVERY_FORMAT
 def test_default_options_in_single_precision(format_name, backend, shape_name):
     check_format(format_name, [{}], backend, shape_name, transposes=False)
 
 
-@pytest.mark.parametrize(
-    "shape_name",
-    [name if name != "rows_to_split" else pytest.param(name, marks=pytest.mark.slow) for name in TELLING_SHAPES],
-)
+@TELLING_SHAPES_LARGEST_SLOW
 @everywhere(EMULATION)
 @EVERY_FORMAT
 def test_default_options_in_emulation(format_name, backend, shape_name):

@@ -41,6 +41,7 @@ def test_a_matrix_without_entries_has_the_sum_0(backend, format_name, shape_name
         assert made.sum == 0 and not made.z.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nblocks", [1, FEW_BLOCKS, FEW_BLOCKS + 1])
 def test_sums_are_made_in_the_product_or_after_it(request, nblocks):
     backend = make_backend(request, "emulation")

@@ -56,7 +56,10 @@ def check_modes():
         before = messages.getPerfInfo()["count"]
         found[mode] = solved(A, "refinement", ksp_norm_type="natural", ksp_mixedcg_check=7)
         sent = messages.getPerfInfo()["count"] - before
-        assert (sent > found[mode][0].iterations) == (COMM.size > 1 and mode_instead_of(mode) == "overlap"), (mode, sent)
+        assert (sent > found[mode][0].iterations) == (COMM.size > 1 and mode_instead_of(mode) == "overlap"), (
+            mode,
+            sent,
+        )
     options["mat_halo_mode"] = named
     if not named:
         options.delValue("mat_halo_mode")

@@ -150,7 +150,10 @@ def cases():
     }
 
 
-@pytest.fixture(params=cases())
+LARGE = "many rows and columns"
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name == LARGE else name for name in cases()])
 def case(request):
     return copy.deepcopy(cases()[request.param])  # for the test alone
 

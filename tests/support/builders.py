@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -258,7 +258,14 @@ class PoisonedModule:
 
 # Shapes that take most of the ways through a kernel: rows of all lengths, many of them, none, blocks, wide columns
 TELLING_SHAPES = ["power_law", "tall", "empty_rows", "blocked_4x4_incomplete", "rows_to_split"]
-EVERY_SHAPE_MOST_SLOW = pytest.mark.parametrize(
-    "shape_name", [pytest.param(name, marks=() if name in TELLING_SHAPES else pytest.mark.slow) for name in SHAPES]
-)
-"""For tests of many settings: the quick run takes the telling shapes."""
+LARGEST_SHAPE = "rows_to_split"
+
+
+def _telling_ones_quick(names: Iterable[str]) -> pytest.MarkDecorator:
+    quick = {name for name in TELLING_SHAPES if name != LARGEST_SHAPE}
+    parameters = [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
+    return pytest.mark.parametrize("shape_name", parameters)
+
+
+EVERY_SHAPE_MOST_SLOW, TELLING_SHAPES_LARGEST_SLOW = map(_telling_ones_quick, (SHAPES, TELLING_SHAPES))
+"""For tests of many settings: the quick run takes the telling shapes but for the largest one."""

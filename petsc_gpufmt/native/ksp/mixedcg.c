@@ -305,6 +305,5 @@ PetscErrorCode KSPCreate_MIXEDCG(KSP ksp)
   PetscCall(GpufmtKspGet(ksp, &own));
   own->inner.outer = REPLACEMENT;
   own->inner.rtol  = 1e-2;
-  own->graphs      = PETSC_FALSE; /* batches are what was measured on a device */
   PetscFunctionReturn(PETSC_SUCCESS);
 }

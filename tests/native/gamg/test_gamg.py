@@ -147,6 +147,7 @@ def test_after_an_error_the_solver_can_be_used_and_holds_nothing(monkeypatch, as
     ksp.destroy()
 
 
+@pytest.mark.slow
 def test_set_ups_that_fail_leave_no_memory_behind():
     finished = launch.run([sys.executable, launch.PROGRAMS / "failing_set_up.py"])
     assert (finished.status, finished.output) == (0, "6 failures, 3 levels\n"), str(finished)
