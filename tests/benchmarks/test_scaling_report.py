@@ -27,11 +27,12 @@ def test_page_in_the_documentation_is_that_of_the_model_and_the_results(capsys, 
 
 
 def test_predictions_are_as_close_to_what_was_measured_as_the_page_says():
-    cases = [pair for run in scaling_report.all_runs() for pair in scaling_report.errors(run)]
-    assert {case["ranks"] for case, _ in cases} == {1, 2, 4}
-    assert {case["mode"] for case, _ in cases} >= {"vector", "overlap", "task", "peer"}
-    for case, seconds in cases:
-        assert seconds == pytest.approx(case["seconds"], rel=0.09), case
+    cases = [(*pair, run["gpu_aware"]) for run in scaling_report.all_runs() for pair in scaling_report.errors(run)]
+    assert {case["ranks"] for case, *_ in cases} == {1, 2, 4}
+    assert {case["mode"] for case, *_ in cases} >= {"vector", "overlap", "task", "peer"}
+    for case, seconds, gpu_aware in cases:
+        of_the_host = case["ranks"] > 1 and (case["mode"] != "peer" or not gpu_aware)
+        assert seconds == pytest.approx(case["seconds"], rel=0.28 if of_the_host else 0.09), case
 
 
 def test_what_is_no_stencil_in_contiguous_rows_is_measured_and_not_modelled():
