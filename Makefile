@@ -7,12 +7,13 @@ QUICK = not (gpu or mpi or petsc or slow)
 WORKERS ?= 2
 PYTEST = python -m pytest -n $(WORKERS) --dist worksteal --durations 20
 PYTEST_ARGS ?=
+SPHINX = python -m sphinx --fail-on-warning --keep-going --quiet
 BENCH_ARGS ?= all
 C_FILES = $(shell find petsc_gpufmt kernels tests benchmarks examples -regex '.*\.\(c\|h\|cu\|cuh\|cpp\)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test bench lint format clean
+.PHONY: help setup demo check test bench docs docs-links lint format clean
 
 help:
 	@echo 'make setup   tools, PETSc and petsc4py (built from PyPI unless python3 has them), the library'
@@ -20,6 +21,7 @@ help:
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
 	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="mult --matrix FILE.mtx" measures another matrix'
+	@echo 'make docs    the pages as HTML in build/docs; make docs-links looks whether what they link to on the web is there'
 	@echo 'make lint    ruff, clang-format, mypy, shellcheck, codespell'
 	@echo 'make format  formats Python, C and CUDA as make lint asks for'
 	@echo 'make clean   removes build/ and what the build put among the sources; .venv stays'
@@ -39,6 +41,12 @@ test:
 
 bench: setup
 	@$(IN_ENVIRONMENT) python -m petsc_gpufmt bench $(BENCH_ARGS)
+
+docs: setup
+	@$(IN_ENVIRONMENT) $(SPHINX) -b html docs build/docs
+
+docs-links: setup
+	@$(IN_ENVIRONMENT) $(SPHINX) -b linkcheck docs build/docs-links
 
 lint: setup
 	@$(IN_ENVIRONMENT) ruff check .
