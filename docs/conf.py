@@ -58,7 +58,7 @@ def read_page(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def with_links(text: str, origin: Path, page: Path) -> str:
-    """Links of the file `origin` as `page` has them: to pages, and to what has no page by its name in the tree alone."""
+    """The text of the file `origin` in `page`: links lead to pages, what has none is named as it is in the tree."""
 
     def moved(found: re.Match[str]) -> str:
         code, words, link = found.groups()
