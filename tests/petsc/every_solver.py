@@ -15,9 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import petsc4py
-
-petsc4py.init([sys.argv[0]])
 import numpy as np
 from petsc4py import PETSc
 
@@ -56,7 +53,7 @@ class Steps:
 
 
 def laplacian(mat_type: str) -> tuple[Any, Any]:
-    """A grid and a matrix on it: -div grad by seven points, for two unknowns a point that are coupled, and some more."""
+    """A grid and a matrix on it: -div grad by seven points, for two unknowns a point that are coupled."""
     da = PETSc.DMDA().create(GRID, dof=UNKNOWNS, stencil_width=1, comm=PETSc.COMM_WORLD)
     da.setMatType(mat_type)
     A = da.createMat()
