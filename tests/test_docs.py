@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "petsc" / "README.md"], key=str)
 FOLDERS = ("petsc_gpufmt", "kernels", "tests", "docs", "benchmarks", "examples", "tools")
 SUFFIXES = "py|c|h|def|cu|cuh|cpp|sh|md|json"
-NOT_OURS = r"build/.*|nvrtc/|petsc-tests/|.*tutorials/.*|\w*\.json"  # is built, is of PETSc, or holds results
+NOT_OURS = r"first\.\w+|build/.*|nvrtc/|petsc-tests/|.*tutorials/.*|\w*\.json"  # a page's own, built, PETSc's, results
 
 
 def cells(line: str) -> int:
