@@ -31,6 +31,7 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = f"petsc_gpufmt {release}"
 html_copy_source = False
+html_use_index = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 highlight_language = "text"

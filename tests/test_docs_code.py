@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shlex
 import sys
@@ -40,9 +41,12 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(found.rstrip('"')) for line in lines for found in COMMAND.findall(line)]
 
 
+the_parser = functools.cache(make_parser)
+
+
 def fault(words: list[str]) -> str | None:
     """What is wrong with the arguments of a command, None if nothing is; a command may be named without them."""
-    parser = make_parser()
+    parser = the_parser()
     if words and words[-1] in OUTER:
         words = words[:-1]
     stack: list[argparse.ArgumentParser] = [parser]

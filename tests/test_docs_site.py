@@ -45,3 +45,10 @@ def test_links_and_anchors_that_lead_nowhere_are_errors(tmp_path):
     warnings = re.findall(r"WARNING: (.*)", built.output)
     assert len(warnings) == 3, str(built)
     assert all(word in "".join(warnings) for word in ("nowhere", "c.md", "toctree"))
+
+
+def test_what_the_site_needs_is_installed_with_the_tools():
+    text = (ROOT / "pyproject.toml").read_text()
+    extra = re.findall(r'"([^"]+)"', re.search(r"(?m)^docs = \[(.*)\]$", text)[1])
+    tools = re.findall(r'"([^"]+)"', re.search(r"(?ms)^dev = \[\n(.*?)^\]", text)[1])
+    assert "sphinx>=8" in extra and set(extra) <= set(tools)

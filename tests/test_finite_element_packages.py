@@ -150,3 +150,43 @@ def test_matrices_that_are_made_as_the_package_does_solve_as_aij_does(make, page
     for (ours, x), (theirs, expected) in zip(solves(make, name, given), solves(make, "aij", given), strict=True):
         assert abs(ours - theirs) <= 1 and ours > 1
         assert x == pytest.approx(expected, rel=1e-4, abs=1e-8)
+
+
+def nested_solve(converted: bool) -> tuple[int, float, float]:
+    """(iterations, norms of the solutions) of two solves with a matrix of 2 x 2 blocks, the second with new values."""
+    blocks = [as_firedrake("aij") for _ in range(2)]
+    A = PETSc.Mat().createNest([[blocks[0], None], [None, blocks[1]]], comm=PETSC_COMM)
+    for k in range(2 * converted):
+        A.getNestSubMatrix(k, k).convert("aijgpufmt")
+    ksp = PETSc.KSP().create(PETSC_COMM)
+    ksp.setOperators(A)
+    ksp.getPC().setType("fieldsplit")
+    rows, _ = A.getNestISs()
+    ksp.getPC().setFieldSplitIS(("0", rows[0]), ("1", rows[1]))
+    x, b = A.createVecs()
+    b.set(1)
+    norms = []
+    for factor in (1.0, 5.0):
+        for k, block in enumerate(blocks):
+            fill(block, factor + k)
+        ksp.solve(b, x)
+        norms.append(x.norm())
+    assert A.getNestSubMatrix(0, 0).getType() == ("seqaijgpufmt" if converted else "seqaij")
+    return ksp.its, *norms
+
+
+def test_blocks_of_a_nest_are_converted_one_by_one():
+    assert nested_solve(converted=True) == pytest.approx(nested_solve(converted=False), rel=1e-6)
+
+
+def test_a_baij_matrix_is_converted_too():
+    A = PETSc.Mat().createBAIJ((4, 4), 2, nnz=2, comm=PETSC_COMM)
+    for k in range(2):
+        A.setValuesBlocked([k], [k], [4, 1, 1, 3])
+    A.assemble()
+    A.convert("aijgpufmt")
+    x, y = A.createVecs()
+    x.set(1)
+    A.mult(x, y)
+    assert A.getType() == "seqaijgpufmt" and A.getBlockSize() == 2
+    assert y.array == pytest.approx([5, 4, 5, 4])
