@@ -126,6 +126,21 @@ def test_c_on_pages_compiles(tmp_path):
     assert compiled.status == 0, str(compiled)
 
 
+@pytest.mark.slow
+def test_the_fortran_program_compiles_and_runs(tmp_path):
+    headers = [path.read_text() for path in find_petsc().configuration_files if path.name == "petscconf.h"]
+    if "PETSC_USE_FORTRAN_BINDINGS" not in "".join(headers):
+        pytest.skip("this PETSc has no Fortran bindings")
+    (code,) = blocks(DOCS / "howto" / "fortran.md", "fortran")
+    (tmp_path / "poisson2d.F90").write_text(code)  # the name that the makefile of the examples has
+    made = launch.run(
+        ["make", "-f", ROOT / "examples/fortran/Makefile", "poisson2d"], cwd=tmp_path, PYTHON=sys.executable
+    )
+    assert made.status == 0, str(made)
+    run = launch.run(["./poisson2d"], cwd=tmp_path)
+    assert run.status == 0, str(run)
+
+
 def compiler() -> list[str]:
     """The compiler of PETSc, with what finds its headers and ours."""
     petsc = find_petsc()
