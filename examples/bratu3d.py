@@ -20,6 +20,7 @@ petsc4py.init(sys.argv)
 from petsc4py import PETSc  # noqa: E402
 
 import petsc_gpufmt  # noqa: E402  (registers the matrix types)
+from petsc_gpufmt.device_arrays import array_module, vector_array  # noqa: E402
 
 LAMBDA_MAX = 6.81  # the problem has no solution beyond
 NEIGHBOURS = tuple((axis, step) for axis in range(3) for step in (-1, 1))  # before and after a point, along z, y, x
@@ -74,10 +75,10 @@ class Bratu:
 
     def residual(self, snes, x, f):
         da = snes.getDM()
-        patch, xp = Patch(da), array_module(x)
+        patch = Patch(da)
         weights, source = self.coefficients(patch)
-        with ghosted_values(da, x, patch) as u, array_of(f, "w") as values:
-            result, centre = values.reshape(patch.owned_shape), u[patch.interior]
+        with ghosted_values(da, x, patch) as u, vector_array(f, "w") as values:
+            xp, result, centre = array_module(u), values.reshape(patch.owned_shape), u[patch.interior]
             result[...] = u[patch.owned]
             inside = result[patch.inner]
             inside[...] = -source * xp.exp(centre)
@@ -88,47 +89,24 @@ class Bratu:
     def jacobian(self, snes, x, operator, matrix):
         """The pattern, and entries beside the diagonal, are made once for a matrix: each step has a new diagonal."""
         da = snes.getDM()
-        patch, xp = Patch(da), array_module(x)
+        patch = Patch(da)
         weights, source = self.coefficients(patch)
         values = matrix.getAttr("values")
-        if values is None:
-            set_coordinates(matrix, *coordinates(da, patch, xp))
-            if xp is not np:
-                xp.get_default_memory_pool().free_all_blocks()  # of the coordinates: the solver can use it
-            values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
-            values[0] = 1.0
-            for value, (axis, _) in zip(values[1:], NEIGHBOURS, strict=True):
-                value[patch.inner] = -weights[axis]
-            matrix.setAttr("values", values)
         with ghosted_values(da, x, patch) as u:
+            xp = array_module(u)
+            if values is None:
+                set_coordinates(matrix, *coordinates(da, patch, xp))
+                if xp is not np:
+                    xp.get_default_memory_pool().free_all_blocks()  # of the coordinates: the solver can use it
+                values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
+                values[0] = 1.0
+                for value, (axis, _) in zip(values[1:], NEIGHBOURS, strict=True):
+                    value[patch.inner] = -weights[axis]
+                matrix.setAttr("values", values)
             values[0][patch.inner] = 2.0 * sum(weights) - source * xp.exp(u[patch.interior])
         set_values(matrix, values.ravel())
         if operator != matrix:
             operator.assemble()
-
-
-def array_module(x):
-    """CuPy for vectors on a device, else NumPy."""
-    if "cuda" not in x.getType():
-        return np
-    import cupy
-
-    return cupy
-
-
-@contextlib.contextmanager
-def array_of(x, mode):
-    """The local values of a vector, where they are, to be read ("r") or written ("w")."""
-    if "cuda" not in x.getType():
-        yield x.getArray(readonly=mode == "r")
-        return
-    cupy = array_module(x)
-    pointer = x.getCUDAHandle(mode)
-    memory = cupy.cuda.UnownedMemory(pointer, x.getLocalSize() * PETSc.ScalarType().itemsize, x)
-    cupy.cuda.Device().synchronize()  # PETSc and CuPy may work on different streams
-    yield cupy.ndarray(x.getLocalSize(), PETSc.ScalarType, cupy.cuda.MemoryPointer(memory, 0))
-    cupy.cuda.Device().synchronize()
-    x.restoreCUDAHandle(pointer, mode)
 
 
 @contextlib.contextmanager
@@ -136,7 +114,7 @@ def ghosted_values(da, x, patch):
     """The owned and ghost values of x, to be read, indexed [z, y, x]."""
     local = da.getLocalVec()
     da.globalToLocal(x, local)
-    with array_of(local, "r") as values:
+    with vector_array(local, "r") as values:
         yield values.reshape(patch.shape)
     da.restoreLocalVec(local)
 
@@ -194,13 +172,14 @@ def make_jacobian(da):
 
 def initial_guess(da, x, parameter):
     """The guess of ex14: a multiple of the square root of the distance to the surface."""
-    xp, patch, guesses = array_module(x), Patch(da), []
+    patch, guesses = Patch(da), []
     for (start, stop), size in zip(da.getRanges()[::-1], patch.sizes, strict=True):
         points = np.arange(start, stop)
         distances = np.minimum(points, size - 1 - points) / (size - 1)
         guesses.append(parameter / (parameter + 1.0) * np.sqrt(distances))
-    along_z, along_y, along_x = (xp.asarray(guess) for guess in np.ix_(*guesses))
-    with array_of(x, "w") as values:
+    with vector_array(x, "w") as values:
+        xp = array_module(values)
+        along_z, along_y, along_x = (xp.asarray(guess) for guess in np.ix_(*guesses))
         values.reshape(patch.owned_shape)[...] = xp.minimum(xp.minimum(along_z, along_y), along_x)
 
 

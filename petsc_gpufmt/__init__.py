@@ -15,15 +15,22 @@ from petsc_gpufmt.planning import planner
 from petsc_gpufmt.version import __version__
 
 if TYPE_CHECKING:
-    from petsc_gpufmt import distribute
+    from petsc_gpufmt import device_arrays, distribute
 
-__all__ = ["__version__", "distribute", "library_path", "set_preallocation_coo", "set_values_coo"]
+__all__ = [
+    "__version__",
+    "device_arrays",
+    "distribute",
+    "library_path",
+    "set_preallocation_coo",
+    "set_values_coo",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """The package `distribute`, imported by those who deal rows."""
-    if name == "distribute":
-        return importlib.import_module("petsc_gpufmt.distribute")
+    """`device_arrays` and `distribute`, imported by those who use them."""
+    if name in ("device_arrays", "distribute"):
+        return importlib.import_module(f"petsc_gpufmt.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

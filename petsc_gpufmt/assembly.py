@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.errors import GpufmtError
 
 INSERT_VALUES, ADD_VALUES = 1, 2  # petsc4py.PETSc.InsertMode
-MESSAGE_LENGTH = 1024  # GPUFMT_MESSAGE_LENGTH in native/runtime/runtime.h
 
 
 def set_preallocation_coo(matrix: Any, rows: Any, columns: Any) -> None:
@@ -33,9 +31,9 @@ def set_preallocation_coo(matrix: Any, rows: Any, columns: Any) -> None:
         raise ValueError("rows and columns must be as many, and both on the host or both on the device")
     if not given[0].on_device:
         given = [_array(np.array(a), index, "indices") for a in (rows, columns)]  # PETSc changes them
-    _call(
-        native_library.load().GpufmtSetPreallocationCOO,
-        *(matrix, *(ctypes.c_void_p(a.pointer) for a in given), ctypes.c_int64(given[0].size)),
+    native_library.call(
+        "GpufmtSetPreallocationCOO",
+        *(ctypes.c_void_p(matrix.handle), *(ctypes.c_void_p(a.pointer) for a in given), ctypes.c_int64(given[0].size)),
         *(ctypes.c_int(given[0].on_device), *(ctypes.c_void_p(a.stream) for a in given)),
     )
 
@@ -59,18 +57,11 @@ def set_values_coo(matrix: Any, values: Any, addv: bool | int | None = None) -> 
     add = _adds(addv)
     scalar, _ = native_library.petsc_types()
     given = _array(values, scalar, "values")
-    _call(
-        native_library.load().GpufmtSetValuesCOO,
-        *(matrix, ctypes.c_void_p(given.pointer), ctypes.c_int64(given.size)),
+    native_library.call(
+        "GpufmtSetValuesCOO",
+        *(ctypes.c_void_p(matrix.handle), ctypes.c_void_p(given.pointer), ctypes.c_int64(given.size)),
         *(ctypes.c_int(add), ctypes.c_int(given.on_device), ctypes.c_void_p(given.stream)),
     )
-
-
-def _call(function: Any, matrix: Any, *arguments: Any) -> None:
-    message = ctypes.create_string_buffer(MESSAGE_LENGTH)
-    code = function(ctypes.c_void_p(matrix.handle), *arguments, message)
-    if code:
-        raise GpufmtError(f"PETSc error {code}: {message.value.decode(errors='replace')}")
 
 
 class _Given(NamedTuple):

@@ -19,7 +19,7 @@ KERNEL_FLOORS = (("common",), ("formats", "spgemm", "patterns", "coarsening", "h
 PACKAGE_FLOORS = (
     ("errors", "version", "user_cache"),
     ("option_value", "backends"),
-    ("patterns", "assembly", "distribute"),
+    ("patterns", "assembly", "device_arrays", "distribute"),
     ("tuned_options",),
     ("formats", "spgemm", "coarsening", "halo", "krylov"),
     ("choice",),

@@ -15,6 +15,7 @@ import numpy as np
 from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.errors import GpufmtError, LibraryError, UnsupportedError
 
+MESSAGE_LENGTH = 1024  # GPUFMT_MESSAGE_LENGTH in native/runtime/runtime.h
 SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
 SYMBOL_IN_SINGLE = "gpufmt_host_single_{kernel}"
 """Of those that are there for values in single precision as well, where PETSc's are in double."""
@@ -41,6 +42,17 @@ def load() -> ctypes.CDLL:
         return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
         raise LibraryError(f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses") from e
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the library that takes ctypes' `arguments`, and then a place for the message of an error.
+
+    Raises GpufmtError with that message, and PETSc's number for it.
+    """
+    message = ctypes.create_string_buffer(MESSAGE_LENGTH)
+    code = getattr(load(), name)(*arguments, message)
+    if code:
+        raise GpufmtError(f"PETSc error {code}: {message.value.decode(errors='replace')}")
 
 
 def host_function(kernel: str, scalar: np.dtype, index: np.dtype) -> int:

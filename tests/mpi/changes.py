@@ -7,6 +7,8 @@ import numpy as np
 from dense import COMM, TYPE, check_products, csr, distribute, layouts, random_dense
 from petsc4py import PETSc
 
+from petsc_gpufmt.device_arrays import diagonal, matrix_values
+
 COUNT = 45
 
 
@@ -56,6 +58,16 @@ def add_to_entries_of_all_ranks(A, dense):
     result = dense.copy()
     result[rows[::7], columns[::7]] += COMM.size * (COMM.size + 1) / 2
     return result
+
+
+def write_values_in_place(A, dense):
+    """Those of both blocks, in memory of the host or of the device."""
+    with matrix_values(A, "rw") as blocks:
+        for values in blocks:
+            values *= 0.5
+    with diagonal(A, "rw") as entries:
+        entries += 4.0
+    return 0.5 * dense + 4.0 * np.eye(COUNT)
 
 
 def zero_entries(A, dense):
@@ -180,7 +192,7 @@ CHANGES = [
     *(scale, diagonal_scale, shift, set_diagonal, insert_own_entries, add_to_entries_of_all_ranks, zero_entries),
     *(axpy_same_pattern, axpy_other_pattern, axpy_aij, copy_values, zero_rows, zero_rows_dropping_entries),
     *(zero_rows_and_columns, new_entries, store_and_retrieve_values, drop_small_entries, transpose_in_place),
-    replace_by_coo,
+    *(replace_by_coo, write_values_in_place),
 ]
 
 

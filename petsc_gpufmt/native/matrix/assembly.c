@@ -4,7 +4,7 @@
 
 static const char *const legacy_stream = (const char *)1; /* another name of NULL */
 
-static PetscErrorCode CheckType(Mat A)
+PetscErrorCode GpufmtCheckOurs(Mat A)
 {
   PetscFunctionBegin;
   PetscCheck(GpufmtFormatFind(((PetscObject)A)->type_name), PETSC_COMM_SELF, PETSC_ERR_SUP,
@@ -31,7 +31,7 @@ static PetscErrorCode CheckValues(Mat A, int64_t count, PetscBool on_device, voi
   PetscCount expected;
 
   PetscFunctionBegin;
-  PetscCall(CheckType(A));
+  PetscCall(GpufmtCheckOurs(A));
   if (GpufmtSeqData(A)) PetscCall(GpufmtSeqCooCount(A, &expected));
   else PetscCall(GpufmtParallelCooCount(A, &expected));
   PetscCheck(count == (int64_t)expected, PETSC_COMM_SELF, PETSC_ERR_ARG_SIZ, "%" PetscInt64_FMT " values for %" PetscCount_FMT " coordinates",
@@ -54,7 +54,7 @@ static PetscErrorCode SetValues(Mat A, const PetscScalar values[], int64_t count
 static PetscErrorCode CheckCoordinates(Mat A, PetscBool on_device, void *streams[2])
 {
   PetscFunctionBegin;
-  PetscCall(CheckType(A));
+  PetscCall(GpufmtCheckOurs(A));
   for (int k = 0; k < 2 && on_device; k++) PetscCall(AwaitArrays(streams[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -70,8 +70,9 @@ static PetscErrorCode SetCoordinates(Mat A, PetscInt rows[], PetscInt columns[],
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode KeepMessage(MPI_Comm comm, int line, const char function[], const char file[], PetscErrorCode code, PetscErrorType type,
-                                  const char message[], void *kept)
+/* a handler of errors that keeps the message of the first one for Python */
+PetscErrorCode GpufmtKeepMessage(MPI_Comm comm, int line, const char function[], const char file[], PetscErrorCode code, PetscErrorType type,
+                                 const char message[], void *kept)
 {
   const char *text = message;
 
@@ -87,7 +88,7 @@ PETSC_EXTERN PetscErrorCode GpufmtSetValuesCOO(Mat A, const void *values, int64_
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(PetscPushErrorHandler(KeepMessage, message));
+  PetscCall(PetscPushErrorHandler(GpufmtKeepMessage, message));
   ierr = SetValues(A, (const PetscScalar *)values, count, add ? ADD_VALUES : INSERT_VALUES, (PetscBool)on_device, stream);
   PetscCall(PetscPopErrorHandler());
   PetscFunctionReturn(ierr);
@@ -101,7 +102,7 @@ PETSC_EXTERN PetscErrorCode GpufmtSetPreallocationCOO(Mat A, void *rows, void *c
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(PetscPushErrorHandler(KeepMessage, message));
+  PetscCall(PetscPushErrorHandler(GpufmtKeepMessage, message));
   ierr = SetCoordinates(A, (PetscInt *)rows, (PetscInt *)columns, count, (PetscBool)on_device, streams);
   PetscCall(PetscPopErrorHandler());
   PetscFunctionReturn(ierr);

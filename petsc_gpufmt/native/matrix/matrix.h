@@ -412,6 +412,11 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooCount(Mat, PetscCount *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCooAgree(Mat, PetscErrorCode);
 GPUFMT_HIDDEN PetscErrorCode GpufmtParallelCooSet(Mat, PetscBool ours);
 
+/* assembly.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtCheckOurs(Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKeepMessage(MPI_Comm, int line, const char function[], const char file[], PetscErrorCode, PetscErrorType,
+                                               const char message[], void *kept);
+
 /* interpolation.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtInterpolationSetUp(void);
 

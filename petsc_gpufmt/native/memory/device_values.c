@@ -159,6 +159,15 @@ PetscErrorCode GpufmtDeviceValuesInserted(GpufmtDeviceValues *v, Mat A, PetscCou
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* The same where nothing follows: the state of A is raised once. */
+PetscErrorCode GpufmtDeviceValuesWritten(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream)
+{
+  PetscFunctionBegin;
+  PetscCall(Settle(v, A, count, stream));
+  PetscCall(GpufmtDeviceValuesStay(v, A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Values were computed on the device for a matrix that no user sees: they are current there and nowhere else. */
 PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
 {

@@ -158,6 +158,7 @@ GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesEnd(void);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesWrite(GpufmtDeviceValues *, Mat, PetscCount, void **array);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesComputed(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesInserted(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
+GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesWritten(GpufmtDeviceValues *, Mat, PetscCount, void *stream);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesStay(GpufmtDeviceValues *, Mat);
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesDestroy(GpufmtDeviceValues *);
 GPUFMT_HIDDEN GpufmtDeviceValues *GpufmtDeviceValuesOf(Mat, GpufmtDeviceValues *own);
