@@ -16,9 +16,11 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from petsc_config import PetscNotUsableError, find_petsc  # noqa: E402
+from petsc_config import OLDEST, PetscNotUsableError, dotted, find_petsc  # noqa: E402
 
 LIBRARY = "petsc_gpufmt.native.libpetscgpufmt"
+REQUIRED = ["numpy", f"petsc4py>={dotted(OLDEST)}"]
+"""By any build; a wheel needs the minor release of PETSc that it was compiled for."""
 SOURCE_FOLDERS = ("petsc_gpufmt/native", "kernels/host")
 SINGLE = ("formats/*.c", "halo/peer.c", "patterns/csr.c", "krylov/cg.c")
 """Below kernels/host: what a store and a method in single precision need, which is compiled for that as well."""
@@ -34,6 +36,31 @@ def python_library():
     names = [sysconfig.get_config_var(name) for name in ("INSTSONAME", "LDLIBRARY")]
     candidates = (Path(folder, name) for name in names if name and ".so" in name for folder in folders if folder)
     return next((str(path) for path in candidates if path.is_file()), "")
+
+
+def required():
+    """What the package needs: of petsc4py the minor release that is here, but for a source distribution."""
+    petsc = None if "sdist" in sys.argv else petsc_here()
+    if petsc is None:
+        return REQUIRED
+    major, minor = petsc.version[:2]
+    return ["numpy", f"petsc4py>={major}.{minor},<{major}.{minor + 1}"]
+
+
+def petsc_here():
+    try:
+        return find_petsc()
+    except PetscNotUsableError:
+        return None  # the build says why
+
+
+def build_tag():
+    """PETSc's version and a digest of its configuration, for the name of a wheel: several lie in one folder."""
+    petsc = petsc_here()
+    if petsc is None:
+        return None
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in petsc.configuration_files)).hexdigest()
+    return f"{dotted(petsc.version)}_{digest[:8]}"
 
 
 def compile_kernels(package):
@@ -134,6 +161,8 @@ class BuildLibrary(build_ext):
 setup(
     # here, as releases of setuptools before and after 77 want it written differently in pyproject.toml
     license="BSD-2-Clause",
+    install_requires=required(),
+    options={"bdist_wheel": {"build_number": build_tag()}},
     cmdclass={"build_ext": BuildLibrary},
     ext_modules=[Extension(LIBRARY, sources=files("*.c"), depends=files("*.h", "*.def"))],
 )

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import petsc_config
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,7 +68,7 @@ def dynamic_section(library):
 def sdist(tmp_path_factory):
     """The source distribution, unpacked."""
     tree = tmp_path_factory.mktemp("tree") / "petsc_gpufmt"
-    built = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so")
+    built = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build", "dist", "*.egg-info", "__pycache__", "*.so")
     shutil.copytree(ROOT, tree, ignore=built)
     out = tmp_path_factory.mktemp("sdist")
     build = f"import setuptools.build_meta as backend; backend.build_sdist({str(out)!r})"
@@ -87,17 +88,36 @@ def wheel(sdist, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_sdist_holds_every_source(sdist):
-    patterns = (
-        "petsc_gpufmt/**/*.py",
-        "petsc_gpufmt/native/**/*.[cdh]*",
-        "petsc_gpufmt/bench/*.c",
-        "kernels/**/*.[ch]*",
-    )
-    patterns += ("benchmarks/*.[cps]*", "benchmarks/results/**/*.json")
-    sources = {path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)}
-    assert Path("petsc_gpufmt/native/register.c") in sources
-    assert {path for path in sources if not (sdist / path).is_file()} == set()
+def test_sdist_holds_every_file_of_the_project(sdist):
+    folders = (".ci", "benchmarks", "docs", "examples", "kernels", "packaging", "petsc_gpufmt", "tests", "tools")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*")] + list(ROOT.glob("*.*"))
+    built = r"\.so$|\.o$|/__pycache__/|/kernels_compiled/|\.egg-info|\.py[co]$|^results/"
+    sources = {path.relative_to(ROOT) for path in found if path.is_file() and not path.is_symlink()}
+    sources = {path for path in sources if not re.search(built, str(path))}
+    assert {Path("petsc_gpufmt/native/register.c"), Path("packaging/Containerfile"), Path(".ci/run")} <= sources
+    unwanted = {Path(".gitignore"), Path(".git")}
+    assert {path for path in sources - unwanted if not (sdist / path).is_file()} == set()
+
+
+@pytest.mark.slow
+def test_wheel_is_for_the_petsc_that_it_was_built_with(wheel, sdist):
+    """So is its name, by which several lie in one folder; the source distribution is for all."""
+    version = petsc_config.find_petsc().version
+    major, minor = version[:2]
+    assert f"-{petsc_config.dotted(version)}_" in wheel[0].name
+    needs = {
+        origin: set(re.findall(r"^Requires-Dist: ([^;\n]*)$", text, re.MULTILINE))
+        for origin, text in (("sdist", (sdist / "PKG-INFO").read_text()), ("wheel", metadata(wheel[0])))
+    }
+    oldest = petsc_config.dotted(petsc_config.OLDEST)
+    assert needs["sdist"] == {"numpy", f"petsc4py>={oldest}"}
+    assert needs["wheel"] == {"numpy", f"petsc4py<{major}.{minor + 1},>={major}.{minor}"}
+
+
+def metadata(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    return archive.read(name).decode()
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def find_petsc():
     version = _version(version_header)
     if version < OLDEST:
         raise PetscNotUsableError(
-            f"PETSc >= {_dotted(OLDEST)} is needed, but {origin} names PETSc {_dotted(version)} in {petsc_dir}; "
+            f"PETSc >= {dotted(OLDEST)} is needed, but {origin} names PETSc {dotted(version)} in {petsc_dir}; "
             "set PETSC_DIR and PETSC_ARCH to a newer one"
         )
     library_directory = petsc_dir / arch / "lib"
@@ -131,7 +131,7 @@ def _version(header):
     return tuple(int(part.group(1)) for part in parts)
 
 
-def _dotted(version):
+def dotted(version):
     return ".".join(map(str, version))
 
 
@@ -161,7 +161,7 @@ def main():
                     "origin": petsc.origin,
                     "directory": str(petsc.directory),
                     "arch": petsc.arch,
-                    "version": _dotted(petsc.version),
+                    "version": dotted(petsc.version),
                     "compiler": petsc.compiler,
                     "cuda": petsc.has_cuda,
                 }

@@ -16,6 +16,7 @@ from petsc_gpufmt.backends.plan import address
 from petsc_gpufmt.errors import GpufmtError, LibraryError, UnsupportedError
 
 MESSAGE_LENGTH = 1024  # GPUFMT_MESSAGE_LENGTH in native/runtime/runtime.h
+REINSTALL = "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps"
 SYMBOL_OF_HOST_KERNEL = "gpufmt_host_{kernel}"
 SYMBOL_IN_SINGLE = "gpufmt_host_single_{kernel}"
 """Of those that are there for values in single precision as well, where PETSc's are in double."""
@@ -41,7 +42,9 @@ def load() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
-        raise LibraryError(f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses") from e
+        raise LibraryError(
+            f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses, by {REINSTALL}"
+        ) from e
 
 
 def call(name: str, *arguments: Any) -> None:

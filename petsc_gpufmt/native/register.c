@@ -42,16 +42,29 @@ static PetscErrorCode Finalize(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the structs of PETSc's private headers are those of one minor release */
+/* The structs of PETSc's private headers are those of one minor release and of one configuration: a wheel from pip's cache may be of another. */
 static PetscErrorCode CheckVersion(void)
 {
-  PetscInt major, minor, subminor;
+  const int   built[] = {PETSC_VERSION_MAJOR, PETSC_VERSION_MINOR, 8 * (int)sizeof(PetscInt), 8 * (int)sizeof(PetscScalar), PetscDefined(HAVE_CUDA)};
+  const char *cuda[]  = {"without", "with"};
+  PetscInt    major, minor, subminor;
+  PetscBool   has_cuda, known;
+  PetscDataType scalar;
+  size_t        index_bytes, scalar_bytes;
 
   PetscFunctionBegin;
   PetscCall(PetscGetVersionNumber(&major, &minor, &subminor, NULL));
-  PetscCheck(major == PETSC_VERSION_MAJOR && minor == PETSC_VERSION_MINOR, PETSC_COMM_SELF, PETSC_ERR_SUP,
-             "petsc_gpufmt was built for PETSc %d.%d, and this is PETSc %" PetscInt_FMT ".%" PetscInt_FMT ": reinstall petsc_gpufmt with this PETSc",
-             PETSC_VERSION_MAJOR, PETSC_VERSION_MINOR, major, minor);
+  PetscCall(PetscDataTypeGetSize(PETSC_INT, &index_bytes));
+  PetscCall(PetscDataTypeFromString("scalar", &scalar, &known));
+  PetscCall(PetscDataTypeGetSize(scalar, &scalar_bytes));
+  PetscCall(PetscHasExternalPackage("cuda", &has_cuda));
+  PetscCheck(major == built[0] && minor == built[1] && 8 * (int)index_bytes == built[2] && 8 * (int)scalar_bytes == built[3] &&
+               (int)has_cuda == built[4],
+             PETSC_COMM_SELF, PETSC_ERR_SUP,
+             "petsc_gpufmt was built for PETSc %d.%d with indices of %d bits, scalars of %d bits, %s CUDA, and this is PETSc %d.%d with %d, %d, %s: "
+             "reinstall petsc_gpufmt with this PETSc, by pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps",
+             built[0], built[1], built[2], built[3], cuda[built[4]], (int)major, (int)minor, 8 * (int)index_bytes, 8 * (int)scalar_bytes,
+             cuda[has_cuda]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

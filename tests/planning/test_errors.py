@@ -266,11 +266,13 @@ def test_a_c_program_with_everything_in_place(multiply_twice):
 
 
 @pytest.mark.slow
-def test_a_petsc_of_another_minor_release(tmp_path):
-    """Private structs differ between minor releases."""
+@pytest.mark.parametrize("other", ["version", "configuration"])
+def test_a_petsc_of_another_minor_release_or_configuration(other, tmp_path):
+    """Private structs differ between these; a wheel may come from pip's cache."""
     program = "from petsc4py import PETSc; import petsc_gpufmt"
-    preloaded = launch.compiled("other_version", tmp_path, "-shared", "-fPIC")
+    preloaded = launch.compiled(f"other_{other}", tmp_path, "-shared", "-fPIC")
     finished = launch.run([sys.executable, "-c", program], LD_PRELOAD=str(preloaded))
 
     assert finished.status != 0, finished
-    assert_one_line(finished.output, "was built for PETSc 3.", "reinstall petsc_gpufmt")
+    assert_one_line(finished.output, "was built for PETSc 3.", "CUDA, and this is PETSc 3.", "reinstall petsc_gpufmt")
+    assert "--no-cache-dir" in finished.output
