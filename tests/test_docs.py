@@ -10,7 +10,7 @@ from petsc_gpufmt.planning.abi import Ask
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "petsc" / "README.md"], key=str)
-FOLDERS = ("petsc_gpufmt", "kernels", "tests", "docs", "benchmarks", "examples", "tools")
+FOLDERS = ("petsc_gpufmt", "kernels", "tests", "docs", "benchmarks", "examples", "packaging", "tools")
 SUFFIXES = "py|c|h|def|cu|cuh|cpp|sh|md|json"
 NOT_OURS = r"first\.\w+|build/.*|nvrtc/|petsc-tests/|.*tutorials/.*|\w*\.json"  # a page's own, built, PETSc's, results
 
@@ -74,3 +74,12 @@ def test_files_that_kernels_name_exist():
     named = set(re.findall(rf"(?:\w+/)*\w+\.(?:{SUFFIXES})\b(?!\.?\w*\()", text))  # and no members that are called
     assert named
     assert not [path for path in sorted(named) if not exists(path)]
+
+
+def test_the_python_example_of_the_first_page_runs():
+    from petsc4py import PETSc
+
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    names = {"PETSc": PETSc}
+    exec(compile(program, "README.md", "exec"), names)
+    assert names["y"].getArray().tolist() == [k + 1.0 for k in range(1000)]
