@@ -14,9 +14,10 @@ typedef struct {
 } Access;
 
 typedef struct {
-  int             mode, backend;
-  Mat             blocks[2]; /* the second NULL: the matrix is sequential */
-  GpufmtCsrValues read[2];
+  int              mode, backend;
+  Mat              blocks[2]; /* the second NULL: the matrix is sequential */
+  PetscObjectState patterns[2];
+  GpufmtCsrValues  read[2];
 } Held;
 
 static PetscErrorCode NamePlace(PetscBool on_device, Access *access)
@@ -110,17 +111,38 @@ static PetscErrorCode WriteBegin(Mat block, int mode, int backend, PetscCount co
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode WriteEnd(Mat block, const Access *access, int k)
+/* where the values of a block are to be written now; NULL: nowhere on the device, or it has another type */
+static PetscErrorCode FindArray(Mat block, int backend, PetscScalar **array)
 {
-  GpufmtArrays *arrays = GpufmtArraysOf(block); /* NULL: the block has another type now */
-  PetscScalar  *array  = NULL;
+  GpufmtArrays  *arrays = GpufmtArraysOf(block);
+  GpufmtManaged *managed;
 
   PetscFunctionBegin;
-  if (!access->on_device) PetscCall(MatSeqAIJGetArray(block, &array));
-  else if (arrays) array = (PetscScalar *)arrays->values.array;
-  PetscCheck(access->arrays[k] == array && access->counts[k] == (int64_t)GpufmtEntries(block), PETSC_COMM_SELF, PETSC_ERR_ARG_WRONGSTATE,
+  *array = NULL;
+  if (backend == GPUFMT_BACKEND_HOST) {
+    PetscCall(MatSeqAIJGetCSRAndMemType(block, NULL, NULL, array, NULL));
+  } else if (arrays) {
+    PetscCall(GpufmtManagedOf(block, &managed));
+    if (managed) *array = managed->values;
+    else if (!arrays->values.managed) *array = (PetscScalar *)arrays->values.array;
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode WriteEnd(const Held *held, const Access *access, int k)
+{
+  Mat              block = held->blocks[k];
+  PetscObjectState pattern;
+  PetscScalar     *array;
+
+  PetscFunctionBegin;
+  PetscCall(FindArray(block, held->backend, &array));
+  PetscCall(MatGetNonzeroState(block, &pattern));
+  PetscCheck(access->arrays[k] == array && held->patterns[k] == pattern && access->counts[k] == (int64_t)GpufmtEntries(block), PETSC_COMM_SELF,
+             PETSC_ERR_ARG_WRONGSTATE,
              "the matrix got other arrays while its values were written, so they are lost: change its pattern or its type before or after that");
-  if (access->on_device) PetscCall(GpufmtDeviceValuesWritten(&arrays->values, block, (PetscCount)access->counts[k], access->stream));
+  if (held->backend == GPUFMT_BACKEND_CUDA)
+    PetscCall(GpufmtDeviceValuesWritten(&GpufmtSeqData(block)->arrays.values, block, (PetscCount)access->counts[k], access->stream));
   else PetscCall(MatSeqAIJRestoreArray(block, &array));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -133,6 +155,7 @@ static PetscErrorCode BlockBegin(Mat block, Held *held, int k, Access *access)
     PetscCall(GpufmtCsrValuesGet(block, held->backend, &held->read[k]));
     access->arrays[k] = held->read[k].array;
   } else PetscCall(WriteBegin(block, held->mode, held->backend, (PetscCount)access->counts[k], &access->arrays[k]));
+  PetscCall(MatGetNonzeroState(block, &held->patterns[k])); /* that of managed arrays, if it has just got these */
   held->blocks[k] = block;
   PetscCall(PetscObjectReference((PetscObject)block)); /* a new pattern may destroy it meanwhile */
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -182,7 +205,7 @@ static PetscErrorCode MatEnd(Mat A, Access *access)
 
   PetscFunctionBegin;
   for (int k = 0; k < 2 && held->mode != READ && !ierr; k++)
-    if (held->blocks[k]) ierr = WriteEnd(held->blocks[k], access, k);
+    if (held->blocks[k]) ierr = WriteEnd(held, access, k);
   if (held->mode != READ && held->blocks[0] != A) PetscCall(PetscObjectStateIncrease((PetscObject)A));
   PetscCall(Release(held));
   PetscCall(MatDestroy(&A));
