@@ -29,6 +29,7 @@ Markdown page and the SVG pictures of a file, `main` does so itself with --page.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -108,6 +109,7 @@ class Setting:
     ----------
     small : sizes that a processor measures in seconds, the same code
     places : as `available_places` says; the host always
+    place : the device if there is one, else the host
     matrices : folder with files of real matrices, None if none was named
     deadline : of time.perf_counter()
     """
@@ -123,17 +125,20 @@ class Setting:
         """The device if there is one, else the host."""
         return self.places[best_place(self.places)]
 
-    def place_for(self, scalar: np.dtype) -> Place:
+    @contextlib.contextmanager
+    def place_for(self, scalar: np.dtype) -> Iterator[Place]:
         """`place` with values of another type than PETSc's: for formats that are run without PETSc."""
         place = self.place
         if np.dtype(scalar) == place.backend.scalar:
-            return place
-        if not isinstance(place.backend, CudaBackend):
-            return Place(place.timer, HostBackend(scalar, place.backend.index), place.vector_type)
-        import cupy
+            yield place
+        elif not isinstance(place.backend, CudaBackend):
+            yield Place(place.timer, HostBackend(scalar, place.backend.index), place.vector_type)
+        else:
+            import cupy
 
-        backend = CudaBackend(scalar, place.backend.index, cupy.cuda.Device().id).on(petsc_stream())
-        return Place(place.timer, backend, place.vector_type)
+            stream = petsc_stream()
+            with CudaBackend(scalar, place.backend.index, cupy.cuda.Device().id).on(stream) as backend:
+                yield Place(place.timer, backend, place.vector_type)
 
     def out_of_time(self) -> bool:
         """Whether --seconds have passed: then measure nothing more, and yield `unmeasured(..., OUT_OF_TIME)`."""

@@ -1,0 +1,80 @@
+"""Matrices with what a paper publishes of its own, where those are not to be had: rows, lengths of rows, dense blocks.
+
+Row lengths are given; the columns of a row are spread evenly, at random within equal parts, over a band about the
+diagonal. So they are distinct and ascend, and the width of the band says how much of x neighbouring rows share.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from petsc_gpufmt.bench.matrices import (
+    SUFFIXES,
+    BenchMatrix,
+    blocked_pattern,
+    check_sizes,
+    make_matrix,
+    with_random_values,
+)
+
+
+def columns_about_diagonal(
+    lengths: np.ndarray, ncols: int, band: int, index: np.dtype, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row pointer and columns of rows with (n,) `lengths`, none above `ncols`, in bands of `band` columns or more."""
+    nrows, longest = lengths.size, int(lengths.max(initial=0))
+    rowptr = np.zeros(nrows + 1, dtype=np.int64)
+    np.cumsum(lengths, out=rowptr[1:])
+    check_sizes("a matrix like that of the paper", nrows, ncols, int(rowptr[-1]), index)
+    width = min(ncols, max(band, longest))
+    first = np.clip(np.arange(nrows) * ncols // max(1, nrows) - width // 2, 0, ncols - width)
+    inside = np.arange(rowptr[-1], dtype=np.int64)
+    inside -= np.repeat(rowptr[:-1], lengths)
+    # entry k of a row is one of the whole numbers from k parts of the band to k + 1 parts of it: no other is
+    length = np.repeat(lengths, lengths)
+    columns, after = inside * width // length, (inside + 1) * width // length
+    columns += (rng.random(columns.size) * (after - columns)).astype(np.int64)
+    columns += np.repeat(first, lengths)
+    return rowptr.astype(index), columns.astype(index)
+
+
+def matrix_like(
+    name: str,
+    lengths: np.ndarray,
+    band: int,
+    scalar: np.dtype,
+    index: np.dtype,
+    rng: np.random.Generator,
+    block: int = 1,
+) -> BenchMatrix:
+    """A square matrix of random values; with `block`, (n,) `lengths` and `band` count blocks of that size."""
+    rowptr, columns = columns_about_diagonal(lengths, lengths.size, band, index, rng)
+    if block > 1:
+        check_sizes(name, lengths.size * block, lengths.size * block, columns.size * block**2, index)
+        rowptr, columns = blocked_pattern(rowptr, columns, block)
+    return BenchMatrix(name, with_random_values(rowptr, columns, lengths.size * block, scalar, rng), block)
+
+
+def real_matrix(
+    folder: Path | None, name: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
+) -> BenchMatrix | None:
+    """The pattern in FOLDER/NAME.mtx.gz or another form with random values, letters in any case; None if not there."""
+    for path in sorted(folder.iterdir()) if folder else ():
+        if path.name.lower() in {f"{name.lower()}{suffix}" for suffix in SUFFIXES}:
+            return make_matrix(str(path), scalar, index, rng)
+    return None
+
+
+def spread_lengths(
+    nrows: int, mean: float, shortest: int, longest: int, step: int, concentration: float, rng: np.random.Generator
+) -> np.ndarray:
+    """(nrows,) lengths from `shortest` to `longest`, both taken, in multiples of `step` from the first on.
+
+    They follow a beta distribution with this mean; the larger `concentration`, the closer to the mean.
+    """
+    share = (mean - shortest) / (longest - shortest)
+    places = rng.beta(concentration * share, concentration * (1 - share), nrows)
+    places[[0, -1]] = 0, 1
+    return shortest + step * np.rint((longest - shortest) // step * places).astype(np.int64)

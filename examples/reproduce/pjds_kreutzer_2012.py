@@ -1,0 +1,341 @@
+"""Tables and figures of the pJDS paper, each published number beside ours.
+
+    python pjds_kreutzer_2012.py --json docs/reproduction/pjds_kreutzer_2012.json --page    # all, on a GPU
+    python pjds_kreutzer_2012.py --small --host                                            # seconds, on the host
+    python pjds_kreutzer_2012.py --table table-1 --matrices FOLDER                          # its matrices, if there
+
+Kreutzer, Hager, Wellein, Fehske, Basermann, Bishop, "Sparse matrix-vector multiplication on GPGPU clusters: a new
+storage format and a scalable implementation", 2012. HMEp is made exactly, from its physics (holstein_hubbard.py). The
+others were never published: they are built to what the paper says of them, see MATRICES. Files HMEp, sAMG, DLR1 or DLR2
+in --matrices, such as DLR1.mtx.gz, are taken in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from holstein_hubbard import FOURIER, HolsteinHubbard
+from matrices_like import matrix_like, real_matrix, spread_lengths
+from measure import GivenMatrix, Transfers, gflops, median_seconds
+from report import LESS, OUT_OF_TIME, SAME, Chart, Found, Paper, Part, Setting, line, main, unmeasured
+
+from petsc_gpufmt.backends import driver
+from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.matrices import BenchMatrix
+from petsc_gpufmt.bench.places import gpu_reason
+from petsc_gpufmt.formats.common.columns import FULL_ONLY
+from petsc_gpufmt.formats.common.sliced_rows import cut
+from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
+from petsc_gpufmt.scaling.code_balance import balanced_nnz_per_row, code_balance, split_balance
+
+PAPER = Paper("pjds_kreutzer_2012", "Kreutzer et al., Sparse matrix-vector multiplication on GPGPU clusters, 2012")
+WARP = 32  # the paper's b_r
+AS_PUBLISHED = {"slice_height": WARP, "sigma_window": -1, "index": FULL_ONLY, "threads_per_row": 1}
+"""All rows in one window, sorted; column numbers of 32 bits; a thread for each row."""
+
+DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+SMALL_RATIO = 100
+"""With --small, matrices have so many times fewer rows."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """GF/s of a C2070 with ECC on: ELLPACK-R and pJDS, in single and in double precision."""
+
+    single: tuple[float, float]
+    double: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class PaperMatrix:
+    """What the paper says of a matrix, and what is assumed where it is silent.
+
+    Attributes
+    ----------
+    nrows, mean : rows and mean row as section I-C gives them, rounded
+    shortest, longest : rows; the longest is what mean and reduction imply, in whole grid points
+    unknowns : of a grid point, whose rows are dense blocks
+    concentration : of the lengths about their mean
+    band : columns of a row lie in so many about the diagonal, in grid points
+    reduction : table I, percent of ELLPACK's entries that pJDS does without
+    """
+
+    name: str
+    nrows: int
+    mean: float
+    shortest: int
+    longest: int
+    unknowns: int
+    concentration: float
+    band: int
+    reduction: float
+    gflops: Published
+
+
+MATRICES = (
+    PaperMatrix("DLR1", 46_417 * 6, 144, 90, 174, 6, 50.0, 3000, 17.5, Published((18.0, 19.1), (12.9, 12.9))),
+    PaperMatrix("DLR2", 108_396 * 5, 315, 50, 605, 5, 2.0, 6000, 48.0, Published((13.2, 12.1), (9.6, 9.5))),
+    PaperMatrix("HMEp", 6_201_600, 15, 5, 23, 1, 2.0, 0, 36.0, Published((12.1, 11.6), (7.9, 7.5))),
+    PaperMatrix("sAMG", 3_400_000, 7, 4, 22, 1, 2.0, 20_000, 68.4, Published((11.6, 12.6), (7.8, 8.5))),
+)
+HMEP = "HMEp"
+MODES_UNKNOWN = "which orthonormal phonon modes is not published: general and Fourier ones enclose it"
+NROWS_ROUNDED = 0.005
+BUILT = (
+    "HMEp is made from its physics, N exactly; sAMG, DLR1 and DLR2 are built to the N, mean and longest row and dense "
+    "blocks that are published or follow from what is, with random columns about the diagonal: not the paper's own."
+)
+WITH_TRANSFERS = {"DLR1": 10.9, "HMEp": 3.7, "sAMG": 2.3}
+"""Section III: GF/s in double precision with x and z over PCIe."""
+
+
+def point_lengths(matrix: PaperMatrix, small: bool) -> np.ndarray:
+    """(points,) points that each point is coupled to: its row lengths in blocks of `unknowns`."""
+    points = matrix.nrows // matrix.unknowns // (SMALL_RATIO if small else 1)
+    sizes = (size // matrix.unknowns for size in (matrix.shortest, matrix.longest))
+    rng = np.random.default_rng(sum(map(ord, matrix.name)))
+    return spread_lengths(points, matrix.mean / matrix.unknowns, *sizes, 1, matrix.concentration, rng)
+
+
+def row_lengths(matrix: PaperMatrix, setting: Setting) -> np.ndarray:
+    """(nrows,) entries of each row, of the matrix in --matrices if it is there; with --small too, of all rows."""
+    if found := real_matrix(setting.matrices, matrix.name, DOUBLE, setting.place.backend.index, setting.rng):
+        return np.diff(found.csr.indptr)
+    if matrix.name == HMEP:
+        return HolsteinHubbard().row_lengths()
+    return np.repeat(point_lengths(matrix, small=False) * matrix.unknowns, matrix.unknowns)
+
+
+def make(matrix: PaperMatrix, setting: Setting) -> BenchMatrix:
+    """From --matrices if it is there, else made."""
+    index = setting.place.backend.index
+    if found := real_matrix(setting.matrices, matrix.name, DOUBLE, index, setting.rng):
+        return found
+    if matrix.name == HMEP:
+        return (HolsteinHubbard(4, 8) if setting.small else HolsteinHubbard()).matrix(DOUBLE, index)
+    lengths = point_lengths(matrix, setting.small)
+    return matrix_like(matrix.name, lengths, matrix.band, DOUBLE, index, setting.rng, matrix.unknowns)
+
+
+def storage(lengths: np.ndarray, setting: Setting) -> tuple[int, int, int]:
+    """Entries that the matrix has, that pJDS stores, and that ELLPACK stores; no columns are made for that."""
+    backend = setting.places["host"].backend
+    rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(backend.index)
+    nnz, nrows, longest = int(rowptr[-1]), lengths.size, int(lengths.max())
+    counts = RowCounts(longest, nnz, descends=True, padding=(0, 0), lengths=())
+    no_columns = np.broadcast_to(backend.index.type(0), nnz)  # columns play no part
+    pattern = CsrPattern(nrows, 1, rowptr, no_columns, counts=counts)
+    return nnz, cut(pattern, nrows, WARP, backend).nstored, -(-nrows // WARP) * WARP * longest
+
+
+def table_1_storage(setting: Setting) -> Iterator[Found]:
+    """Reductions, and padding; of HMEp in both kinds of modes."""
+    yield BUILT
+    for matrix in MATRICES:
+        lengths = row_lengths(matrix, setting)
+        yield line(f"{matrix.name}: rows", matrix.nrows, lengths.size, "", SAME, NROWS_ROUNDED)
+        yield from reduction(matrix, matrix.name, lengths, setting)
+    fourier = HolsteinHubbard(modes=FOURIER).row_lengths()
+    yield from reduction(MATRICES[2], "HMEp in Fourier modes", fourier, setting)
+
+
+def reduction(matrix: PaperMatrix, name: str, lengths: np.ndarray, setting: Setting) -> Iterator[Found]:
+    nnz, pjds, ellpack = storage(lengths, setting)
+    why = MODES_UNKNOWN if matrix.name == HMEP else ""
+    yield line(f"{name}: mean row", matrix.mean, nnz / lengths.size, "entries", SAME, remark=why)
+    yield line(f"{name}: data reduction against ELLPACK", matrix.reduction, 100 * (1 - pjds / ellpack), "%", remark=why)
+    yield line(f"{name}: padding of pJDS", (0.0, 0.01), 100 * (pjds / nnz - 1), "%", LESS, 0)
+
+
+def table_1(setting: Setting) -> Iterator[Found]:
+    """GF/s in each precision; ELLPACK-R, pJDS as published, and pJDS with the options of this package."""
+    yield BUILT
+    yield "Published: C2070, ECC on. The ratio of the two formats says more of the method than GF/s of another GPU."
+    bars: dict[str, Any] = {}
+    ratios = []
+    for matrix in MATRICES:
+        if setting.out_of_time():
+            yield unmeasured(f"{matrix.name}: all", None, OUT_OF_TIME)
+            continue
+        made = make(matrix, setting)
+        for scalar, published in ((SINGLE, matrix.gflops.single), (DOUBLE, matrix.gflops.double)):
+            with setting.place_for(scalar) as place:
+                found = yield from speeds(matrix.name, GivenMatrix(made.csr, place, setting.rng), setting)
+                place.free_memory()
+            precision = word(scalar)
+            what = f"{matrix.name}, {precision}: "
+            ratio = found["pjds"] / found["ellpackr"]
+            ratios.append(ratio)
+            yield line(f"{what}ELLPACK-R", published[0], found["ellpackr"], "GF/s")
+            yield line(f"{what}pJDS", published[1], found["pjds"], "GF/s")
+            yield line(f"{what}pJDS over ELLPACK-R", published[1] / published[0], ratio, "", tolerance=0.1)
+            yield line(f"{what}pJDS with default options", None, found["pjds, default"], "GF/s")
+            for name, value in found.items():
+                names, values = bars.setdefault(f"{name}, {precision}", ([], []))
+                names.append(matrix.name)
+                values.append(value)
+    if ratios:
+        yield line("pJDS over ELLPACK-R, least (abstract: 91 %)", 0.91, min(ratios), "")
+        yield line("pJDS over ELLPACK-R, most (abstract: 130 %)", 1.30, max(ratios), "")
+    yield Chart("gflops", "Table I on this machine", "bars", "", "GF/s", bars)
+
+
+def word(scalar: np.dtype) -> str:
+    return "single" if scalar == SINGLE else "double"
+
+
+def speeds(name: str, given: GivenMatrix, setting: Setting) -> Generator[Found, None, dict[str, float]]:
+    """GF/s of each format; in double precision a line with transfers, too."""
+    found = {}
+    for label, options in (("ellpackr", {}), ("pjds", AS_PUBLISHED), ("pjds, default", {})):
+        call = given.mult(given.store(label.partition(",")[0], options))
+        found[label] = gflops(given.nnz, median_seconds(setting, call))
+        if label == "pjds" and given.place.backend.scalar == DOUBLE:
+            yield with_transfers(name, setting, given, call)
+    return found
+
+
+def with_transfers(name: str, setting: Setting, given: GivenMatrix, call: Any) -> Found:
+    """A line of section III."""
+    what, published = f"{name}, double: pJDS with x and z over PCIe", WITH_TRANSFERS.get(name)
+    if setting.place.name == "host":
+        return unmeasured(what, published, "there is no bus between the host and itself", "GF/s")
+    return line(what, published, gflops(given.nnz, median_seconds(setting, Transfers(given, call))), "GF/s")
+
+
+def figure_3(setting: Setting) -> Iterator[Found]:
+    """Row lengths; what the text says of the histograms."""
+    yield BUILT
+    series, lengths = {}, {matrix.name: row_lengths(matrix, setting) for matrix in MATRICES}
+    for name, of in lengths.items():
+        counts = np.bincount(of)
+        taken = np.flatnonzero(counts)
+        series[name] = (taken.tolist(), (counts[taken] / of.size).tolist())
+    for name in lengths:
+        of_one = {name: series[name]}
+        yield Chart(f"figure_3_{name.lower()}", name, "steps", "entries of a row", "share of the rows", of_one, "y")
+    dlr1, samg = lengths["DLR1"], lengths["sAMG"]
+    yield line("DLR1: longest over shortest row", 2, dlr1.max() / dlr1.min(), "", SAME, 0.1)
+    share = 100 * float((dlr1 >= 0.8 * dlr1.max()).mean())
+    yield line("DLR1: rows of at least 0.8 of the longest", 80, share, "%", SAME, 0.1, "the lengths are assumed")
+    yield line("sAMG: longest over shortest row (more than 4)", 4, samg.max() / samg.min())
+    short = 100 * float((samg <= samg.max() / 2).mean())
+    yield line("sAMG: rows of at most half the longest (most of them)", 50, short, "%")
+
+
+def equations(setting: Setting) -> Iterator[Found]:
+    """The numbers that section II-B draws from equations (1) to (4)."""
+    cases: tuple[tuple[str, float, float, float, float | None], ...] = (
+        ("(3) half of the time, ratio 20, x read once", 25, 1, 20, None),
+        ("(3) half of the time, ratio 10, alpha 1", 7, 1, 10, 1.0),
+        ("(4) a tenth of the time, ratio 10, alpha 1", 80, 10, 10, 1.0),
+        ("(4) a tenth of the time, ratio 20, x read once", 266, 10, 20, None),
+    )
+    for what, published, times, ratio, alpha in cases:
+        yield line(f"N_nzr {what}", published, balanced_nnz_per_row(times, ratio, alpha), "", SAME, 0.04)
+    yield line("(1) bytes a flop, N_nzr 144, alpha 1", 6 + 4 + 8 / 144, code_balance(144, 1.0), "", SAME, 1e-12)
+    more = 100 * (split_balance(123, 1.0) / code_balance(123, 1.0) - 1)
+    yield line("bytes more in two parts, UHBR (below 10 %)", (0.0, 10.0), more, "%", LESS, 0)
+
+
+def figure_4(setting: Setting) -> Iterator[Found]:
+    yield (
+        "The timeline of a product with its exchange is measured, and drawn, by `benchmarks/halo_timeline.py`: see "
+        "halo_timeline.svg of the documents. The paper draws what it means to do, and has no numbers there."
+    )
+
+
+SCALED_MODES = ("vector", "overlap", "task")
+NODES = (1, 2, 4, 8, 16, 32)
+UHBR_ROWS, UHBR_MEAN, UHBR_BAND, UHBR_SHARE = 4_500_000, 123, 20_000, 8
+
+
+def figure_5(setting: Setting) -> Iterator[Found]:
+    """Strong scaling in the paper's three modes: measured on the GPUs that there are, and by the model up to 32."""
+    from petsc_gpufmt.scaling.machine import ModelledDevice, find_machine, gpu_called
+    from petsc_gpufmt.scaling.prediction import Model
+    from petsc_gpufmt.scaling.problem import make_problem
+
+    yield (
+        f"UHBR has one in {UHBR_SHARE} of its rows here, so that it is made in seconds: in a band of columns, rows and "
+        f"halo of a GPU are then those of the whole matrix on {UHBR_SHARE} times as many, and so is the efficiency. "
+        "The model has one GPU a node, and the network of its file."
+    )
+    backend = setting.place.backend
+    name = None if setting.place.name == "host" else driver.device_name(0)
+    machine = find_machine(gpu_called(name) or "h200", "host", gpus_per_host=1)
+    device = ModelledDevice(DOUBLE, backend.index, machine.gpu.resident_threads)
+    for matrix, share in scaled_matrices(setting):
+        if setting.out_of_time():
+            yield unmeasured(f"{matrix.name}: all", None, OUT_OF_TIME)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"{matrix.name}.npz")
+            scipy.sparse.save_npz(path, matrix.csr, compressed=False)
+            measured = measured_scaling(path, setting)
+            nodes = [n // share for n in NODES if n >= share]
+            predicted = Model(make_problem(str(path), device), machine, device, "pjds").predict(nodes, SCALED_MODES)
+        for case in measured:
+            ranks = f"{case['ranks']} rank{'s' * (case['ranks'] > 1)}"
+            mode = f", {case['mode']}" if case["mode"] else ""
+            yield line(f"{matrix.name} on {ranks}{mode}", None, gflops(case["nnz"], case["seconds"]), "GF/s")
+        for mode, predictions in predicted.items():
+            published = {("UHBR", "task"): 84.0, ("UHBR", "overlap"): 70.0}.get((matrix.name, mode))
+            at_32 = 100 * predictions[-1].efficiency
+            why = "by the model" if published is None else "by the model; a faster GPU waits longer for its network"
+            yield line(f"{matrix.name}: efficiency on 32 nodes, {mode}", published, at_32, "%", remark=why)
+        series = {
+            f"{mode}, model": ([p.ranks * share for p in found], [p.gflops * share for p in found])
+            for mode, found in predicted.items()
+        }
+        for mode in SCALED_MODES:
+            of_mode = [case for case in measured if case["ranks"] == 1 or case["mode"] == mode]
+            speeds_of = [share * gflops(case["nnz"], case["seconds"]) for case in of_mode]
+            series[f"{mode}, measured"] = ([share * case["ranks"] for case in of_mode], speeds_of)
+        yield Chart(f"figure_5_{matrix.name.lower()}", matrix.name, "lines", "GPUs", "GF/s", series, "xy")
+
+
+def scaled_matrices(setting: Setting) -> Iterator[tuple[BenchMatrix, int]]:
+    """DLR1 and UHBR, and how many times as many rows the paper's has."""
+    yield make(MATRICES[0], setting), 1
+    rows = UHBR_ROWS // UHBR_SHARE // (SMALL_RATIO if setting.small else 1)
+    lengths = spread_lengths(rows, UHBR_MEAN, 60, 190, 1, 4.0, setting.rng)
+    uhbr = matrix_like("UHBR", lengths, UHBR_BAND, DOUBLE, setting.place.backend.index, setting.rng)
+    yield uhbr, UHBR_SHARE
+
+
+def measured_scaling(path: Path, setting: Setting) -> list[dict[str, Any]]:
+    """Cases of `petsc-gpufmt bench scaling` on as many GPUs as there are, up to 8, or on two ranks of the host."""
+    host = setting.place.name == "host" or gpu_reason() is not None
+    ranks = [1, 2] if host else [n for n in NODES if n <= min(8, driver.device_count())]
+    results = path.with_suffix(".json")
+    command = [sys.executable, "-m", "petsc_gpufmt", "bench", "scaling", "--matrix", str(path), "--type", "pjds"]
+    command += ["--ranks", ",".join(map(str, ranks)), "--json", str(results), "--without-peer"]
+    command += [word for mode in SCALED_MODES for word in ("--mode", mode)] + ["--host"] * host
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode:
+        raise BenchError(f"figure 5: bench scaling ended with {finished.returncode}: {finished.stderr.strip()[-400:]}")
+    (run,) = json.loads(results.read_text())["runs"]
+    return run["cases"]
+
+
+PARTS = (
+    Part("table-1-storage", "Table I: data reduction against ELLPACK", table_1_storage),
+    Part("table-1", "Table I: GF/s, and with transfers (section III)", table_1),
+    Part("figure-3", "Figure 3: row lengths", figure_3),
+    Part("figure-4", "Figure 4: timeline", figure_4),
+    Part("figure-5", "Figure 5: strong scaling", figure_5),
+    Part("equations", "Section II-B: equations (1) to (4)", equations),
+)
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, PAPER, PARTS))
