@@ -54,12 +54,41 @@ struct EvcHyb {
   int      *tickets;                // [nsegments] of the first segment of a row: segments that are summed; 0 between products
 };
 
+// Which of its operands a product reads once, as one number for all entries: to time what it takes without the others (section 3.3)
+enum Constant { CONSTANT_X = 1, CONSTANT_A = 2, CONSTANT_BOTH = CONSTANT_X | CONSTANT_A };
+
+template <int CONSTANT>
+struct ConstantOperand { // the row of A x, with `number` in place of the entries of x, of A, or of both
+  const scalar_t *__restrict__ x;
+  scalar_t number;
+
+  __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t) const
+  {
+    const scalar_t a = CONSTANT & CONSTANT_A ? number : value;
+
+    if constexpr (CONSTANT & CONSTANT_X) sum += a * number;
+    else sum += a * (column >= 0 ? __ldg(x + column) : scalar_t(0));
+  }
+};
+
+// Which arrays of the matrix a sum with an operand reads
+template <class Operand>
+struct Reads {
+  static constexpr bool columns = true, values = true;
+};
+
+template <int CONSTANT>
+struct Reads<ConstantOperand<CONSTANT>> {
+  static constexpr bool columns = !(CONSTANT & CONSTANT_X), values = !(CONSTANT & CONSTANT_A);
+};
+
 // Sum over `count` groups from `group` on, in this order. BATCH are loaded before the first is used, the rest in one predicated batch.
 template <int BATCH, int INDEX_MODE, class Operand>
 __device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, HEIGHT> &columns, const scalar_t *__restrict__ val, offset_t group,
                                                 int count, int lane, index_t row, const Operand operand)
 {
   typedef typename ColumnReader<INDEX_MODE, HEIGHT>::Raw Raw;
+  constexpr bool                                         reads_columns = Reads<Operand>::columns, reads_values = Reads<Operand>::values;
   scalar_t                                               sum = 0;
 
 #pragma unroll 1
@@ -69,8 +98,8 @@ __device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, H
 
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
-      c[k] = columns.load(group + k, lane);
-      v[k] = load_once(val + (group + k) * HEIGHT + lane);
+      c[k] = reads_columns ? columns.load(group + k, lane) : columns.padding();
+      v[k] = reads_values ? load_once(val + (group + k) * HEIGHT + lane) : scalar_t(0);
     }
 #pragma unroll
     for (int k = 0; k < BATCH; k++) operand.add(sum, v[k], columns.column(c[k]), row);
@@ -81,11 +110,12 @@ __device__ __forceinline__ scalar_t partial_sum(const ColumnReader<INDEX_MODE, H
 
 #pragma unroll
     for (int k = 0; k < BATCH - 1; k++) {
-      c[k] = k < count ? columns.load(group + k, lane) : columns.padding();
-      v[k] = k < count ? load_once(val + (group + k) * HEIGHT + lane) : scalar_t(0);
+      c[k] = reads_columns && k < count ? columns.load(group + k, lane) : columns.padding();
+      v[k] = reads_values && k < count ? load_once(val + (group + k) * HEIGHT + lane) : scalar_t(0);
     }
 #pragma unroll
-    for (int k = 0; k < BATCH - 1; k++) operand.add(sum, v[k], columns.column(c[k]), row);
+    for (int k = 0; k < BATCH - 1; k++) // a value of 0 adds nothing, and no column no entry of x; a constant adds itself
+      if ((reads_columns && reads_values) || k < count) operand.add(sum, v[k], columns.column(c[k]), row);
   }
   return sum;
 }
@@ -159,6 +189,17 @@ __global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH)
   evchyb_spmv(const EvcHyb A, const scalar_t *__restrict__ x, scalar_t alpha, scalar_t beta, const scalar_t *y, scalar_t *z)
 {
   product<WARPS, BATCH, INDEX_MODE>(A, VectorOperand{x}, alpha, beta, y, z);
+}
+
+// z = A x with `number` in place of the entries of x, of A, or of both, as `constant` says: what is replaced is not read, nor are columns
+// where x is. Where A is, padding has no entry of x; where both are, it counts.
+template <int WARPS, int BATCH, int INDEX_MODE>
+__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
+  evchyb_spmv_constant(const EvcHyb A, const scalar_t *__restrict__ x, offset_t constant, scalar_t number, scalar_t *z)
+{
+  if (constant == CONSTANT_X) product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_X>{x, number}, 1, 0, nullptr, z);
+  else if (constant == CONSTANT_A) product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_A>{x, number}, 1, 0, nullptr, z);
+  else product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_BOTH>{x, number}, 1, 0, nullptr, z);
 }
 
 // z[row] = A[row, row]

@@ -386,6 +386,32 @@ def test_split_rows_leave_their_tickets_at_zero(place, threads, request):
 
 
 @pytest.mark.parametrize("place", ["host", "emulation"])
+def test_a_product_with_constants_reads_what_is_left(place, request):
+    """Teams of several warps, split rows, padding in both parts, and batches that end within a slice."""
+    if place == "host":
+        backend = HostBackend(*native_library.petsc_types())
+    else:
+        backend = EmulatedBackend(np.float64, np.int32, request.getfixturevalue("emulation_folder"), 4096)
+    lengths = np.array([3000, 1, 0, 257, 5000, 2] + [3] * 70)
+    stored = StoredMatrix(from_row_lengths(lengths, 5000, seed=82), EvcHyb, backend, {"segment_length": 256})
+    x, matrix = stored.vectors()[0], stored.matrix
+    rows, nothing = np.repeat(np.arange(lengths.size), lengths), np.full(x.shape, np.nan)
+
+    def product(x, *operands):
+        return stored._run(stored.format.mult_with_constant(*operands), x)
+
+    def sums(entries):
+        return np.bincount(rows, entries, lengths.size)
+
+    assert np.allclose(product(nothing, "x"), sums(matrix.values))
+    assert np.allclose(product(x, "A"), sums(x[matrix.colidx]))
+    counts = product(nothing, "x", "A")
+    assert (counts >= lengths).all() and counts.sum() == stored.format.nstored
+    with pytest.raises(KeyError):
+        stored.format.mult_with_constant("y")
+
+
+@pytest.mark.parametrize("place", ["host", "emulation"])
 def test_short_indices_give_the_bits_of_full_ones(place, request):
     for shape_name in ("power_law", "one_huge_row", "banded"):
         results = {}

@@ -109,6 +109,44 @@ static inline offset_t row_of(const SliceRows *rows, int height, offset_t slice,
   return rows->row_perm ? rows->row_perm[slice * height + lane] : slice * height + lane;
 }
 
+enum { CONSTANT_X = 1, CONSTANT_A = 2 };
+
+/* z = A x with `number` in place of the entries of x, of A, or of both, as `constant` says */
+HOST_KERNEL(evchyb_spmv_constant)
+{
+  const EvcHyb   *A        = &PARAM(const EvcHyb, 0);
+  const scalar_t *x        = PARAM(const scalar_t *, 1);
+  const offset_t  constant = PARAM(offset_t, 2);
+  const scalar_t  number   = PARAM(scalar_t, 3);
+  scalar_t       *z        = PARAM(scalar_t *, 4);
+  const int       height   = (int)block[0];
+
+  for (offset_t t = 0; t < NTASKS; t++) {
+    const Task task    = A->tasks[t];
+    const int  is_long = task.slice >= A->rows.nell;
+    scalar_t   row_sum = 0;
+
+    if (task.slice < 0 || t % (1 << (task.shape & 15))) continue;
+    const index_t *full = full_columns(&A->columns, task.slice, task.begin);
+
+    for (int lane = 0; lane < height; lane++) {
+      scalar_t sum = 0;
+
+      for (int group = 0; group < task.shape >> 5; group++) {
+        const offset_t p      = task.begin + (offset_t)group * height + lane;
+        const index_t  column = constant & CONSTANT_X ? 0 : stored_column(&A->columns, full, height, p);
+        const scalar_t entry  = constant & CONSTANT_X ? number : column >= 0 ? x[column] : 0;
+
+        sum += (constant & CONSTANT_A ? number : A->val[p]) * entry;
+      }
+      if (is_long) row_sum += sum;
+      else z[row_of(&A->rows, height, task.slice, lane)] = sum;
+    }
+    if (!is_long || (task.shape & 16 && !last_of_row(A, task.slice - A->rows.nell, &row_sum))) continue;
+    z[A->rows.segment_row[task.slice - A->rows.nell]] = row_sum;
+  }
+}
+
 /* z[row] = A[row, row] */
 HOST_KERNEL(evchyb_diagonal)
 {

@@ -156,6 +156,16 @@ class EvcHyb(Format):
         factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
         return self._product("evchyb_spmv", self.batch, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
+    def mult_with_constant(self, *operands: str) -> list[Launch]:
+        """z = A x with 1 in place of the entries of "x", of "A" or of both: to time a product without reading them.
+
+        Section 3.3 of the paper: without x its columns are not read either, and z has sums of rows of A; without A it
+        has sums of entries of x; without both the entries of each row, padding too.
+        """
+        constant = np.int64(sum({"x": 1, "A": 2}[name] for name in set(operands)))  # Constant of the kernel
+        number = self.backend.scalar.type(1)
+        return self._product("evchyb_spmv_constant", self.batch, Slot.X, constant, number, Slot.Z)
+
     def diagonal(self) -> list[Launch]:
         return self._product("evchyb_diagonal", SMALL_BATCH, Slot.Z)  # the bits are those of the other batch
 
