@@ -57,14 +57,18 @@ def matrix_like(
     return BenchMatrix(name, with_random_values(rowptr, columns, lengths.size * block, scalar, rng), block)
 
 
+def matrix_file(folder: Path | None, name: str) -> Path | None:
+    """FOLDER/NAME.mtx.gz, or in another form, letters in any case; None if it is not there."""
+    names = {f"{name.lower()}{suffix}" for suffix in SUFFIXES}
+    return next((path for path in sorted(folder.iterdir()) if path.name.lower() in names), None) if folder else None
+
+
 def real_matrix(
     folder: Path | None, name: str, scalar: np.dtype, index: np.dtype, rng: np.random.Generator
 ) -> BenchMatrix | None:
-    """The pattern in FOLDER/NAME.mtx.gz or another form with random values, letters in any case; None if not there."""
-    for path in sorted(folder.iterdir()) if folder else ():
-        if path.name.lower() in {f"{name.lower()}{suffix}" for suffix in SUFFIXES}:
-            return make_matrix(str(path), scalar, index, rng)
-    return None
+    """The pattern of `matrix_file` with random values; None if there is no such file."""
+    path = matrix_file(folder, name)
+    return make_matrix(str(path), scalar, index, rng) if path else None
 
 
 def spread_lengths(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-from report import Setting
 
 from petsc_gpufmt.backends.plan import Launch, Operation, Slot, address
 from petsc_gpufmt.bench.errors import BenchError
@@ -15,6 +14,9 @@ from petsc_gpufmt.bench.mult import Reference
 from petsc_gpufmt.bench.places import Place, random_vector
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.patterns.csr import CsrPattern
+
+if TYPE_CHECKING:
+    from report import Setting
 
 CALLS = {"cuda": 40, "host": 2}
 

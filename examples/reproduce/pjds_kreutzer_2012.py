@@ -101,9 +101,9 @@ WITH_TRANSFERS = {"DLR1": 10.9, "HMEp": 3.7, "sAMG": 2.3}
 def point_lengths(matrix: PaperMatrix, small: bool) -> np.ndarray:
     """(points,) points that each point is coupled to: its row lengths in blocks of `unknowns`."""
     points = matrix.nrows // matrix.unknowns // (SMALL_RATIO if small else 1)
-    sizes = (size // matrix.unknowns for size in (matrix.shortest, matrix.longest))
+    shortest, longest = matrix.shortest // matrix.unknowns, matrix.longest // matrix.unknowns
     rng = np.random.default_rng(sum(map(ord, matrix.name)))
-    return spread_lengths(points, matrix.mean / matrix.unknowns, *sizes, 1, matrix.concentration, rng)
+    return spread_lengths(points, matrix.mean / matrix.unknowns, shortest, longest, 1, matrix.concentration, rng)
 
 
 def row_lengths(matrix: PaperMatrix, setting: Setting) -> np.ndarray:

@@ -32,7 +32,7 @@ import argparse
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ class Chart:
     kind: str
     x_label: str
     y_label: str
-    series: dict[str, tuple[Sequence[Any], Sequence[float | None]]]
+    series: Mapping[str, tuple[Sequence[Any], Sequence[float | None]]]
     log: str = ""
 
 
@@ -112,12 +112,14 @@ class Setting:
     place : the device if there is one, else the host
     matrices : folder with files of real matrices, None if none was named
     deadline : of time.perf_counter()
+    kept : what one part measured and another one shows too
     """
 
     small: bool
     places: dict[str, Place]
     matrices: Path | None
     deadline: float
+    kept: dict[str, Any] = field(default_factory=dict)
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
 
     @property
@@ -173,7 +175,8 @@ def line(
     Within `tolerance`, a share of the published value, ours reproduces it; beyond, it exceeds it on the side that is
     `better` (MORE or LESS) and does not reach it on the other. With SAME it does not reach it on either side.
     """
-    return Line(what, published, ours, unit, verdict(published, ours, better, tolerance), remark)
+    number = int(ours) if isinstance(ours, (int, np.integer)) else float(ours)  # NumPy's are no JSON
+    return Line(what, published, number, unit, verdict(published, number, better, tolerance), remark)
 
 
 def unmeasured(what: str, published: Value | None, why: str, unit: str = "") -> Line:
