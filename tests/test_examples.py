@@ -286,33 +286,6 @@ def reproduce(script, *arguments):
 
 
 @pytest.mark.slow
-def test_the_reductions_of_the_pjds_paper():
-    rows = re.findall(r"^(\w+) +\d+ .* (\S+) % +(\S+) % +(\S+) %$", reproduce("pjds_storage.py"), re.MULTILINE)
-
-    assert [name for name, *_ in rows] == ["DLR1", "DLR2", "HMEp", "sAMG"]
-    for _, reduction, in_the_paper, padding in rows:
-        assert float(reduction) == pytest.approx(float(in_the_paper), abs=2)
-        assert 0 <= float(padding) < 0.01
-
-
-@pytest.mark.slow
-def test_the_columns_of_table_3_of_the_evchyb_paper():
-    """Counted by hand: grids have corners, edges, faces and an interior, each with rows of one length."""
-    header, stencil, blocks = reproduce("evchyb_statistics.py").splitlines()
-
-    assert header.split()[-13:-4] == ["NROW", "NNZ", "N_nzr", "I_split", "NNZ_ELL", "%", "NNZ_ELL", "NNZ_vCSR", "%"]
-    assert stencil.split()[2:] == ["27000", "183600", "6.8", "26976", "183488", "99.58", "768", "0.42", "0.36"]
-    assert blocks.split()[6:] == ["10368", "1414944", "136.5", "4352", "441600", "27.68", "1154048", "72.32", "12.77"]
-
-
-@pytest.mark.slow
-def test_evchyb_statistics_refuses_a_file_that_is_not_there():
-    finished = launch.run([sys.executable, EXAMPLES / "reproduce" / "evchyb_statistics.py", "none.mtx"])
-
-    assert finished.status == 1 and "none.mtx: there is no such file" in finished.output, str(finished)
-
-
-@pytest.mark.slow
 def test_the_segment_pointer_of_figure_8_of_the_bsr_paper():
     output = reproduce("bsr_balanced.py")
 

@@ -38,6 +38,7 @@ from measure import median_seconds
 from report import LESS, OUT_OF_TIME, SAME, Chart, Found, Line, Paper, Part, Setting, line, main, unmeasured
 
 from petsc_gpufmt.backends.backend import HostBackend
+from petsc_gpufmt.bench.contenders import SELLCUDA
 from petsc_gpufmt.bench.matrices import make_matrix
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.patterns.csr import CsrPattern
@@ -170,6 +171,11 @@ def figure_3(setting: Setting) -> Iterator[Found]:
     if of := measured(setting):
         improved = sum(t.speedup(IN_ORDER) >= 1.10 for t in of)
         yield line("matrices that gain 10 %, of all, not reordered", 10 / 22, improved / len(of), "")
+    both = [t for t in measured(setting) if SELLCUDA.name in t.peers]
+    if both:  # the last column of table 3
+        csr_wins = sum(min(t.peers.values()) < t.peers[SELLCUDA.name] for t in both) / len(both)
+        published = sum(row.peer == "CSR" for row in TABLE_3) / len(TABLE_3)
+        yield line("CSR is the faster peer: share of the matrices with both", published, csr_wins)
     names = (IN_ORDER, AFTER, WITHIN, DEFAULT)
     yield bars(
         "figure_3", "Speed-up over the fastest peer", "", {n: lambda t, n=n: t.speedup(n) for n in names}, setting

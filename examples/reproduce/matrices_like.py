@@ -72,13 +72,13 @@ def real_matrix(
 
 
 def spread_lengths(
-    nrows: int, mean: float, shortest: int, longest: int, step: int, concentration: float, rng: np.random.Generator
+    nrows: int, mean: float, shortest: int, longest: int, concentration: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """(nrows,) lengths from `shortest` to `longest`, both taken, in multiples of `step` from the first on.
+    """(nrows,) lengths from `shortest` to `longest`, both taken, of a beta distribution with this mean.
 
-    They follow a beta distribution with this mean; the larger `concentration`, the closer to the mean.
+    The larger `concentration`, the closer they are to the mean.
     """
     share = (mean - shortest) / (longest - shortest)
     places = rng.beta(concentration * share, concentration * (1 - share), nrows)
     places[[0, -1]] = 0, 1
-    return shortest + step * np.rint((longest - shortest) // step * places).astype(np.int64)
+    return shortest + np.rint((longest - shortest) * places).astype(np.int64)

@@ -6,32 +6,23 @@
 
 Kreutzer, Hager, Wellein, Fehske, Basermann, Bishop, "Sparse matrix-vector multiplication on GPGPU clusters: a new
 storage format and a scalable implementation", 2012. HMEp is made exactly, from its physics (holstein_hubbard.py). The
-others were never published: they are built to what the paper says of them, see MATRICES. Files HMEp, sAMG, DLR1 or DLR2
-in --matrices, such as DLR1.mtx.gz, are taken in their place.
+others were never published: they are built to what the paper says of them (pjds_matrices.py). Files HMEp, sAMG, DLR1 or
+DLR2 in --matrices, such as DLR1.mtx.gz, are taken in their place.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from holstein_hubbard import FOURIER, HolsteinHubbard
-from matrices_like import matrix_like, real_matrix, spread_lengths
 from measure import GivenMatrix, Transfers, gflops, median_seconds
+from pjds_matrices import DOUBLE, HMEP, MATRICES, SINGLE, UHBR_MEAN, PaperMatrix, make, row_lengths
+from pjds_scaling import figure_5
 from report import LESS, OUT_OF_TIME, SAME, Chart, Found, Paper, Part, Setting, line, main, unmeasured
 
-from petsc_gpufmt.backends import driver
-from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.matrices import BenchMatrix
-from petsc_gpufmt.bench.places import gpu_reason
 from petsc_gpufmt.formats.common.columns import FULL_ONLY
 from petsc_gpufmt.formats.common.sliced_rows import cut
 from petsc_gpufmt.patterns.csr import CsrPattern, RowCounts
@@ -42,52 +33,6 @@ WARP = 32  # the paper's b_r
 AS_PUBLISHED = {"slice_height": WARP, "sigma_window": -1, "index": FULL_ONLY, "threads_per_row": 1}
 """All rows in one window, sorted; column numbers of 32 bits; a thread for each row."""
 
-DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
-SMALL_RATIO = 100
-"""With --small, matrices have so many times fewer rows."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """GF/s of a C2070 with ECC on: ELLPACK-R and pJDS, in single and in double precision."""
-
-    single: tuple[float, float]
-    double: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class PaperMatrix:
-    """What the paper says of a matrix, and what is assumed where it is silent.
-
-    Attributes
-    ----------
-    nrows, mean : rows and mean row as section I-C gives them, rounded
-    shortest, longest : rows; the longest is what mean and reduction imply, in whole grid points
-    unknowns : of a grid point, whose rows are dense blocks
-    concentration : of the lengths about their mean
-    band : columns of a row lie in so many about the diagonal, in grid points
-    reduction : table I, percent of ELLPACK's entries that pJDS does without
-    """
-
-    name: str
-    nrows: int
-    mean: float
-    shortest: int
-    longest: int
-    unknowns: int
-    concentration: float
-    band: int
-    reduction: float
-    gflops: Published
-
-
-MATRICES = (
-    PaperMatrix("DLR1", 46_417 * 6, 144, 90, 174, 6, 120.0, 3000, 17.5, Published((18.0, 19.1), (12.9, 12.9))),
-    PaperMatrix("DLR2", 108_396 * 5, 315, 50, 605, 5, 2.0, 6000, 48.0, Published((13.2, 12.1), (9.6, 9.5))),
-    PaperMatrix("HMEp", 6_201_600, 15, 5, 23, 1, 2.0, 0, 36.0, Published((12.1, 11.6), (7.9, 7.5))),
-    PaperMatrix("sAMG", 3_400_000, 7, 4, 22, 1, 2.0, 20_000, 68.4, Published((11.6, 12.6), (7.8, 8.5))),
-)
-HMEP = "HMEp"
 MODES_UNKNOWN = "which orthonormal phonon modes is not published: general and Fourier ones enclose it"
 NROWS_ROUNDED = 0.005
 BUILT = (
@@ -96,34 +41,6 @@ BUILT = (
 )
 WITH_TRANSFERS = {"DLR1": 10.9, "HMEp": 3.7, "sAMG": 2.3}
 """Section III: GF/s in double precision with x and z over PCIe."""
-
-
-def point_lengths(matrix: PaperMatrix, small: bool) -> np.ndarray:
-    """(points,) points that each point is coupled to: its row lengths in blocks of `unknowns`."""
-    points = matrix.nrows // matrix.unknowns // (SMALL_RATIO if small else 1)
-    shortest, longest = matrix.shortest // matrix.unknowns, matrix.longest // matrix.unknowns
-    rng = np.random.default_rng(sum(map(ord, matrix.name)))
-    return spread_lengths(points, matrix.mean / matrix.unknowns, shortest, longest, 1, matrix.concentration, rng)
-
-
-def row_lengths(matrix: PaperMatrix, setting: Setting) -> np.ndarray:
-    """(nrows,) entries of each row, of the matrix in --matrices if it is there; with --small too, of all rows."""
-    if found := real_matrix(setting.matrices, matrix.name, DOUBLE, setting.place.backend.index, setting.rng):
-        return np.diff(found.csr.indptr)
-    if matrix.name == HMEP:
-        return HolsteinHubbard().row_lengths()
-    return np.repeat(point_lengths(matrix, small=False) * matrix.unknowns, matrix.unknowns)
-
-
-def make(matrix: PaperMatrix, setting: Setting) -> BenchMatrix:
-    """From --matrices if it is there, else made."""
-    index = setting.place.backend.index
-    if found := real_matrix(setting.matrices, matrix.name, DOUBLE, index, setting.rng):
-        return found
-    if matrix.name == HMEP:
-        return (HolsteinHubbard(4, 8) if setting.small else HolsteinHubbard()).matrix(DOUBLE, index)
-    lengths = point_lengths(matrix, setting.small)
-    return matrix_like(matrix.name, lengths, matrix.band, DOUBLE, index, setting.rng, matrix.unknowns)
 
 
 def storage(lengths: np.ndarray, setting: Setting) -> tuple[int, int, int]:
@@ -243,7 +160,7 @@ def equations(setting: Setting) -> Iterator[Found]:
     for what, published, times, ratio, alpha in cases:
         yield line(f"N_nzr {what}", published, balanced_nnz_per_row(times, ratio, alpha), "", SAME, 0.04)
     yield line("(1) bytes a flop, N_nzr 144, alpha 1", 6 + 4 + 8 / 144, code_balance(144, 1.0), "", SAME, 1e-12)
-    more = 100 * (split_balance(123, 1.0) / code_balance(123, 1.0) - 1)
+    more = 100 * (split_balance(UHBR_MEAN, 1.0) / code_balance(UHBR_MEAN, 1.0) - 1)
     yield line("bytes more in two parts, UHBR (below 10 %)", (0.0, 10.0), more, "%", LESS, 0)
 
 
@@ -252,80 +169,6 @@ def figure_4(setting: Setting) -> Iterator[Found]:
         "The timeline of a product with its exchange is measured, and drawn, by `benchmarks/halo_timeline.py`: see "
         "halo_timeline.svg of the documents. The paper draws what it means to do, and has no numbers there."
     )
-
-
-SCALED_MODES = ("vector", "overlap", "task")
-NODES = (1, 2, 4, 8, 16, 32)
-UHBR_ROWS, UHBR_MEAN, UHBR_BAND, UHBR_SHARE = 4_500_000, 123, 20_000, 8
-
-
-def figure_5(setting: Setting) -> Iterator[Found]:
-    """Strong scaling in the paper's three modes: measured on the GPUs that there are, and by the model up to 32."""
-    from petsc_gpufmt.scaling.machine import ModelledDevice, find_machine, gpu_called
-    from petsc_gpufmt.scaling.prediction import Model
-    from petsc_gpufmt.scaling.problem import make_problem
-
-    yield (
-        f"UHBR has one in {UHBR_SHARE} of its rows here, so that it is made in seconds: in a band of columns, rows and "
-        f"halo of a GPU are then those of the whole matrix on {UHBR_SHARE} times as many, and so is the efficiency. "
-        "The model has one GPU a node, and the network of its file."
-    )
-    backend = setting.place.backend
-    name = None if setting.place.name == "host" else driver.device_name(0)
-    machine = find_machine(gpu_called(name) or "h200", "host", gpus_per_host=1)
-    device = ModelledDevice(DOUBLE, backend.index, machine.gpu.resident_threads)
-    for matrix, share in scaled_matrices(setting):
-        if setting.out_of_time():
-            yield unmeasured(f"{matrix.name}: all", None, OUT_OF_TIME)
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"{matrix.name}.npz")
-            scipy.sparse.save_npz(path, matrix.csr, compressed=False)
-            measured = measured_scaling(path, setting)
-            nodes = [n // share for n in NODES if n >= share]
-            predicted = Model(make_problem(str(path), device), machine, device, "pjds").predict(nodes, SCALED_MODES)
-        for case in measured:
-            ranks = f"{case['ranks']} rank{'s' * (case['ranks'] > 1)}"
-            mode = f", {case['mode']}" if case["mode"] else ""
-            yield line(f"{matrix.name} on {ranks}{mode}", None, gflops(case["nnz"], case["seconds"]), "GF/s")
-        for mode, predictions in predicted.items():
-            published = {("UHBR", "task"): 84.0, ("UHBR", "overlap"): 70.0}.get((matrix.name, mode))
-            at_32 = 100 * predictions[-1].efficiency
-            why = "by the model" if published is None else "by the model; a faster GPU waits longer for its network"
-            yield line(f"{matrix.name}: efficiency on 32 nodes, {mode}", published, at_32, "%", remark=why)
-        series = {
-            f"{mode}, model": ([p.ranks * share for p in found], [p.gflops * share for p in found])
-            for mode, found in predicted.items()
-        }
-        for mode in SCALED_MODES:
-            of_mode = [case for case in measured if case["ranks"] == 1 or case["mode"] == mode]
-            speeds_of = [share * gflops(case["nnz"], case["seconds"]) for case in of_mode]
-            series[f"{mode}, measured"] = ([share * case["ranks"] for case in of_mode], speeds_of)
-        yield Chart(f"figure_5_{matrix.name.lower()}", matrix.name, "lines", "GPUs", "GF/s", series, "xy")
-
-
-def scaled_matrices(setting: Setting) -> Iterator[tuple[BenchMatrix, int]]:
-    """DLR1 and UHBR, and how many times as many rows the paper's has."""
-    yield make(MATRICES[0], setting), 1
-    rows = UHBR_ROWS // UHBR_SHARE // (SMALL_RATIO if setting.small else 1)
-    lengths = spread_lengths(rows, UHBR_MEAN, 60, 190, 1, 4.0, setting.rng)
-    uhbr = matrix_like("UHBR", lengths, UHBR_BAND, DOUBLE, setting.place.backend.index, setting.rng)
-    yield uhbr, UHBR_SHARE
-
-
-def measured_scaling(path: Path, setting: Setting) -> list[dict[str, Any]]:
-    """Cases of `petsc-gpufmt bench scaling` on as many GPUs as there are, up to 8, or on two ranks of the host."""
-    host = setting.place.name == "host" or gpu_reason() is not None
-    ranks = [1, 2] if host else [n for n in NODES if n <= min(8, driver.device_count())]
-    results = path.with_suffix(".json")
-    command = [sys.executable, "-m", "petsc_gpufmt", "bench", "scaling", "--matrix", str(path), "--type", "pjds"]
-    command += ["--ranks", ",".join(map(str, ranks)), "--json", str(results), "--without-peer"]
-    command += [word for mode in SCALED_MODES for word in ("--mode", mode)] + ["--host"] * host
-    finished = subprocess.run(command, capture_output=True, text=True)
-    if finished.returncode:
-        raise BenchError(f"figure 5: bench scaling ended with {finished.returncode}: {finished.stderr.strip()[-400:]}")
-    (run,) = json.loads(results.read_text())["runs"]
-    return run["cases"]
 
 
 PARTS = (
