@@ -24,16 +24,16 @@ def columns_about_diagonal(
     lengths: np.ndarray, ncols: int, band: int, index: np.dtype, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Row pointer and columns of rows with (n,) `lengths`, none above `ncols`, in bands of `band` columns or more."""
-    nrows, longest = lengths.size, int(lengths.max(initial=0))
+    nrows = lengths.size
     rowptr = np.zeros(nrows + 1, dtype=np.int64)
     np.cumsum(lengths, out=rowptr[1:])
     check_sizes("a matrix like that of the paper", nrows, ncols, int(rowptr[-1]), index)
-    width = min(ncols, max(band, longest))
-    first = np.clip(np.arange(nrows) * ncols // max(1, nrows) - width // 2, 0, ncols - width)
+    widths = np.clip(lengths, min(band, ncols), ncols)
+    first = np.clip(np.arange(nrows) * ncols // max(1, nrows) - widths // 2, 0, ncols - widths)
     inside = np.arange(rowptr[-1], dtype=np.int64)
     inside -= np.repeat(rowptr[:-1], lengths)
     # entry k of a row is one of the whole numbers from k parts of the band to k + 1 parts of it: no other is
-    length = np.repeat(lengths, lengths)
+    length, width = np.repeat(lengths, lengths), np.repeat(widths, lengths)
     columns, after = inside * width // length, (inside + 1) * width // length
     columns += (rng.random(columns.size) * (after - columns)).astype(np.int64)
     columns += np.repeat(first, lengths)
