@@ -12,6 +12,7 @@ from petsc_gpufmt.backends.plan import Launch, Operation, Slot, address
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.mult import Reference
 from petsc_gpufmt.bench.places import Place, random_vector
+from petsc_gpufmt.bench.timing import Call
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.patterns.csr import CsrPattern
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 CALLS = {"cuda": 40, "host": 2}
 
 
-def median_seconds(setting: Setting, call: Any) -> float:
+def median_seconds(setting: Setting, call: Call) -> float:
     """Median seconds of single calls, after as many that do not count."""
     timer, calls = setting.place.timer, CALLS[setting.place.name]
     timer.single(call, calls)
@@ -67,16 +68,21 @@ class GivenMatrix:
         self.place.backend.run(stored.plan(Operation.REFRESH), {Slot.VALUES: self.values})
         return stored
 
-    def mult(self, stored: Any) -> Any:
+    def mult(self, stored: Any) -> Call:
         """z = A x as a call, checked once; BenchError if z is wrong."""
         call = self.call(stored.plan(Operation.MULT))
         call()
         self.check(stored.name, self.place.backend.to_host(self.z))
         return call
 
-    def call(self, launches: Sequence[Launch]) -> Any:
-        """What carries out launches with x and z in their slots."""
-        return self.place.backend.prepared(launches, {Slot.X: self.x, Slot.Z: self.z})
+    def call(self, launches: Sequence[Launch]) -> Call:
+        """What carries out launches with x and z in their slots, and keeps what they work on."""
+        queue = self.place.backend.prepared(launches, {Slot.X: self.x, Slot.Z: self.z})
+
+        def run(kept: Any = (launches, self)) -> None:
+            queue()
+
+        return run
 
     def check(self, what: str, z: np.ndarray) -> None:
         """BenchError unless `z` is A x within the bound of rounding."""
@@ -88,7 +94,7 @@ class GivenMatrix:
 class Transfers:
     """A mult as a call, with x sent to the device before it and z back after it, through memory that is pinned."""
 
-    def __init__(self, given: GivenMatrix, mult: Any):
+    def __init__(self, given: GivenMatrix, mult: Call):
         import cupy
         import cupyx
 
