@@ -163,7 +163,8 @@ def instances_of_evchyb_in_memory(scalar: Any, index: Any, folder: Path) -> dict
     lengths = np.resize([1, 50], 2400)
     lengths[::600] = 300
     with mock.patch.object(evchyb_layout, "SMALL_BYTES", 0):
-        EvcHyb.build(from_row_lengths(lengths, 400, seed=67).pattern(np, index), backend, EvcHyb.default_options)
+        pattern = from_row_lengths(lengths, 400, seed=67).pattern(np, index)
+        EvcHyb.build(pattern, backend, EvcHyb.default_options).mult_with_constant("x")
     return names_of_instances(backend)
 
 
