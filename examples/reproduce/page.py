@@ -21,8 +21,9 @@ from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.cli.outcome import program
 
 SIZE = (7.6, 4.2)
+LEGEND_COLUMNS = 4
 MOST_WORDS = 10
-"""More words than these below a bar chart are turned."""
+"""More words than these below a bar chart are turned, more places of an axis have no numbers of their own."""
 
 Run = dict[str, Any]
 
@@ -108,11 +109,21 @@ def draw(chart: dict[str, Any], path: Path) -> None:
         DRAWN[chart["kind"]](axes, chart["series"])
         for axis in chart["log"]:
             getattr(axes, f"set_{axis}scale")("log")
+        if "x" in chart["log"]:
+            name_places(axes, chart["series"])
         axes.grid(axis="y", color="#dddddd")
         axes.set_axisbelow(True)
         if len(chart["series"]) > 1:
-            axes.legend(fontsize=8)
+            figure.legend(fontsize=8, loc="outside upper center", ncols=LEGEND_COLUMNS)
         figure.savefig(path, metadata={"Date": None})
+
+
+def name_places(axes: Any, series: dict[str, Any]) -> None:
+    """Few places of a logarithmic axis by their own numbers, such as ranks, in place of powers of ten."""
+    places = sorted({x for xs, _ in series.values() for x in xs})
+    if len(places) <= MOST_WORDS:
+        axes.set_xticks(places, [f"{x:g}" for x in places])
+        axes.set_xticks([], minor=True)
 
 
 def _draw_bars(axes: Any, series: dict[str, Any]) -> None:
@@ -123,7 +134,8 @@ def _draw_bars(axes: Any, series: dict[str, Any]) -> None:
         axes.bar(places, [0 if y is None else y for y in ys], width, label=label)
     axes.set_xticks(range(len(words)), words)
     if len(words) > MOST_WORDS:
-        axes.tick_params(axis="x", rotation=60)
+        for word in axes.get_xticklabels():
+            word.set(rotation=60, horizontalalignment="right", rotation_mode="anchor")
 
 
 def _draw_lines(axes: Any, series: dict[str, Any]) -> None:

@@ -142,7 +142,8 @@ def figure_3(setting: Setting) -> Iterator[Found]:
         series[name] = (taken.tolist(), (counts[taken] / of.size).tolist())
     for name in lengths:
         of_one = {name: series[name]}
-        yield Chart(f"figure_3_{name.lower()}", name, "steps", "entries of a row", "share of the rows", of_one, "y")
+        title = f"Row lengths of {name}"
+        yield Chart(f"figure_3_{name.lower()}", title, "steps", "entries of a row", "share of the rows", of_one, "y")
     dlr1, samg = lengths["DLR1"], lengths["sAMG"]
     yield line("DLR1: longest over shortest row", 2, dlr1.max() / dlr1.min(), "", SAME, 0.1)
     share = 100 * float((dlr1 >= 0.8 * dlr1.max()).mean())

@@ -122,4 +122,4 @@ def chart(name: str, cases: Sequence[Case], predicted: dict[str, Any], share: in
         speeds = [share * gflops(case["nnz"], case["seconds"]) for case in of_mode]
         if of_mode:
             series[f"{mode}, measured"] = ([share * case["ranks"] for case in of_mode], speeds)
-    return Chart(f"figure_5_{name.lower()}", name, "lines", "GPUs", "GF/s", series, "xy")
+    return Chart(f"figure_5_{name.lower()}", f"Strong scaling of {name}", "lines", "GPUs", "GF/s", series, "xy")
