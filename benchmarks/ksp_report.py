@@ -97,13 +97,17 @@ def make_plot(run: Run) -> str:
 def draw_panel(cases: Sequence[Case], unit: str, colour: dict[str, str], x0: float, y0: float) -> Iterator[str]:
     """Axes, and a line for each solver with a dot where it corrects; time is that of the solve, in equal shares."""
     left, right, top, bottom = x0 + LEFT, x0 + PANEL - RIGHT, y0 + TOP, y0 + HEIGHT - BOTTOM
-    scales = [1.0 if unit == "iterations" else case["solve_seconds"] * 1e3 / case["iterations"] for case in cases]
-    most = max(case["history"][-1][0] * scale for case, scale in zip(cases, scales, strict=True))
-    powers = [math.log10(residual) for case in cases for _, residual in case["history"]]
-    highest, lowest = math.ceil(max(powers)), math.floor(min(powers))
+    scales = [
+        1.0 if unit == "iterations" else case["solve_seconds"] * 1e3 / max(1, case["iterations"]) for case in cases
+    ]
+    most = max(case["history"][-1][0] * scale for case, scale in zip(cases, scales, strict=True)) or 1.0
+    powers = [math.log10(residual) for case in cases for _, residual in case["history"] if residual > 0]
+    highest = math.ceil(max(powers, default=0))
+    lowest = min(math.floor(min(powers, default=0)), highest - 1)
 
     def at(value: float, residual: float) -> tuple[float, float]:
-        share = (highest - math.log10(residual)) / (highest - lowest)
+        power = math.log10(residual) if residual > 0 else lowest  # an exact solution lies on the lower edge
+        share = (highest - power) / (highest - lowest)
         return left + (right - left) * value / most, top + (bottom - top) * share
 
     yield text(left, top - 10, f"{cases[0]['matrix']}, {unit}")

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from petsc_gpufmt.bench.errors import BenchError
 
+RTOL, MAX_IT = 1e-8, 10_000
+"""Of the solves of `bench ksp`, unless others are asked for."""
+
 
 def add_output(parser: argparse.ArgumentParser, default: Path | None = None) -> None:
     """Where the results go, and the commit that they name."""

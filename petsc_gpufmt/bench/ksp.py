@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from petsc_gpufmt.bench.command import MAX_IT, RTOL
 from petsc_gpufmt.bench.rank_ksp import Contender, Task
 from petsc_gpufmt.bench.rank_spd import is_file
 
@@ -16,6 +17,8 @@ MIXED, DOUBLE = "mixedcg", "gpucg"
 MIXED_METHOD = "mixed"
 OUTERS = ("replacement", "refinement", "flexible")
 PRECONDITIONERS = ("jacobi", "none")
+FIXED_OPTIONS = ("ksp_type", "ksp_norm_type", "ksp_pc_side", "pc_type", "mat_type")
+"""Options of PETSc that would change a contender under its label."""
 
 Case = dict[str, Any]
 
@@ -46,11 +49,22 @@ def make_contenders(
     return tuple(found.values())
 
 
-def run_name(task: Task, methods: Sequence[str], types: Sequence[str], gpu_aware: bool) -> str:
-    """What tells the results of a task from those of others in one file."""
+def run_name(
+    task: Task,
+    methods: Sequence[str],
+    types: Sequence[str],
+    gpu_aware: bool,
+    ranks: Sequence[int] = (1,),
+    outers: Sequence[str] = OUTERS[:1],
+) -> str:
+    """What tells the results of a task from those of others in one file: what is not as it is by default is named."""
     parts = ["ksp", *methods, *types]
     parts += ["files"] if all(map(is_file, task.matrices)) else []
+    parts += [f"-ksp_mixedcg_outer {' '.join(outers)}"] if tuple(outers) != OUTERS[:1] else []
     parts += [f"-pc_type {task.pc}"] if task.pc != PRECONDITIONERS[0] else []
+    parts += [f"-ksp_rtol {task.rtol:g}"] if task.rtol != RTOL else []
+    parts += [f"-ksp_max_it {task.max_it}"] if task.max_it != MAX_IT else []
+    parts += [f"ranks {' '.join(map(str, ranks))}"] if tuple(ranks) != (1,) else []
     return ", ".join([*parts, *(["MPI not GPU-aware"] if not gpu_aware else [])])
 
 

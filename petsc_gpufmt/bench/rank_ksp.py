@@ -1,7 +1,6 @@
 """Solvers on the ranks of this program, which ``bench ksp`` starts with a task, as JSON, and a file.
 
-All contenders of a matrix are there together, and are measured in turn. Rank 0 adds a line of JSON to the file for
-each of them.
+All contenders of a matrix are there together, and are measured in turn. The file gets a line of JSON for each of them.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from petsc_gpufmt.backends import driver, native_library
+from petsc_gpufmt.bench.rank_cases import keep_cases
 from petsc_gpufmt.bench.rank_rows import RankRows
 from petsc_gpufmt.bench.rank_spd import make_spd_rows, matrix_name, right_hand_side
 from petsc_gpufmt.choice.registry import FORMATS
@@ -286,14 +286,6 @@ def cases(task: Task) -> Iterator[dict[str, Any]]:
             item.destroy()
 
 
-def main(task: Task, path: Path) -> None:
-    from petsc4py import PETSc
-
-    for case in cases(task):
-        if PETSc.COMM_WORLD.rank == 0:
-            with path.open("a") as file:
-                file.write(json.dumps(case) + "\n")
-
-
 if __name__ == "__main__":
-    main(Task.of_json(sys.argv[1]), Path(sys.argv[2]))
+    task = Task.of_json(sys.argv[1])
+    keep_cases(lambda: cases(task), Path(sys.argv[2]))

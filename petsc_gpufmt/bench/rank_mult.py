@@ -1,7 +1,7 @@
 """MatMult on the ranks of this program, which ``bench scaling`` starts with a task, as JSON, and a file.
 
-A product is timed by the host between barriers, in sequences that do not wait for the device. Rank 0 adds a line of
-JSON to the file for each case.
+A product is timed by the host between barriers, in sequences that do not wait for the device. The file gets a line of
+JSON for each case.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends import driver, native_library
+from petsc_gpufmt.bench.rank_cases import keep_cases
 from petsc_gpufmt.bench.rank_rows import RankRows, make_rows, x_values
 from petsc_gpufmt.choice.registry import FORMATS
 
@@ -176,16 +177,8 @@ def cases(task: Task) -> Iterator[dict[str, Any]]:
             product.destroy()
 
 
-def main(task: Task, path: Path) -> None:
+if __name__ == "__main__":
+    task = Task(**json.loads(sys.argv[1]))
     if TASK_MODE in task.modes:
         import mpi4py.MPI  # noqa: F401 - before PETSc, which would ask for a lower level of threads than this mode needs
-    from petsc4py import PETSc
-
-    for case in cases(task):
-        if PETSc.COMM_WORLD.rank == 0:
-            with path.open("a") as file:
-                file.write(json.dumps(case) + "\n")
-
-
-if __name__ == "__main__":
-    main(Task(**json.loads(sys.argv[1])), Path(sys.argv[2]))
+    keep_cases(lambda: cases(task), Path(sys.argv[2]))

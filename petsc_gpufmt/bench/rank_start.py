@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from petsc_gpufmt.bench.command import show, timed
-from petsc_gpufmt.bench.compiled import run_program
+from petsc_gpufmt.bench.compiled import ProgramError, run_program
+from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.mpiexec import launcher
+from petsc_gpufmt.bench.rank_cases import reason_file
 from petsc_gpufmt.bench.results import Recorder
 
 Case = dict[str, Any]
@@ -37,7 +39,7 @@ class Start:
     def run(self, task: Any, ranks: int, add: Callable[[Case], None]) -> None:
         """Measure a task on so many ranks, by the program that it is of.
 
-        ProgramError if they fail, after `add` of the cases before that.
+        BenchError if they fail, after `add` of the cases before that, with what the first rank that failed has said.
         """
         given = os.environ.get("PETSC_OPTIONS", "")
         options = given if self.on_device else f"{given} -device_enable none"
@@ -46,6 +48,10 @@ class Start:
             (path := Path(folder, "cases")).touch()
             try:
                 run_program([*launcher(ranks, self.mpiexec), *words, str(path)], self.limit, {"PETSC_OPTIONS": options})
+            except ProgramError:
+                if (said := reason_file(path)).is_file():
+                    raise BenchError(f"on {ranks} rank{'s' * (ranks > 1)}, {said.read_text()}") from None
+                raise
             finally:
                 for line in path.read_text().splitlines():
                     add(json.loads(line))
@@ -74,3 +80,16 @@ def measure_on_ranks(
             start.run(task, size, add)
         for line in summary_lines(recorder.cases):
             show(line)
+
+
+def refuse_options(names: Sequence[str], command: str) -> None:
+    """BenchError for PETSc options, from wherever they are, that would make contenders others than their labels say."""
+    from petsc4py import PETSc
+
+    database = PETSc.Options()
+    for name in names:
+        if database.hasName(name):
+            raise BenchError(
+                f"-{name} is among PETSc's options (PETSC_OPTIONS or .petscrc): bench {command} sets what it stands "
+                "for by arguments of its own, so take it out"
+            )

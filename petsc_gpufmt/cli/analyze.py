@@ -9,9 +9,9 @@ from pathlib import Path
 from petsc_gpufmt.backends import driver
 from petsc_gpufmt.bench.command import optional_packages
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.cli.outcome import NOT_DONE
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
 
-WRONG_INPUT = 2
 DEFAULT_GPU = "h200"
 
 
@@ -37,16 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_analyze(arguments: argparse.Namespace) -> int:
-    """Analyse and print; what cannot be done is one line, and the exit status WRONG_INPUT."""
+    """Analyse and print; what cannot be done is one line, and the exit status NOT_DONE."""
     try:
         with optional_packages():
             analyze(arguments)
     except (GpufmtError, BenchError) as e:
         print(f"petsc_gpufmt: {' '.join(str(e).split())}", file=sys.stderr)
-        return WRONG_INPUT
+        return NOT_DONE
     except MemoryError:
         print(f"petsc_gpufmt: {arguments.matrix}: it takes more memory than there is to analyse", file=sys.stderr)
-        return WRONG_INPUT
+        return NOT_DONE
     return 0
 
 

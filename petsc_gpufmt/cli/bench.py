@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from petsc_gpufmt.bench.command import add_output
+from petsc_gpufmt.bench.command import MAX_IT, RTOL, add_output
 from petsc_gpufmt.cli import bench_ksp, bench_runs, bench_scaling
 
 NEEDS_FORMAT = "format with options, such as pjds:slice_height=64; may be repeated"
@@ -231,10 +231,10 @@ def add_ksp(commands: argparse._SubParsersAction) -> None:
     ksp.add_argument("--type", action="append", metavar="T", help="type of ours; may be repeated (default: gpufmt)")
     ksp.add_argument("--pc", default="jacobi", metavar="P", help="jacobi or none (default %(default)s)")
     ksp.add_argument(
-        "--rtol", type=float, default=1e-8, metavar="R", help="residual of a solve, relative (default %(default)g)"
+        "--rtol", type=float, default=RTOL, metavar="R", help="residual of a solve, relative (default %(default)g)"
     )
     ksp.add_argument(
-        "--max-it", type=int, default=10000, metavar="N", help="the most iterations of a solve (default %(default)s)"
+        "--max-it", type=int, default=MAX_IT, metavar="N", help="the most iterations of a solve (default %(default)s)"
     )
     ksp.add_argument("--ranks", default="1", metavar="N", help="numbers of ranks, such as 1,2,4 (default %(default)s)")
     ksp.add_argument(

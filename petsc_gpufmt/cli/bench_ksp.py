@@ -21,7 +21,7 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.programs import check_types
     from petsc_gpufmt.bench.rank_ksp import Task
     from petsc_gpufmt.bench.rank_spd import check_names, check_spd_matrix
-    from petsc_gpufmt.bench.rank_start import Start, measure_on_ranks
+    from petsc_gpufmt.bench.rank_start import Start, measure_on_ranks, refuse_options
 
     reason = "--host" if arguments.host else gpu_reason()
     ranks = parse_ranks(arguments.ranks)
@@ -34,6 +34,7 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     check_types(types)
     if arguments.outer and ksp.MIXED_METHOD not in methods:
         raise BenchError(f"--outer {arguments.outer[0]}: it belongs to --method {ksp.MIXED_METHOD}")
+    refuse_options(ksp.FIXED_OPTIONS, "ksp")
     if not 0 < arguments.rtol < 1:
         raise BenchError(f"--rtol {arguments.rtol:g}: give a number between 0 and 1, such as 1e-8")
     check_least("--max-it", arguments.max_it, 1)
@@ -46,6 +47,7 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     task = Task(matrices, contenders, arguments.pc, arguments.rtol, arguments.max_it, arguments.history)
     start = Start(reason is None, arguments.mpiexec, arguments.seconds)
     gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
-    recorder = Recorder(ksp.run_name(task, methods, types, gpu_aware), arguments.json, arguments.commit)
+    name = ksp.run_name(task, methods, types, gpu_aware, ranks, outers)
+    recorder = Recorder(name, arguments.json, arguments.commit)
     measure_on_ranks(start, task, ranks, recorder, gpu_aware, reason, ksp.case_line, ksp.summary_lines)
     return finish(ksp.wrong_cases(recorder.cases))

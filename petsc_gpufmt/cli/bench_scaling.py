@@ -23,7 +23,7 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.bench.programs import check_types
     from petsc_gpufmt.bench.rank_mult import Task
     from petsc_gpufmt.bench.rank_rows import check_ranks_matrix
-    from petsc_gpufmt.bench.rank_start import Start, measure_on_ranks
+    from petsc_gpufmt.bench.rank_start import Start, measure_on_ranks, refuse_options
 
     reason = "--host" if arguments.host else gpu_reason()
     devices = 0 if reason else driver.device_count()
@@ -32,6 +32,7 @@ def run_scaling(arguments: argparse.Namespace) -> int:
     scaling.check_modes(modes)
     scaling.check_distribution(arguments.distribution, max(ranks))
     check_types([arguments.type])
+    refuse_options(("mat_type",), "scaling")
     check_least("--seconds", arguments.seconds, 1)
     if arguments.plot:
         check_picture(arguments.plot)

@@ -11,6 +11,9 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.errors import GpufmtError
 
+WRONG_RESULTS, NOT_DONE = 1, 2
+"""Exit status of a command whose results are wrong, and of one that cannot do what was asked."""
+
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -20,7 +23,7 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
         return run()
     except (GpufmtError, BenchError) as e:
         print(f"{program}: {e}", file=sys.stderr)
-        return 1
+        return NOT_DONE
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return INTERRUPTED

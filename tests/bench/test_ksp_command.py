@@ -14,6 +14,8 @@ from petsc_gpufmt.bench.rank_ksp import Contender, Task, few_and_many  # noqa: E
 from petsc_gpufmt.bench.results import read_runs  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 
+RATHER = "-ksp_mixedcg_outer flexible, -ksp_rtol 1e-09, ranks 1 2"
+
 
 @pytest.mark.mpi
 def test_solvers_from_end_to_end(tmp_path, capsys):
@@ -22,7 +24,7 @@ def test_solvers_from_end_to_end(tmp_path, capsys):
     words += ["--method", "cg", "--method", "gmres", "--method", "mixed", "--outer", "flexible"]
     assert main(["bench", "ksp", "--host", "--ranks", "1,2", *words, "--json", str(path)]) == 0
     (run,) = read_runs(path)
-    assert run["name"] == "ksp, cg, gmres, mixed, pjds" and run["gpu_aware"] is True
+    assert run["name"] == f"ksp, cg, gmres, mixed, pjds, {RATHER}" and run["gpu_aware"] is True
     labels = ["cg, aij", "cg, pjds", "gpucg, pjds", "gmres, aij", "gmres, pjds", "gpugmres, pjds"]
     labels.append("mixedcg (flexible), pjds")
     found = [(case["matrix"], case["ranks"], case["label"]) for case in run["cases"]]
@@ -139,6 +141,19 @@ CASES = [
 OTHERS = [case | {"matrix": "27point:9"} for case in CASES]
 
 
+def test_runs_are_kept_apart_by_what_is_not_as_by_default():
+    def name(ranks=(1,), outers=("replacement",), gpu_aware=True, **changes):
+        given = {"matrices": ("7point:3",), "contenders": (), "pc": "jacobi", "rtol": 1e-8, "max_it": 10_000}
+        return ksp.run_name(Task(**given | {"history": False} | changes), ["mixed"], ["pjds"], gpu_aware, ranks, outers)
+
+    assert name() == "ksp, mixed, pjds"
+    assert name(ranks=[1, 2], outers=["flexible"]) == "ksp, mixed, pjds, -ksp_mixedcg_outer flexible, ranks 1 2"
+    assert name(rtol=1e-6, pc="none", gpu_aware=False) == (
+        "ksp, mixed, pjds, -pc_type none, -ksp_rtol 1e-06, MPI not GPU-aware"
+    )
+    assert name(max_it=9) == "ksp, mixed, pjds, -ksp_max_it 9"
+
+
 def test_products_of_ours_are_wrong_where_the_peer_is_right():
     ours = some_case("cg, gpufmt", against="cg, aijcusparse", correct=False)
     wrong = ksp.wrong_cases([CASES[0], ours, CASES[1] | {"correct": False}])
@@ -209,6 +224,6 @@ def test_times_that_are_lost_in_noise_are_left_out():
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(capsys, words, text):
-    assert main(["bench", "ksp", "--host", *words]) == 1
+    assert main(["bench", "ksp", "--host", *words]) == 2
     error = capsys.readouterr().err
     assert error.startswith("petsc_gpufmt: ") and text in error and error.count("\n") == 1

@@ -103,7 +103,7 @@ def test_results_that_cannot_be_kept_are_found_out_before_measuring(tmp_path, mo
     file = tmp_path / "file"
     file.write_text("no results")
     for path, complaint in ((file / "results.json", "cannot be written ("), (file, "not a file of")):
-        assert main(["bench", benchmark, "--host", "--json", str(path)]) == 1
+        assert main(["bench", benchmark, "--host", "--json", str(path)]) == 2
         message = capsys.readouterr().err
         assert f"{path}" in message and complaint in message
         assert message.count("\n") == 1
@@ -133,7 +133,7 @@ def test_interrupted_benchmark_keeps_what_it_measured(tmp_path, monkeypatch, cap
 def test_matrices_that_cannot_be_made_are_found_out_before_measuring(monkeypatch, capsys, benchmark):
     monkeypatch.setattr(places, "available_places", lambda host_only: pytest.fail("measured"))
     for spec, complaint in (("absent.mtx", "no such file"), ("7point:9999", "too many"), ("7point:x", "grid points")):
-        assert main(["bench", benchmark, "--host", "--matrix", "7point:3", "--matrix", spec]) == 1
+        assert main(["bench", benchmark, "--host", "--matrix", "7point:3", "--matrix", spec]) == 2
         message = capsys.readouterr().err
         assert message.startswith(f"petsc_gpufmt: --matrix {spec}: ") and complaint in message
         assert message.count("\n") == 1
@@ -150,7 +150,7 @@ def test_matrices_that_cannot_be_made_are_found_out_before_measuring(monkeypatch
 )
 def test_unknown_names_are_not_left_out(monkeypatch, capsys, words, choices):
     monkeypatch.setattr(places, "available_places", lambda host_only: pytest.fail("measured"))
-    assert main(["bench", *words, "--host", "--without", "sellcud"]) == 1
+    assert main(["bench", *words, "--host", "--without", "sellcud"]) == 2
     message = capsys.readouterr().err
     assert re.fullmatch(f"petsc_gpufmt: --without sellcud: nobody has this name, choose from {choices}\n", message)
 
@@ -186,7 +186,7 @@ def test_set_of_matrices(tmp_path, monkeypatch, capsys, replicate):
 
 
 def test_unknown_set_is_refused(tmp_path, capsys):
-    assert main(["bench", "mult", "--host", "--matrix-set", "large", str(tmp_path)]) == 1
+    assert main(["bench", "mult", "--host", "--matrix-set", "large", str(tmp_path)]) == 2
     assert "--matrix-set large: choose from real, real-replicated" in capsys.readouterr().err
 
 
@@ -201,7 +201,7 @@ def test_block_sizes(tmp_path, capsys):
         assert case["products"][0]["bytes_per_second"] == pytest.approx(
             case["bsr_bytes"] / case["products"][0]["median_seconds"]
         )
-    assert main(["bench", "bsr", "--host", "--block-size", "0"]) == 1
+    assert main(["bench", "bsr", "--host", "--block-size", "0"]) == 2
     assert "--block-size 0: give positive numbers" in capsys.readouterr().err
 
 

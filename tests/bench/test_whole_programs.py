@@ -203,14 +203,14 @@ def test_programs_in_python_are_run_by_this_python():
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(capsys, words, text):
-    assert main(["bench", "programs", "--host", *words]) == 1
+    assert main(["bench", "programs", "--host", *words]) == 2
     error = capsys.readouterr().err
     assert error.startswith("petsc_gpufmt: ") and text in error and error.count("\n") == 1
 
 
 def test_a_missing_compiler_is_said_in_one_line(capsys, monkeypatch):
     monkeypatch.setenv("MPICC", "/absent/mpicc")
-    assert main(["bench", "programs", "--host", "--program", "first"]) == 1
+    assert main(["bench", "programs", "--host", "--program", "first"]) == 2
     error = capsys.readouterr().err
     assert "first.c does not compile" in error and "MPICC" in error and error.count("\n") == 1
 

@@ -113,7 +113,7 @@ def test_all_that_is_shown_is_drawn(run):
 )
 def test_what_has_no_timeline_is_refused(ranks, matrix, message):
     finished = run_program("--matrix", matrix, ranks=ranks)
-    assert finished.status == 1 and message in finished.output, finished
+    assert finished.status == 2 and message in finished.output, finished
 
 
 def all_stamps(*parts):

@@ -69,3 +69,12 @@ def test_results_without_solvers_are_said(tmp_path):
     save_run(tmp_path / "results.json", {"name": "mult", "environment": {}, "cases": []})
     with pytest.raises(BenchError, match="the results have nothing to show: petsc-gpufmt bench ksp"):
         ksp_report.main([str(tmp_path / "results.json")])
+
+
+def test_exact_solutions_lie_on_the_lower_edge_of_the_picture():
+    solved = {"iterations": 1, "history": [[0, 1.0], [1, 0.0]], "residual": 0.0}
+    at_once = {"iterations": 0, "history": [[0, 0.0]], "residual": 0.0}
+    for change in (solved, at_once):
+        drawn = ElementTree.fromstring(ksp_report.make_plot(RUN | {"cases": [CASES[2] | change, CASES[3] | change]}))
+        heights = [float(dot.get("cy")) for dot in drawn.findall(".//{*}circle")]
+        assert max(heights) == ksp_report.HEIGHT - ksp_report.BOTTOM

@@ -49,7 +49,7 @@ def test_options_line_gives_a_program_the_types(capsys, monkeypatch, tmp_path):
 
 def test_options_line_cannot_be_given_for_a_path_with_a_comma(capsys, monkeypatch):
     monkeypatch.setattr(petsc_gpufmt.cli.main, "library_path", lambda: Path("/a,b/libpetscgpufmt.so"))
-    assert main(["options"]) == 1
+    assert main(["options"]) == 2
     assert "PETSc cannot load /a,b/libpetscgpufmt.so" in capsys.readouterr().err
 
 
@@ -112,7 +112,7 @@ def test_missing_command_prints_usage(capsys, words):
 
 @pytest.mark.slow
 def test_errors_are_one_line(capsys):
-    assert main(["bench", "mult", "--host", "--matrix", "absent.mtx"]) == 1
+    assert main(["bench", "mult", "--host", "--matrix", "absent.mtx"]) == 2
     text = capsys.readouterr().err
     assert text.startswith("petsc_gpufmt: --matrix absent.mtx")
     assert text.count("\n") == 1
@@ -163,5 +163,5 @@ def test_a_source_tree_that_hides_the_installed_package_says_so(tmp_path):
     shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     (tmp_path / "setup.py").touch()
     finished = run([sys.executable, "-m", package.name, "options"], cwd=tmp_path, PYTHONSAFEPATH="")
-    assert finished.status == 1 and finished.output.count("\n") == 1, finished
+    assert finished.status == 2 and finished.output.count("\n") == 1, finished
     assert f"the source tree {tmp_path} shadows a petsc_gpufmt that is installed" in finished.output

@@ -62,7 +62,7 @@ def test_architectures_are_a_list_or_repeated(gpu, words, capsys):
 
 @pytest.mark.parametrize("name", ["sm_70", "sm_x", "90", "", "compute_123"])
 def test_an_architecture_that_is_not_known_is_one_line(gpu, name, capsys):
-    assert main(["compile", "--arch", f"sm_90,{name}"]) == 1
+    assert main(["compile", "--arch", f"sm_90,{name}"]) == 2
     expected = f"petsc_gpufmt: --arch {name}: NVRTC here compiles for sm_80, sm_90, sm_100, or for one of them as"
     shown = capsys.readouterr().err
     assert shown.startswith(expected) and shown.count("\n") == 1
@@ -108,13 +108,13 @@ def test_what_the_package_has_is_not_compiled_for_the_user(gpu, tmp_path, capsys
 
 def test_kernels_that_do_not_compile_are_one_line(gpu, capsys):
     gpu.failing = {"patterns/csr"}
-    assert main(["compile", "--arch", "sm_90"]) == 1
+    assert main(["compile", "--arch", "sm_90"]) == 2
     assert capsys.readouterr().err == "petsc_gpufmt: patterns/csr does not compile\n"
 
 
 def test_a_folder_that_takes_no_files_is_one_line(gpu, tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert main(["compile", "--arch", "sm_90", "--output", str(tmp_path / "file")]) == 1
+    assert main(["compile", "--arch", "sm_90", "--output", str(tmp_path / "file")]) == 2
     shown = capsys.readouterr().err
     assert "compiled kernels cannot be kept" in shown and "--output" in shown and shown.count("\n") == 1
 
@@ -124,7 +124,7 @@ def test_without_a_compiler_it_says_what_to_install():
         "import sys; sys.modules['cupy'] = None\nfrom petsc_gpufmt.cli.main import main\nsys.exit(main(['compile']))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert found.returncode == 1 and found.stderr.count("\n") == 1, found
+    assert found.returncode == 2 and found.stderr.count("\n") == 1, found
     assert "cannot be used (ModuleNotFoundError" in found.stderr and "pip install 'cupy-cuda13x[ctk]'" in found.stderr
 
 

@@ -297,7 +297,7 @@ def test_ranges_of_ranks():
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_arguments_are_one_line(capsys, words, error):
-    assert main(["model", *words]) == 1
+    assert main(["model", *words]) == 2
     printed = capsys.readouterr().err
     assert error in printed and printed.startswith("petsc_gpufmt: ") and printed.count("\n") == 1
 

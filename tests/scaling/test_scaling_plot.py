@@ -121,5 +121,5 @@ def test_the_command_draws_what_it_has_measured(tmp_path):
     ],
 )
 def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(capsys, path, text):
-    assert main(["bench", "scaling", "--host", "--plot", path]) == 1
+    assert main(["bench", "scaling", "--host", "--plot", path]) == 2
     assert capsys.readouterr().err == f"petsc_gpufmt: {text}\n"

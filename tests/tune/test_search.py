@@ -193,7 +193,7 @@ def test_the_matrices_stand_for_all_kinds():
 def test_the_search_needs_a_gpu(monkeypatch, capsys):
     monkeypatch.setattr(places, "device_reason", lambda: "there is no GPU")
 
-    assert main(["tune"]) == 1
+    assert main(["tune"]) == 2
     text = capsys.readouterr().err
     assert text == (
         "petsc_gpufmt: tune looks for options for a GPU, and there is no GPU: run it on a machine with one\n"
@@ -201,7 +201,7 @@ def test_the_search_needs_a_gpu(monkeypatch, capsys):
 
 
 def test_an_unknown_format_is_refused(capsys):
-    assert main(["tune", "--format", "jad"]) == 1
+    assert main(["tune", "--format", "jad"]) == 2
     assert "no storage format is called 'jad'" in capsys.readouterr().err
 
 
@@ -261,7 +261,7 @@ def test_a_damaged_file_of_results_is_kept(made_gpu, tmp_path, capsys):
 
 
 def test_formats_without_options_have_nothing_to_tune(made_gpu, capsys):
-    assert main(["tune", "--matrix", "7point:4", "--format", "untunable"]) == 1
+    assert main(["tune", "--matrix", "7point:4", "--format", "untunable"]) == 2
     assert "untunable: no options to choose" in capsys.readouterr().err
 
 
