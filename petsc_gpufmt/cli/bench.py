@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from petsc_gpufmt.bench.command import MAX_IT, RTOL, add_output
-from petsc_gpufmt.cli import bench_ksp, bench_runs, bench_scaling
+from petsc_gpufmt.cli import bench_ksp, bench_parts, bench_runs, bench_scaling
 
 NEEDS_FORMAT = "format with options, such as pjds:slice_height=64; may be repeated"
 
@@ -17,6 +17,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_all(commands)
     add_mult(commands)
     add_bsr(commands)
+    bench_parts.add_parts(commands)
     add_spgemm(commands)
     add_programs(commands)
     add_scaling(commands)

@@ -1,4 +1,4 @@
-"""``python -m petsc_gpufmt model``: arguments of the model of MatMult on many GPUs, its tables and its file."""
+"""``python -m petsc_gpufmt model``: arguments of the models of MatMult, on many GPUs their tables, and their file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from petsc_gpufmt.bench.command import optional_packages
+from petsc_gpufmt.cli import model_device
 from petsc_gpufmt.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus-per-host", type=int, default=8, metavar="N", help="more ranks need a network (default %(default)s)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the predictions to this file")
+    model_device.add_arguments(parser)
     parser.set_defaults(run=run_model)
 
 
@@ -82,19 +84,35 @@ def run_model(arguments: argparse.Namespace) -> int:
         arguments.bandwidth,
         arguments.latency,
     )
+    device = ModelledDevice(*petsc_types(), machine.gpu.resident_threads)
+    if model_device.is_asked_for(arguments):
+        model_device.check(arguments)
+        if arguments.weak or arguments.mode or arguments.ranks != RANKS:
+            raise UnsupportedError("--one-device: it has no --ranks, --mode or --weak; leave them out")
+        found = model_device.run(arguments, make_problem(arguments.matrix, device), machine.gpu, device.scalar.itemsize)
+        write(arguments, {"matrix": arguments.matrix, **found})
+        return 0
     if machine.peer is None and not arguments.mode:
         modes = tuple(mode for mode in modes if mode != "peer")
-    device = ModelledDevice(*petsc_types(), machine.gpu.resident_threads)
     problem = make_problem(arguments.matrix, device)
     model = Model(problem, machine, device, arguments.format)
-    found = model.predict(ranks, modes, arguments.weak)
+    predictions = model.predict(ranks, modes, arguments.weak)
     chosen = model.local_part(problem.profile.nrows, problem.profile.nnz)
-    lines = {mode: breakdown(predictions, arguments.weak) for mode, predictions in found.items()}
+    lines = {mode: breakdown(of_mode, arguments.weak) for mode, of_mode in predictions.items()}
     print("\n".join(head(problem, machine, chosen.name, device.scalar.itemsize, arguments.weak)))
-    for mode, predictions in found.items():
-        print(f"\n{table(predictions)}\n{lines[mode]}")
-    if arguments.json:
-        write(arguments, machine, chosen.name, found, lines)
+    for mode, of_mode in predictions.items():
+        print(f"\n{table(of_mode)}\n{lines[mode]}")
+    content = {
+        "matrix": arguments.matrix,
+        "weak": arguments.weak,
+        "format": chosen.name,
+        "machine": dataclasses.asdict(machine),
+        "modes": {
+            mode: {"breakdown": lines[mode], "predictions": [dataclasses.asdict(p) for p in of_mode]}
+            for mode, of_mode in predictions.items()
+        },
+    }
+    write(arguments, content)
     return 0
 
 
@@ -151,24 +169,10 @@ def table(predictions: Sequence[Prediction]) -> str:
     )
 
 
-def write(
-    arguments: argparse.Namespace,
-    machine: Machine,
-    format_name: str,
-    found: dict[str, list[Prediction]],
-    lines: dict[str, str],
-) -> None:
-    """The file that --json names; UnsupportedError where it cannot be written."""
-    content = {
-        "matrix": arguments.matrix,
-        "weak": arguments.weak,
-        "format": format_name,
-        "machine": dataclasses.asdict(machine),
-        "modes": {
-            mode: {"breakdown": lines[mode], "predictions": [dataclasses.asdict(p) for p in predictions]}
-            for mode, predictions in found.items()
-        },
-    }
+def write(arguments: argparse.Namespace, content: dict[str, Any]) -> None:
+    """The file that --json names, if it does; UnsupportedError where it cannot be written."""
+    if not arguments.json:
+        return
     try:
         arguments.json.write_text(json.dumps(content, indent=1) + "\n")
     except OSError as e:

@@ -16,7 +16,7 @@ from petsc_gpufmt.cli.main import main  # noqa: E402
 from petsc_gpufmt.cli.model import parse_ranks  # noqa: E402
 from petsc_gpufmt.scaling import machine as machines  # noqa: E402
 from petsc_gpufmt.scaling.code_balance import code_balance, split_balance  # noqa: E402
-from petsc_gpufmt.scaling.machine import Link, ModelledDevice, find_gpu, find_machine  # noqa: E402
+from petsc_gpufmt.scaling.machine import Link, ModelledDevice, find_gpu, find_machine, held_share  # noqa: E402
 from petsc_gpufmt.scaling.partition import StencilRows  # noqa: E402
 from petsc_gpufmt.scaling.prediction import LONG_LOCAL_PART, MODES, Exchange, Model, breakdown  # noqa: E402
 from petsc_gpufmt.scaling.problem import MOST_POINTS, make_problem, scaled  # noqa: E402
@@ -247,11 +247,30 @@ def test_a_machine_takes_the_numbers_given():
     assert machine.network == find_machine().network and find_machine(link="host").peer is None
 
 
+def test_a_cache_with_random_replacement_serves_what_survives_a_turn():
+    rng, lines, asked = np.random.default_rng(7), 400, 600
+    cache, hits, turns = np.full(lines, -1), 0, 60
+    for turn in range(turns):
+        held = set(cache.tolist())
+        for line in range(asked):
+            if line in held:
+                hits += turn >= turns // 2
+                continue
+            place = rng.integers(lines)
+            held.discard(cache[place])
+            held.add(line)
+            cache[place] = line
+    assert held_share(asked / lines) == pytest.approx(hits / (asked * turns / 2), abs=0.02)
+    assert [held_share(times) for times in (0, 0.5, 1)] == [1, 1, 1]
+    assert held_share(1.001) == pytest.approx(1, abs=3e-3) and held_share(1e4) == 0
+
+
 def test_a_part_in_the_second_level_cache_is_faster():
     gpu = dataclasses.replace(find_gpu("h200"), reading=1.0, row_bytes=0.0)
     held, beyond = gpu.cache_bytes, 2 * gpu.cache_bytes
     assert gpu.bandwidth_of(1, 1) == gpu.bandwidth_of(held, 1) == gpu.cache_factor * gpu.bandwidth
-    assert gpu.bandwidth_of(beyond, 1) == gpu.bandwidth_of(10 * beyond, 1) == gpu.bandwidth
+    assert gpu.bandwidth_of(100 * beyond, 1) == pytest.approx(gpu.bandwidth)
+    assert gpu.bandwidth_of(beyond, 1) < gpu.bandwidth_of(1.5 * held, 1)
     assert gpu.bandwidth < gpu.bandwidth_of(1.5 * held, 1) < gpu.cache_factor * gpu.bandwidth
 
 
