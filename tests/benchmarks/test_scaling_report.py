@@ -32,7 +32,7 @@ def test_predictions_are_as_close_to_what_was_measured_as_the_page_says():
     assert {case["mode"] for case, *_ in cases} >= {"vector", "overlap", "task", "peer"}
     for case, seconds, gpu_aware in cases:
         of_the_host = case["ranks"] > 1 and (case["mode"] != "peer" or not gpu_aware)
-        assert seconds == pytest.approx(case["seconds"], rel=0.28 if of_the_host else 0.09), case
+        assert seconds == pytest.approx(case["seconds"], rel=0.28 if of_the_host else 0.11), case
 
 
 def test_what_is_no_stencil_in_contiguous_rows_is_measured_and_not_modelled():

@@ -42,7 +42,7 @@ def test_what_no_product_has_is_refused(alpha, beta, mean):
 
 
 def test_latencies_of_the_paper():
-    """C_X of web-Google with the least hits, of 1.95 % and 39.33 %, and C_A where 6.48 % of what misses is in the second level."""
+    """C_X of web-Google with the least hits, of 1.95 % and 39.33 %; C_A with 6.48 % of hits in the second level."""
     assert mean_latency(0.0195, 0.3933, X_LEVELS) == pytest.approx(444, abs=1)
     assert mean_latency(0.0, 0.0648, MATRIX_LEVELS) == pytest.approx(580, abs=5)
     for rates in ((-0.1, 0.5), (0.5, 1.1), (float("nan"), 0.5)):
