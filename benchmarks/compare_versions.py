@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from markdown_parts import microseconds, number, table
-
+from petsc_gpufmt.bench.report.markdown import microseconds, number, table
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.cli.outcome import program
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from markdown_parts import microseconds, number, table
-from report import committed_results, kind_of
+from report import committed_results
 
 from petsc_gpufmt.bench.errors import BenchError
-from petsc_gpufmt.bench.ksp import METHODS, MIXED, Case, mean_lines, ratios
+from petsc_gpufmt.bench.ksp import MIXED, Case
+from petsc_gpufmt.bench.report.ksp_tables import make_tables
+from petsc_gpufmt.bench.report.page import kind_of
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.bench.svg import dot, level, path, picture, text, ticks, upright
 from petsc_gpufmt.cli.outcome import program
@@ -28,49 +29,6 @@ PANEL, HEIGHT = 400, 330  # width and height of what belongs to one matrix and o
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 70, 40  # around the axes, in a panel
 LEGEND_STEP = 20
 MOST_TICKS = 6
-
-
-def named(case: Case) -> tuple[str, str]:
-    return case["matrix"], str(case["ranks"])
-
-
-def iterations_table(run: Run) -> str:
-    """A line for each matrix, ranks, method and type of ours; empty if no method of PETSc's was measured."""
-    rows, cases = [], run["cases"]
-    for ours in cases:
-        method = next((name for name, of_ours in METHODS.items() if of_ours == ours["ksp"]), None)
-        same = {case["label"]: case for case in cases if named(case) == named(ours)}
-        peer, petscs = same.get(ours["against"]), same.get(f"{method}, {ours['matrix_type']}")
-        if peer and petscs:
-            times = [case["iteration_seconds"] for case in (peer, petscs, ours)]
-            shown = [microseconds(seconds) if seconds else "-" for seconds in times]
-            rows.append((*named(ours), ours["label"], *shown, number(ratios(ours, cases)[0])))
-    head = ("matrix", "ranks", "ours", "peer us", "PETSc's method us", "ours us", "peer / ours")
-    return table(head, rows) if rows else ""
-
-
-def solves_table(run: Run) -> str:
-    """A line for each solver that is compared with another one, to the same true residual."""
-    rows, cases = [], run["cases"]
-    for case in cases:
-        other = next((o for o in cases if named(o) == named(case) and o["label"] == case["against"]), None)
-        if other:
-            one, two = (
-                (of["label"], str(of["iterations"]), number(of["solve_seconds"] * 1e3), f"{of['residual']:.1e}")
-                for of in (other, case)
-            )
-            rows.append((*named(case), *one, *two, number(ratios(case, cases)[1])))
-    of_each = ("iterations", "ms", "residual")
-    head = ("matrix", "ranks", "reference", *of_each, "solver", *of_each, "times as fast")
-    return table(head, rows) if rows else ""
-
-
-def make_tables(run: Run) -> str:
-    """Of one run: iterations, whole solves, and means of both."""
-    facts = "{gpu}, PETSc {petsc}, commit {commit:.7}, {date}".format_map({"gpu": "host"} | run["environment"])
-    means = "".join(f"- {line}\n" for line in mean_lines(run["cases"]))
-    parts = (f"{run['name']}: {facts}.\n", iterations_table(run), solves_table(run), means)
-    return "\n".join(part for part in parts if part)
 
 
 def make_plot(run: Run) -> str:

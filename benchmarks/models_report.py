@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from markdown_parts import microseconds, number, section, table
 from report import committed_results
-from report_tables import chosen_format
 
 from petsc_gpufmt.analysis.analysis import modelled_device
 from petsc_gpufmt.analysis.facts import pattern_of
@@ -18,6 +16,8 @@ from petsc_gpufmt.analysis.source import read_source
 from petsc_gpufmt.analysis.times import modelled_seconds
 from petsc_gpufmt.backends.native_library import petsc_types
 from petsc_gpufmt.bench.parts import parts, sum_over_whole
+from petsc_gpufmt.bench.report.markdown import microseconds, number, section, table
+from petsc_gpufmt.bench.report.mult_tables import chosen_format
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.cli.outcome import program

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from figures import MILLISECOND, Measured, Runs, Target, all_cases, best_of
-from programs_tables import has_hierarchy
 
 from petsc_gpufmt.bench.programs import PROGRAM_SETS
+from petsc_gpufmt.bench.report.programs_tables import has_hierarchy
 
 GIGABYTE = 1e9
 

@@ -8,21 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from markdown_parts import number, section, table
-from programs_tables import programs_sections
-from report_tables import (
-    SET_TITLES,
-    bratu_section,
-    bsr_section,
-    from_c_section,
-    mult_sections,
-    set_section,
-)
-from spgemm_tables import spgemm_sections
+from report_tables import bratu_section, from_c_section
 from targets import TARGETS, Runs, Target
 
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.programs import PROGRAMS
+from petsc_gpufmt.bench.report.markdown import number, section, table
+from petsc_gpufmt.bench.report.page import KINDS, kind_of, sections_of
+from petsc_gpufmt.bench.report.programs_tables import programs_sections
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.cli.outcome import program
 
@@ -123,27 +116,15 @@ def _undated(environment: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in environment.items() if key != "date"}
 
 
-def kind_of(run: dict[str, Any]) -> str:
-    return run["name"].partition(",")[0]
-
-
 def run_sections(run: dict[str, Any]) -> list[str]:
     """The tables of one run, by its name."""
     kind = kind_of(run)
-    if kind == "mult":
-        return mult_sections(run)
-    if kind == "bsr":
-        return [bsr_section(run)]
-    if kind in SET_TITLES:
-        return [set_section(run)]
     if kind == "mult-from-c":
         return [from_c_section(run)]
-    if kind == "spgemm":
-        return spgemm_sections(run)
-    if kind == "scaling":
-        return []  # docs/scaling.md has them
-    if kind == "ksp":
-        return []  # ksp_report.py shows them
+    if kind in ("scaling", "ksp", "parts"):
+        return []  # docs/scaling.md, ksp_report.py and docs/models.md have them
+    if kind in KINDS:
+        return sections_of([run])
     return [bratu_section(run)]
 
 

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markdown_parts import microseconds, section, table
-from report import committed_results, kind_of
+from report import committed_results
 
 from petsc_gpufmt.bench.matrices import grid_and_block
 from petsc_gpufmt.bench.rank_mult import AS_MADE
+from petsc_gpufmt.bench.report.markdown import microseconds, section, table
+from petsc_gpufmt.bench.report.page import kind_of
+from petsc_gpufmt.bench.report.scaling_tables import matrix_name, measured, title
 from petsc_gpufmt.bench.results import read_runs
-from petsc_gpufmt.bench.scaling import Case, contender, efficiency, gflops, lines_of
+from petsc_gpufmt.bench.scaling import Case
 from petsc_gpufmt.cli.outcome import program
 from petsc_gpufmt.scaling.machine import ModelledDevice, nvlink_machine
 from petsc_gpufmt.scaling.plot import make_plot
@@ -172,16 +174,6 @@ def is_fitted(case: Case) -> bool:
     return not case["weak"] and (case["ranks"] == 1 or case["matrix"].startswith("7point:"))
 
 
-def title(run: Run) -> str:
-    """What was measured, with what."""
-    facts = "{gpu}, PETSc {petsc}, commit {commit:.7}, {date}".format(**run["environment"])
-    return f"{run['name'][0].upper()}{run['name'][1:]}: {facts}.\n"
-
-
-def matrix_name(case: Case) -> str:
-    return f"{case['matrix']}{' on each' if case['weak'] else ''}"
-
-
 def compared(run: Run) -> str:
     """A table of one run; empty if none of its cases is modelled."""
     rows = []
@@ -191,33 +183,6 @@ def compared(run: Run) -> str:
         rows.append((matrix_name(case), str(case["ranks"]), case["mode"] or "", *times, fitted))
     head = ("matrix", "ranks", "mode", "measured us", "model us", "error", "")
     return f"{title(run)}\n{table(head, rows)}" if rows else ""
-
-
-def measured(run: Run) -> str:
-    """A table of what `bench scaling` has measured, a line for each contender and number of ranks."""
-    peers = {(case["matrix"], case["ranks"]): case for case in run["cases"] if not case["ours"]}
-    rows = []
-    for *_, of_line in lines_of(run["cases"]):
-        for case in of_line:
-            peer = peers.get((case["matrix"], case["ranks"])) if case["ours"] else None
-            spread = "-".join(microseconds(case[key]) for key in ("least_seconds", "largest_seconds"))
-            times = (microseconds(case["seconds"]), spread, f"{gflops(case):.0f}")
-            speed = efficiency(case, of_line[0]) * case["ranks"]
-            relative = (f"{speed:.2f}", f"{speed / case['ranks']:.2f}") if of_line[0]["ranks"] == 1 else ("", "")
-            against = f"{peer['seconds'] / case['seconds']:.2f}" if peer else ""
-            rows.append((matrix_name(case), contender(case), str(case["ranks"]), *times, *relative, against))
-    head = (
-        "matrix",
-        "type, mode",
-        "ranks",
-        "us",
-        "least-largest",
-        "GF/s",
-        "speed-up",
-        "efficiency",
-        "aijcusparse / ours",
-    )
-    return f"{title(run)}\n{table(head, dict.fromkeys(rows))}"
 
 
 def stated_errors(runs: Sequence[Run]) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from bratu import galerkin_seconds, matmult_seconds
 from figures import MICROSECOND, MILLISECOND, Measured, Runs, Target, all_cases, best_of, device_products
 from program_targets import PROGRAM_TARGETS
-from spgemm_tables import cases_of, real_squares
 
+from petsc_gpufmt.bench.report.spgemm_tables import cases_of, real_squares
 from petsc_gpufmt.bench.spgemm_contenders import OURS
 from petsc_gpufmt.bench.storage import in_mults
 from petsc_gpufmt.bench.summary import compare

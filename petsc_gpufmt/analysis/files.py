@@ -6,25 +6,11 @@ import csv
 import dataclasses
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 from petsc_gpufmt.analysis.analysis import Analysis, FormatRow
-from petsc_gpufmt.bench.errors import BenchError
 
 SCHEMA = 1
-
-
-def check_writable(option: str, path: Path) -> None:
-    """BenchError if the file that `option` names cannot be written; one that is there stays as it is."""
-    try:
-        there = path.exists() or path.is_symlink()
-        with open(path, "ab"):
-            pass
-        if not there:
-            path.unlink()
-    except OSError as e:
-        raise BenchError(f"{option} {path}: cannot be written ({e.strerror}); name a file in a folder of yours") from e
 
 
 def as_json(analysis: Analysis) -> str:

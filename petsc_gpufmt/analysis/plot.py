@@ -10,23 +10,11 @@ import scipy.sparse
 
 from petsc_gpufmt.analysis.analysis import Analysis
 from petsc_gpufmt.analysis.facts import histogram_labels, row_chunks
-from petsc_gpufmt.bench.errors import BenchError
 
 MOST_PIXELS = 400
 """Rows and columns of the picture of the pattern: more are drawn together."""
 
 SIZE, DOTS_AN_INCH = (17.0, 5.0), 100
-
-
-def check_plot(path: Path) -> None:
-    """BenchError if matplotlib is not there, or does not know the suffix of `path`."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise BenchError(f"--plot needs matplotlib ({e}): pip install 'petsc_gpufmt[plot]', or matplotlib") from e
-    known = Figure().canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise BenchError(f"--plot {path}: name a file that ends in one of .{', .'.join(known)}")
 
 
 def density(matrix: scipy.sparse.csr_matrix, pixels: int = MOST_PIXELS) -> np.ndarray:
@@ -51,7 +39,7 @@ def roofline_points(analysis: Analysis) -> list[tuple[str, float, float]]:
 
 
 def draw(analysis: Analysis, matrix: scipy.sparse.csr_matrix, path: Path) -> None:
-    """Write the picture; the suffix of `path` says in which form. `check_plot` has looked at it."""
+    """Write the picture, in the form of the suffix of `path`, which bench/report/pictures.py has looked at."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE, dpi=DOTS_AN_INCH, layout="constrained")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,8 +25,19 @@ def add_output(parser: argparse.ArgumentParser, default: Path | None = None) -> 
     )
 
 
+ERASE_LINE = "\r\033[K"
+
+
 def show(line: str) -> None:
-    print(line, flush=True)
+    """A line of the results; what `progress` said gives way to it."""
+    print((ERASE_LINE if sys.stdout.isatty() else "") + line, flush=True)
+
+
+def progress(what: str) -> None:
+    """Say what is measured now, on a terminal alone, until the next line is shown."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        print(ERASE_LINE + f"... {what}"[:width], end="", flush=True)
 
 
 def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> None:
@@ -32,6 +45,18 @@ def check_choices(option: str, given: Sequence[str], known: Sequence[str]) -> No
     for name in given:
         if name not in known:
             raise BenchError(f"{option} {name}: choose from {', '.join(known)}")
+
+
+def check_writable(option: str, path: Path) -> None:
+    """BenchError if the file that `option` names cannot be written; one that is there stays as it is."""
+    try:
+        there = path.exists() or path.is_symlink()
+        with open(path, "ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as e:
+        raise BenchError(f"{option} {path}: cannot be written ({e.strerror}); name a file in a folder of yours") from e
 
 
 @contextlib.contextmanager

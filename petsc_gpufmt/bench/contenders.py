@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
 from petsc_gpufmt.bench.places import Place
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.base import parse_options
+from petsc_gpufmt.patterns.csr import CsrPattern
 
 SLICE_ROWS = {"seqsell": 16, "seqaijellpack": sys.maxsize, "seqaijellpackr": sys.maxsize}
 """Types that pad rows -> how many rows are padded to the longest of them."""
@@ -208,6 +211,19 @@ def format_options(variant: str) -> tuple[str, dict[str, Any]]:
         return name, parse_options(FORMATS[name], ";".join(items))
     except OptionError as e:
         raise BenchError(f"--format {variant}: {e}") from None
+
+
+def check_formats(variants: Sequence[str]) -> None:
+    """BenchError for a format or an option that there is not, and for a value that the format does not take."""
+    scalar, index = native_library.petsc_types()
+    one_entry = CsrPattern(1, 1, np.array([0, 1], dtype=index), np.array([0], dtype=index))
+    backend = HostBackend(scalar, index)
+    for variant in variants:
+        name, options = format_options(variant)
+        try:
+            FORMATS[name].build(one_entry.validated(backend), backend, options)
+        except OptionError as e:
+            raise BenchError(f"--format {variant}: {e}") from None
 
 
 # The format that a long solve settles on is the one to measure.

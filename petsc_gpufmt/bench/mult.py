@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from petsc_gpufmt.bench.command import progress
 from petsc_gpufmt.bench.contenders import Contender
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import BenchMatrix
@@ -92,9 +93,10 @@ def measure_mults(
     x = random_vector(matrix.csr.shape[1], matrix.csr.dtype, rng)
     reference = Reference.of(matrix.csr, x)
     show(f"\n{matrix.name}: {matrix.csr.shape[0]} x {matrix.csr.shape[1]}, {matrix.csr.nnz} nonzeros")
-    show(f"{'':34}{'median us':>11}{'back to back':>14}{'host us':>9}{'TB/s':>8}")
+    show(f"{'':34}{'median us':>11}{'back to back':>14}{'host us':>9}{'TB/s':>8}{'least-largest us':>18}")
     mults = []
-    for contender in contenders:
+    for number, contender in enumerate(contenders, 1):
+        progress(f"{matrix.name}: {contender.name} on {contender.place}, {number} of {len(contenders)}")
         entry = measure_mult(contender, matrix, x, reference, places[contender.place], mult_bytes)
         mults.append(entry)
         show(mult_line(entry))
@@ -162,10 +164,11 @@ def mult_line(entry: dict[str, Any]) -> str:
     if "skipped" in entry:
         return f"  {label:32}skipped: {entry['skipped']}"
     times = (entry[f"{name}_seconds"] * 1e6 for name in ("median", "back_to_back", "host"))
+    spread = "{:.2f}-{:.2f}".format(*(entry[f"{name}_seconds"] * 1e6 for name in ("least", "largest")))
     numbers = "{:11.2f}{:14.2f}{:9.2f}".format(*times)
     verdict = "" if entry["correct"] else f"  WRONG: error {entry['error_over_bound']:.3g} times its bound"
     stored = f"  {entry['stored_as']}" if "stored_as" in entry else ""
-    return f"  {label:32}{numbers}{entry['bytes_per_second'] / 1e12:8.3f}{verdict}{stored}"
+    return f"  {label:32}{numbers}{entry['bytes_per_second'] / 1e12:8.3f}{spread:>18}{verdict}{stored}"
 
 
 def storage_line(entry: dict[str, Any], mults: Sequence[dict[str, Any]]) -> str:

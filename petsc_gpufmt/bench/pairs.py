@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from petsc_gpufmt.bench.command import progress
 from petsc_gpufmt.bench.compiled import ProgramError
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.log_view import agreement
@@ -132,6 +133,7 @@ def attempt(
     """A run of a type; None if it fails, or has failed before: the type is skipped from then on."""
     if "skipped" in entry:
         return None
+    progress(f"{entry['mat_type']} runs")
     try:
         return measure(entry["mat_type"])
     except BenchError as e:

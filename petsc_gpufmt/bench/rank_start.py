@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from petsc_gpufmt.bench.command import show, timed
+from petsc_gpufmt.bench.command import progress, show, timed
 from petsc_gpufmt.bench.compiled import ProgramError, run_program
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.mpiexec import launcher
@@ -77,6 +77,7 @@ def measure_on_ranks(
         if reason:
             show(f"Host only: {reason}.")
         for size in ranks:
+            progress(f"{recorder.run['name']} on {size} rank{'s' * (size > 1)}")
             start.run(task, size, add)
         for line in summary_lines(recorder.cases):
             show(line)

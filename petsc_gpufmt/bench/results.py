@@ -10,18 +10,47 @@ from typing import Any
 from petsc_gpufmt.bench.errors import BenchError
 
 SCHEMA = 1
+LARGEST_NUMBER, LONGEST = 1e30, 1e9
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
     """The runs of a file of results."""
     try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError) as e:
+        document = json.loads(path.read_text(), parse_constant=_no_number)
+    except (OSError, ValueError, RecursionError) as e:
         raise BenchError(f"{path} is not a file of results: {e}") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
         raise BenchError(f"{path} has schema {found}, this version reads {SCHEMA}: measure again")
-    return document["runs"]
+    runs = document.get("runs")
+    if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
+        raise BenchError(f"{path} is not a file of results: its runs have to have a name and cases; measure again")
+    for run in runs:
+        _check_numbers(run, f"{path}, run {run['name']!r}")
+    return runs
+
+
+def _is_run(run: Any) -> bool:
+    return isinstance(run, dict) and isinstance(run.get("name"), str) and isinstance(run.get("cases"), list)
+
+
+def _no_number(word: str) -> float:
+    """NaN and infinities, which JSON does not have."""
+    raise ValueError(f"{word} is no result")
+
+
+def _check_numbers(item: Any, where: str, key: str = "") -> None:
+    """BenchError for seconds that nothing takes, and for numbers that are none of a computer."""
+    if isinstance(item, dict):
+        for name, value in item.items():
+            _check_numbers(value, where, name)
+    elif isinstance(item, list):
+        for value in item:
+            _check_numbers(value, where, key)
+    elif isinstance(item, int | float) and not isinstance(item, bool):
+        timed = key == "seconds" or key.endswith("_seconds")
+        if abs(item) > LARGEST_NUMBER or (timed and not 0 <= item <= LONGEST):
+            raise BenchError(f"{where} has {key} {item:g}, which nothing has; measure it again")
 
 
 def save_run(path: Path, run: dict[str, Any]) -> None:
@@ -72,7 +101,12 @@ class Recorder:
         self.run |= facts
         self.save()
 
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The run with all cases as they are now."""
+        return {**self.run, "cases": self.cases}
+
     def save(self) -> None:
-        """Write all cases as they are now."""
+        """Write it."""
         if self.path:
-            save_run(self.path, {**self.run, "cases": self.cases})
+            save_run(self.path, self.measured)

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.bench.command import progress
 from petsc_gpufmt.bench.galerkin import has_pyramid, pyramid
 from petsc_gpufmt.bench.matrices import BenchMatrix, folder_matrices, make_matrix
 from petsc_gpufmt.bench.places import Place, synchronised
@@ -247,7 +248,8 @@ def measure_case(
     show(f"\n{case.matrix.name}, {what}: {terms / 1e6:.1f}M terms, compression {sizes['compression']:.2f}")
     show(f"{'':44}{'cold ms':>10}{'numeric ms':>12}{'GF/s':>8}{'extra MB':>10}")
     products = []
-    for contender in contenders:
+    for number, contender in enumerate(contenders, 1):
+        progress(f"{case.matrix.name}: {contender.name} on {contender.place}, {number} of {len(contenders)}")
         products.append(measure_contender(contender, case, places[contender.place]))
         show(product_line(products[-1]))
     measured: dict[str, Any] = {"kind": case.kind, "real": case.real, "matrix": sizes, "products": products}

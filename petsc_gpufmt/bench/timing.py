@@ -28,6 +28,7 @@ class CallTimes:
 
     Attributes
     ----------
+    least, largest : of single calls
     median : of single calls; on a device between two events around each, so with the host's time where that is longer
     back_to_back : a call of an uninterrupted sequence, on a device between two events around the sequence
     host : until a call returns to the caller, without waiting for a device
@@ -38,6 +39,8 @@ class CallTimes:
     back_to_back: float
     host: float
     calls: int
+    least: float
+    largest: float
 
 
 class Timer(ABC):
@@ -64,10 +67,12 @@ class HostTimer(Timer):
     def times(self, call: Call) -> CallTimes:
         first = self.elapsed(call, 1)
         calls = max(10, min(CALLS, int(HOST_SECONDS / max(first, 1e-9))))
-        median = self.elapsed(call, calls)
+        call()
+        single = [_seconds(call, 1) for _ in range(calls)]
+        median = statistics.median(single)
         per_batch = max(1, min(CALLS_PER_BATCH, int(HOST_SECONDS / BATCHES / max(median, 1e-9))))
         back_to_back = statistics.median(_seconds(call, per_batch) for _ in range(BATCHES)) / per_batch
-        return CallTimes(median, back_to_back, back_to_back, calls)
+        return CallTimes(median, back_to_back, back_to_back, calls, min(single), max(single))
 
     def elapsed(self, call: Call, repeats: int) -> float:
         call()
@@ -92,14 +97,15 @@ class DeviceTimer(Timer):
         for _ in range(WARM_UP_CALLS):
             call()
         self.stream.synchronize()
-        median = statistics.median(self._between_events([call] * CALLS))
+        single = self._between_events([call] * CALLS)
+        median = statistics.median(single)
         per_batch = max(FEWEST_PER_BATCH, min(CALLS_PER_BATCH, int(DEVICE_BATCH_SECONDS / max(median, 1e-9))))
         back_to_back = statistics.median(self._between_events([_repeat(call, per_batch)] * BATCHES)) / per_batch
         host = []
         for _ in range(BATCHES):
             host.append(_seconds(call, per_batch) / per_batch)
             self.stream.synchronize()
-        return CallTimes(median, back_to_back, statistics.median(host), CALLS)
+        return CallTimes(median, back_to_back, statistics.median(host), CALLS, min(single), max(single))
 
     def _between_events(self, calls: list[Call]) -> list[float]:
         """Seconds between two events around each call; the host waits for the device once, after the last."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from petsc_gpufmt.backends import driver
-from petsc_gpufmt.bench.command import optional_packages
+from petsc_gpufmt.bench.command import check_writable, optional_packages
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.cli.outcome import NOT_DONE
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
@@ -53,11 +53,12 @@ def run_analyze(arguments: argparse.Namespace) -> int:
 def analyze(arguments: argparse.Namespace) -> None:
     """What can be refused is looked at first: GPU, files to write, the head of the matrix."""
     from petsc_gpufmt.analysis.analysis import analyse
-    from petsc_gpufmt.analysis.files import as_csv, as_json, check_writable
-    from petsc_gpufmt.analysis.plot import check_plot, draw
+    from petsc_gpufmt.analysis.files import as_csv, as_json
+    from petsc_gpufmt.analysis.plot import draw
     from petsc_gpufmt.analysis.source import read_source
     from petsc_gpufmt.analysis.text import lines
     from petsc_gpufmt.backends.native_library import petsc_types
+    from petsc_gpufmt.bench.report.pictures import check_plot
     from petsc_gpufmt.scaling.machine import find_gpu
 
     here = gpu_here()

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from petsc_gpufmt.bench.command import MAX_IT, RTOL, add_output
-from petsc_gpufmt.cli import bench_ksp, bench_parts, bench_runs, bench_scaling
+from petsc_gpufmt.cli import bench_ksp, bench_parts, bench_report, bench_runs, bench_scaling
 
 NEEDS_FORMAT = "format with options, such as pjds:slice_height=64; may be repeated"
 
@@ -22,6 +22,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_programs(commands)
     add_scaling(commands)
     add_ksp(commands)
+    bench_report.add_report(commands)
 
 
 def add_all(commands: argparse._SubParsersAction) -> None:
@@ -66,6 +67,7 @@ def add_mult(commands: argparse._SubParsersAction) -> None:
         metavar="T",
         help="type to leave out, such as sellcuda; may be repeated",
     )
+    bench_report.add_plot(mult)
     add_output(mult)
     mult.set_defaults(run=bench_runs.run_mult)
 
@@ -82,6 +84,7 @@ def add_bsr(commands: argparse._SubParsersAction) -> None:
         help="up to so many, on at least 10^3 grid points (default: 59 million, on the host 2)",
     )
     bsr.add_argument("--host", action="store_true", help="measure on the host only")
+    bench_report.add_plot(bsr)
     add_output(bsr)
     bsr.set_defaults(run=bench_runs.run_bsr)
 
@@ -114,6 +117,7 @@ def add_spgemm(commands: argparse._SubParsersAction) -> None:
     spgemm.add_argument(
         "--without", action="append", default=[], metavar="T", help="peer to leave out, such as SciPy; may be repeated"
     )
+    bench_report.add_plot(spgemm)
     add_output(spgemm)
     spgemm.set_defaults(run=bench_runs.run_spgemm)
 
@@ -165,6 +169,7 @@ def add_programs(commands: argparse._SubParsersAction) -> None:
     programs.add_argument("--ranks", type=int, default=1, metavar="N", help="MPI ranks (default %(default)s)")
     programs.add_argument("--mpiexec", help="starts MPI programs (default: that of the MPI which PETSc links)")
     programs.add_argument("--host", action="store_true", help="measure on the host only")
+    bench_report.add_plot(programs)
     add_output(programs)
     programs.set_defaults(run=bench_runs.run_programs)
 
@@ -246,5 +251,6 @@ def add_ksp(commands: argparse._SubParsersAction) -> None:
     )
     ksp.add_argument("--mpiexec", help="starts MPI programs (default: that of the MPI which PETSc links)")
     ksp.add_argument("--host", action="store_true", help="measure on the host only")
+    bench_report.add_plot(ksp)
     add_output(ksp)
     ksp.set_defaults(run=bench_ksp.run_ksp)

@@ -7,6 +7,7 @@ import argparse
 from petsc_gpufmt.bench.command import check_choices, finish, optional_packages
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
+from petsc_gpufmt.cli.bench_report import check_picture, plot
 from petsc_gpufmt.cli.bench_runs import check_least
 from petsc_gpufmt.cli.model import parse_ranks
 
@@ -48,6 +49,8 @@ def run_ksp(arguments: argparse.Namespace) -> int:
     start = Start(reason is None, arguments.mpiexec, arguments.seconds)
     gpu_aware = PETSc.Options().getBool("use_gpu_aware_mpi", True)
     name = ksp.run_name(task, methods, types, gpu_aware, ranks, outers)
+    check_picture(arguments.plot)
     recorder = Recorder(name, arguments.json, arguments.commit)
     measure_on_ranks(start, task, ranks, recorder, gpu_aware, reason, ksp.case_line, ksp.summary_lines)
+    plot(arguments.plot, [recorder.measured])
     return finish(ksp.wrong_cases(recorder.cases))

@@ -13,6 +13,7 @@ from petsc_gpufmt.bench.command import finish, optional_packages, show, timed
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import Recorder
 from petsc_gpufmt.choice.registry import FORMATS
+from petsc_gpufmt.cli.bench_report import check_picture, plot
 
 MATRIX_SETS = ("real", "real-replicated")
 ALL_FORMATS_MATRICES = {
@@ -62,6 +63,10 @@ def check_matrices(specs: Iterable[str] | None) -> None:
 
 @optional_packages()
 def run_mult(arguments: argparse.Namespace) -> int:
+    from petsc_gpufmt.bench.contenders import check_formats
+
+    check_picture(arguments.plot)
+    check_formats(arguments.format or ())
     if arguments.matrix_set:
         return run_matrix_set(arguments, *arguments.matrix_set)
     from petsc_gpufmt.bench.contenders import DEFAULT_VARIANTS, DEVICE_PEERS, HOST_PEERS, choose_contenders
@@ -82,7 +87,9 @@ def run_mult(arguments: argparse.Namespace) -> int:
 
         types = matrix_types(places["host"])
         specs = arguments.matrix or defaults[best_place(places)]
-        return measure_matrices(recorder, (make_matrix(spec, *types) for spec in specs), contenders, places)
+        status = measure_matrices(recorder, (make_matrix(spec, *types) for spec in specs), contenders, places)
+    plot(arguments.plot, [recorder.measured])
+    return status
 
 
 def run_matrix_set(arguments: argparse.Namespace, name: str, folder: str) -> int:
@@ -113,7 +120,8 @@ def run_matrix_set(arguments: argparse.Namespace, name: str, folder: str) -> int
         status = measure_matrices(recorder, matrices, lambda _: contenders, places, summary)
         if recorder.run["summary"]:
             show("\n" + summary_line(recorder.run["summary"]))
-        return status
+    plot(arguments.plot, [recorder.measured])
+    return status
 
 
 def measure_matrices(
@@ -160,12 +168,17 @@ def run_bsr(arguments: argparse.Namespace) -> int:
     sizes = arguments.block_size or BLOCK_SIZES
     if min(sizes) < 1:
         raise BenchError(f"--block-size {min(sizes)}: give positive numbers")
+    if arguments.entries is not None:
+        check_least("--entries", arguments.entries, 1)
+    check_picture(arguments.plot)
     recorder = Recorder("bsr", arguments.json, arguments.commit)
     with measured_places(recorder, arguments.host) as places:
         place, types = best_place(places), matrix_types(places["host"])
         contenders, entries = bsr_contenders(place), arguments.entries or ENTRIES[place]
         cases = (measure_block_size(size, entries, contenders, places, types, show) for size in sizes)
-        return record(recorder, cases, wrong_mults)
+        status = record(recorder, cases, wrong_mults)
+    plot(arguments.plot, [recorder.measured])
+    return status
 
 
 @optional_packages()
@@ -179,6 +192,7 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
     check_left_out(arguments.without, everybody)
     kinds = (arguments.only,) if arguments.only else PRODUCT_KINDS
     check_matrices(arguments.matrix)
+    check_picture(arguments.plot)
     recorder = Recorder("spgemm", arguments.json, arguments.commit)
     with measured_places(recorder, arguments.host) as places:
         types = matrix_types(places["host"])
@@ -198,7 +212,8 @@ def run_spgemm(arguments: argparse.Namespace) -> int:
                 "no product was measured: A A needs a square matrix, a pyramid of P^T A P one with a symmetric "
                 "pattern, a full diagonal and at least 1000 rows"
             )
-        return status
+    plot(arguments.plot, [recorder.measured])
+    return status
 
 
 def run_programs(arguments: argparse.Namespace) -> int:
@@ -218,6 +233,7 @@ def run_programs(arguments: argparse.Namespace) -> int:
     check_least("--cold", arguments.cold, 0)
     check_least("--seconds", arguments.seconds, 1)
     check_least("--ranks", arguments.ranks, 1)
+    check_picture(arguments.plot)
     sources: dict[str, Path] = {}
     for program, _ in programs:
         try:
@@ -256,20 +272,21 @@ def run_programs(arguments: argparse.Namespace) -> int:
             show(f"\n{program.name}, {setting.size} {program.size}{several}: {case['options']}")
             recorders[program.name].add(case)
             wrong += measure_program(setting, case, show, recorders[program.name].save)
+    plot(arguments.plot, [recorder.measured for recorder in recorders.values()])
     return finish(wrong)
 
 
 def check_least(option: str, value: float, least: int) -> None:
-    """BenchError for a number that is too small."""
-    if value < least:
-        raise BenchError(f"{option} {value:g}: give at least {least}")
+    """BenchError for a number that is too small, or is none."""
+    if not least <= value < float("inf"):
+        raise BenchError(f"{option} {value:g}: give at least {least}, and no infinity")
 
 
 def run_all(arguments: argparse.Namespace) -> int:
     """MatMult of the default matrices; with a device also block sizes, real matrices and sparse products."""
     from petsc_gpufmt.bench.places import device_reason
 
-    base = {"json": arguments.json, "commit": arguments.commit, "host": arguments.host}
+    base = {"json": arguments.json, "commit": arguments.commit, "host": arguments.host, "plot": None}
     mult: dict[str, Any] = {"matrix": None, "matrix_set": None, "format": None, "all_formats": False, "without": []}
     status = run_mult(argparse.Namespace(**base, **mult))
     if not arguments.host and device_reason() is None:

@@ -12,6 +12,7 @@ from petsc_gpufmt.analysis.analysis import analyse  # noqa: E402
 from petsc_gpufmt.analysis.source import Source, read_source  # noqa: E402
 from petsc_gpufmt.backends.native_library import petsc_types  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
+from petsc_gpufmt.bench.report import pictures  # noqa: E402
 from petsc_gpufmt.scaling.machine import find_gpu  # noqa: E402
 
 TYPES = petsc_types()
@@ -44,7 +45,7 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(BenchError, match=r"^--plot needs matplotlib .*pip install 'petsc_gpufmt\[plot\]'") as caught:
-        plot.check_plot(tmp_path / "a.png")
+        pictures.check_plot(tmp_path / "a.png")
     assert "\n" not in str(caught.value)
 
 
@@ -54,7 +55,7 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
 def test_the_picture_is_written(tmp_path, given):
     pytest.importorskip("matplotlib")
     path = tmp_path / "a.png"
-    plot.check_plot(path)
+    pictures.check_plot(path)
     source = read_source(given, *TYPES) if isinstance(given, str) else Source("given", given)
     plot.draw(analyse(source, TYPES, find_gpu("h200")), source.matrix, path)
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -63,4 +64,4 @@ def test_the_picture_is_written(tmp_path, given):
 def test_a_form_that_is_not_known_is_refused(tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(BenchError, match=r"--plot .*a\.doc: name a file that ends in one of .*\.png"):
-        plot.check_plot(tmp_path / "a.doc")
+        pictures.check_plot(tmp_path / "a.doc")

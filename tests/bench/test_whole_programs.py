@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs_tables import programs_sections
 
 from petsc_gpufmt.bench import compiled, pairs, programs, results
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.pairs import Setting, compare, measure_program, new_case, summary
 from petsc_gpufmt.bench.programs import PROGRAMS, find_source, parse_program, programs_of_set
+from petsc_gpufmt.bench.report.programs_tables import programs_sections
 from petsc_gpufmt.cli.main import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

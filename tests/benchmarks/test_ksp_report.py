@@ -13,6 +13,7 @@ import ksp_report  # noqa: E402
 import report  # noqa: E402
 
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
+from petsc_gpufmt.bench.report import ksp_tables  # noqa: E402
 from petsc_gpufmt.bench.results import save_run  # noqa: E402
 
 
@@ -33,7 +34,7 @@ RUN["environment"] = {"gpu": "GPU", "petsc": "3.26.1", "commit": "0123456789", "
 
 
 def test_tables_of_iterations_and_of_solves():
-    lines = ksp_report.make_tables(RUN).splitlines()
+    lines = ksp_tables.make_tables(RUN).splitlines()
     assert lines[0] == "ksp, cg, mixed, gpufmt: GPU, PETSc 3.26.1, commit 0123456, 2026-11."
     assert lines[4] == "| 7point:9 | 1 | gpucg, gpufmt | 20.0 | 15.0 | 10.0 | 2.00 |" and lines[5] == ""
     solver = "mixedcg (flexible), gpufmt | 80 | 1.00 | 9.0e-09 | 1.00 |"
@@ -45,8 +46,8 @@ def test_tables_of_iterations_and_of_solves():
 
 def test_iterations_that_were_not_timed_are_a_dash():
     cases = [case | {"iteration_seconds": None} for case in CASES]
-    assert "| gpucg, gpufmt | - | - | - | - |" in ksp_report.iterations_table({"cases": cases})
-    assert ksp_report.iterations_table({"cases": CASES[2:]}) == ""
+    assert "| gpucg, gpufmt | - | - | - | - |" in ksp_tables.iterations_table({"cases": cases})
+    assert ksp_tables.iterations_table({"cases": CASES[2:]}) == ""
 
 
 def test_picture_has_each_residual(tmp_path, capsys):

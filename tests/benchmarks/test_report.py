@@ -11,11 +11,11 @@ pytest.importorskip("scipy.sparse")
 import program_targets  # noqa: E402
 import report  # noqa: E402
 import targets  # noqa: E402
-from markdown_parts import number  # noqa: E402
-from spgemm_tables import TITLES  # noqa: E402
 
 from petsc_gpufmt.bench import galerkin, results  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
+from petsc_gpufmt.bench.report.markdown import number  # noqa: E402
+from petsc_gpufmt.bench.report.spgemm_tables import TITLES  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 
 FOLDER = Path(__file__).parent

@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("scipy.sparse")
 
 import report  # noqa: E402
-import spgemm_tables  # noqa: E402
 import targets  # noqa: E402
 
 from petsc_gpufmt.bench import results  # noqa: E402
+from petsc_gpufmt.bench.report import spgemm_tables  # noqa: E402
 
 FOLDER = Path(__file__).parent
 

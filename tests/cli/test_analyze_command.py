@@ -17,6 +17,7 @@ from petsc_files import write_petsc_binary  # noqa: E402
 
 from petsc_gpufmt.analysis import analysis, plot  # noqa: E402
 from petsc_gpufmt.backends.native_library import petsc_types  # noqa: E402
+from petsc_gpufmt.bench.report import pictures  # noqa: E402
 from petsc_gpufmt.choice.registry import STORAGE_FORMATS  # noqa: E402
 from petsc_gpufmt.cli import analyze  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
@@ -90,7 +91,7 @@ def test_json_and_csv(capsys, tmp_path):
 
 def test_a_plot(monkeypatch, tmp_path):
     drawn = []
-    monkeypatch.setattr(plot, "check_plot", lambda path: drawn.append(path))
+    monkeypatch.setattr(pictures, "check_plot", lambda path: drawn.append(path))
     monkeypatch.setattr(plot, "draw", lambda analysis, matrix, path: drawn.append((analysis.name, matrix.nnz, path)))
     assert main(["analyze", "7point:2", "--plot", str(tmp_path / "a.png")]) == 0
     assert drawn == [tmp_path / "a.png", ("7point:2", 32, tmp_path / "a.png")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from markdown_parts import number, section, table
+from petsc_gpufmt.bench.report.markdown import number, section, table
 
 FIRST_TEXT = """\
 The steps of the programs of one product, in ms: until `main`, PetscInitialize, creation, assembly, vectors, the first

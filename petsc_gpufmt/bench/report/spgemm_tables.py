@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from markdown_parts import number, section, table
-
+from petsc_gpufmt.bench.report.markdown import number, section, table
 from petsc_gpufmt.bench.spgemm_contenders import OURS
 from petsc_gpufmt.bench.summary import compare
 from petsc_gpufmt.spgemm.splitting import WIDTHS
