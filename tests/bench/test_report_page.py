@@ -33,7 +33,7 @@ def some_run(name="mult", *products):
     given = products or (
         product("pjds", True, 4),
         product("aijcusparse", False, 10),
-        product("csr", True, 1, correct=False),
+        wrong,
     )
     case = {"matrix": matrix, "products": [*given, product("aij", False, 0.1, place="host")], "storage": []}
     environment = {"gpu": "GPU", "petsc": "3.26.1", "date": "2026"}
