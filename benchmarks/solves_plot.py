@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from figures import Runs, all_cases
-from markdown_parts import number
 from report import collect, committed_results
 
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.report.markdown import number
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.bench.svg import box, picture, text
 from petsc_gpufmt.cli.outcome import program

@@ -89,7 +89,7 @@ def make_panels(cases: Sequence[Case], models: Mapping[str, Model]) -> list[Pane
     for matrix, name, of_line in lines_of(cases):
         panel = panels.setdefault(matrix, Panel(matrix, most, alone(cases, matrix), []))
         last, predicted = of_line[-1], []
-        if matrix in models and last["mode"] and (last["mode"] != "peer" or models[matrix].machine.peer):
+        if matrix in models and last["mode"]:
             ranks = sorted({round(1 + k * (most - 1) / MOST_PREDICTED) for k in range(MOST_PREDICTED + 1)})
             (found,) = models[matrix].predict(ranks, [last["mode"]], last["weak"]).values()
             predicted = [(p.ranks, p.gflops) for p in found]

@@ -169,14 +169,6 @@ class EvcHyb(Format):
     def diagonal(self) -> list[Launch]:
         return self._product("evchyb_diagonal", SMALL_BATCH, Slot.Z)  # the bits are those of the other batch
 
-    def without(self, left_out: str) -> list[Launch]:
-        """A product that does not load "x" (nor columns), the "values", or "both": section 3.3, for timing on a device.
-
-        z is the sum of the values of a row, of the entries of x at its columns, and 0.
-        """
-        vectors = (Slot.X, Slot.Z) if left_out == "values" else (Slot.Z,)
-        return self._product(f"evchyb_without_{left_out}", self.batch, *vectors)
-
     def refresh(self) -> list[Launch]:
         return self._fill("evchyb_fill_values", Slot.VALUES, self.val, source=self.source)
 
