@@ -278,30 +278,6 @@ def test_fortran_program(tmp_path_factory):
     assert found == ("mpiaijpjds", iterations, pytest.approx(error, rel=1e-8))
 
 
-def reproduce(script, *arguments):
-    """What examples/reproduce/<script> prints."""
-    finished = launch.run([sys.executable, EXAMPLES / "reproduce" / script, *arguments])
-    assert finished.status == 0, str(finished)
-    return finished.output
-
-
-@pytest.mark.slow
-def test_the_segment_pointer_of_figure_8_of_the_bsr_paper():
-    output = reproduce("bsr_balanced.py")
-
-    assert re.search(r"^segment pointer +0 2 3 4 8 10 11 14$", output, re.MULTILINE), output
-    assert re.search(r"^blocks of segments +3 2 2 3 3 3 3 2 3 3 1 3 3 2$", output, re.MULTILINE), output
-    assert "largest difference from the product without a cut" in output
-    assert "nothing to cut" in reproduce("bsr_balanced.py", "--block-size", 5, "--limit", 11)
-
-
-@pytest.mark.slow
-def test_bsr_balanced_refuses_a_limit_of_no_blocks():
-    finished = launch.run([sys.executable, EXAMPLES / "reproduce" / "bsr_balanced.py", "--limit", 0])
-
-    assert finished.status == 2 and "--block-size and --limit must be at least 1" in finished.output, str(finished)
-
-
 @pytest.mark.mpi
 def test_the_example_of_the_page_of_distributions_runs(tmp_path):
     fences = re.findall(r"^```(\w*)\n(.*?)^```", (DOCS / "distribution.md").read_text(), re.DOTALL | re.MULTILINE)

@@ -37,6 +37,22 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   product<BLOCK_THREADS>(nrows, jd_ptr, nz_count, perm, col, val, VectorOperand{x}, alpha, beta, y, z);
 }
 
+// The basic multiplication of JDS, which the paper compares with: the entries of one jagged diagonal, a thread to each, times x. `partial`,
+// in the sorted order, holds the sums; the first diagonal sets all `nrows` of them, the others add to the first `count`.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+  jds_add_diagonal(index_t nrows, index_t count, offset_t first, offset_t adds, const index_t *__restrict__ col, const scalar_t *__restrict__ val,
+                   const scalar_t *__restrict__ x, scalar_t *__restrict__ partial)
+{
+  const offset_t position = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+
+  if (position >= (adds ? count : nrows)) return;
+  const index_t  column  = position < count ? col[first + position] : -1;
+  const scalar_t product = column >= 0 ? val[first + position] * x[column] : scalar_t(0);
+
+  partial[position] = adds ? partial[position] + product : product;
+}
+
 // z[row] = A[row, row]
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)

@@ -48,13 +48,15 @@ LEVEL_TERMS = 150_000_000
 class ProductCase:
     """What is measured together: one square, or the products of one pyramid.
 
-    `matrix` is the (finest) A; it is `real` if it comes from a file: a matrix of an application.
+    `matrix` is the (finest) A; it is `real` if it comes from a file: a matrix of an application. The timed calls of one
+    phase of a product may take about `seconds`, SECONDS if None.
     """
 
     kind: str
     matrix: BenchMatrix
     tasks: Sequence[ProductTask]
     real: bool = False
+    seconds: float | None = None
 
 
 def make_cases(
@@ -92,9 +94,9 @@ def default_cases(
             yield from make_cases(matrix, kinds, types[2], show, real=True)
 
 
-def few_repeats(first: float) -> int:
-    """How often a call that took `first` seconds is timed."""
-    return max(1, min(REPEATS, int(SECONDS / max(first, 1e-9))))
+def few_repeats(first: float, seconds: float | None) -> int:
+    """How often a call that took `first` seconds is timed, within about `seconds`, SECONDS if None."""
+    return max(1, min(REPEATS, int((SECONDS if seconds is None else seconds) / max(first, 1e-9))))
 
 
 def cold_seconds(prepared: PreparedProduct, place: Place) -> float:
@@ -111,7 +113,9 @@ def first_seconds(prepared: PreparedProduct, place: Place) -> float:
     return cold_seconds(prepared, place)
 
 
-def measure_task(contender: SpgemmContender, task: ProductTask, place: Place) -> dict[str, Any]:
+def measure_task(
+    contender: SpgemmContender, task: ProductTask, place: Place, seconds: float | None = None
+) -> dict[str, Any]:
     """Median seconds of both phases and of the numeric one, extra memory, error; of one product of one contender.
 
     Of a matrix of PETSc also those of its first product: what that has to send to a device is part of it.
@@ -128,10 +132,12 @@ def measure_task(contender: SpgemmContender, task: ProductTask, place: Place) ->
             entry["extra_bytes"] = max(0, place.pool_bytes() - before - task.result_bytes)
         result = prepared.result()
         entry["error_over_bound"] = task.reference.error(result, sort=not contender.sorts)
-        entry["cold_seconds"] = statistics.median(cold_seconds(prepared, place) for _ in range(few_repeats(first)))
+        entry["cold_seconds"] = statistics.median(
+            cold_seconds(prepared, place) for _ in range(few_repeats(first, seconds))
+        )
         if prepared.has_numeric:
-            seconds = place.timer.elapsed(prepared.numeric, 1)
-            entry["numeric_seconds"] = place.timer.single(prepared.numeric, few_repeats(seconds))
+            numeric = place.timer.elapsed(prepared.numeric, 1)
+            entry["numeric_seconds"] = place.timer.single(prepared.numeric, few_repeats(numeric, seconds))
             again = prepared.result()
             entry["same_bits"] = same_matrix(result, again)
             if not entry["same_bits"]:
@@ -141,7 +147,7 @@ def measure_task(contender: SpgemmContender, task: ProductTask, place: Place) ->
             entry["stored_as"] = text
         if prepared.has_first:
             entry["first_seconds"] = statistics.median(
-                first_seconds(prepared, place) for _ in range(few_repeats(first))
+                first_seconds(prepared, place) for _ in range(few_repeats(first, seconds))
             )
         return entry
     finally:
@@ -166,7 +172,7 @@ def measure_contender(contender: SpgemmContender, case: ProductCase, place: Plac
         if reason := contender.obstacle(task):
             return entry | {"skipped": reason}
         try:
-            parts.append(measure_task(contender, task, place))
+            parts.append(measure_task(contender, task, place, case.seconds))
         except Exception as e:  # every library that a peer calls raises its own classes
             refused = contender.forced and isinstance(e, OutOfMemoryError | MemoryError)
             return entry | {"skipped": describe_error(e), "failed": contender.ours and not refused}

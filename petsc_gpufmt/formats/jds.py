@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.plan import ceil_div
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common.ell import BLOCK_THREADS, EllFormat, row_lengths
 from petsc_gpufmt.formats.common.sliced_rows import sort_rows
-from petsc_gpufmt.patterns.csr import CsrPattern
+from petsc_gpufmt.patterns.csr import CsrPattern, gather_values
 
 PAPER_ALIGNMENT = 16
 MAX_ALIGNMENT = 1024
@@ -70,6 +70,29 @@ class Jds(EllFormat):
     def row_entries(self, position: int) -> np.ndarray:
         count = int(self.backend.to_host(self.nz_count[position]))
         return self.backend.to_host(self.jd_ptr[:count]) + position
+
+    def mult_by_diagonals(self) -> list[Launch]:
+        """z = A x by the basic multiplication of JDS, which section 4.1 compares with: a thread to each entry.
+
+        A launch for each jagged diagonal adds to sums in the sorted order; the last one brings these to their rows.
+        """
+        if not self.nrows:
+            return []
+        backend, index = self.backend, self.backend.index
+        bounds = backend.to_host(self.jd_ptr).tolist() if self.longest else [0, 0]
+        xp, (sums,), places = backend.xp, backend.empty((self.nrows, backend.scalar)), None
+        if self.perm is not None:
+            places = xp.empty(self.nrows, dtype=index)
+            places[self.perm] = xp.arange(self.nrows, dtype=index)
+        function = backend.function("formats/jds", "jds_add_diagonal", (self.block_threads,))
+        launches = []
+        for number, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+            count = min(self.nrows, end - begin)
+            where = (index.type(self.nrows), index.type(count), np.int64(begin), np.int64(number > 0))
+            threads = count if number else self.nrows
+            arguments = (*where, self.col, self.val, Slot.X, sums)
+            launches.append(launch_1d(function, threads, self.block_threads, arguments))
+        return [*launches, gather_values(backend, self.nrows, places, sums, Slot.Z)]
 
     def summary(self) -> str:
         return f"{self.longest} jagged diagonals, alignment {self.alignment}, {self.block_threads} threads a block"

@@ -437,3 +437,11 @@ def test_wrong_results_of_peers_do_not_fail_the_benchmark(tmp_path, monkeypatch)
     status, run = run_bench(tmp_path, "--matrix", "7point:3", "--only", "square")
     assert status == 0
     assert [p["correct"] for p in run["cases"][0]["products"] if p["name"] == "SciPy"] == [False]
+
+
+def test_calls_are_timed_as_often_as_the_seconds_of_their_case_allow(monkeypatch):
+    monkeypatch.setattr(spgemm, "SECONDS", 0.05)
+    monkeypatch.setattr(spgemm, "REPEATS", 31)
+
+    assert [spgemm.few_repeats(first, 0.1) for first in (1.0, 0.04, 0.008, 1e-6)] == [1, 2, 12, 31]
+    assert spgemm.few_repeats(0.02, spgemm.ProductCase("square", None, []).seconds) == 2

@@ -5,11 +5,11 @@ import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, SHAPES, from_row_lengths, shape, uniform
 from emulation.backend import EmulatedBackend
 from option_sets import ALL_OPTION_SETS, option_id
-from stored_matrix import StoredMatrix
+from stored_matrix import StoredMatrix, assert_product
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Launch
+from petsc_gpufmt.backends.plan import Launch, Slot
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.formats.jds import Jds, jagged_diagonals
@@ -43,6 +43,22 @@ def test_layout(backend, shape_name, options):
     assert (np.arange(matrix.nrows) if stored.perm is None else stored.perm).tolist() == perm.tolist()
     assert stored.col.tolist() == columns
     assert stored.val.tolist() == values
+
+
+@pytest.mark.parametrize("shape_name", ["power_law", "empty_rows", "stencil"])
+def test_the_basic_multiplication_is_the_same_product(backend, emulation_folder, shape_name):
+    """Section 4.1, a thread to each entry; on the host, and by the kernel of devices."""
+    for where in (backend, EmulatedBackend(np.float64, np.int32, emulation_folder)):
+        matrix = shape(shape_name)
+        stored = StoredMatrix(matrix, Jds, where, {"alignment": 16}).format
+        x = np.random.default_rng(79).standard_normal(matrix.ncols).astype(where.scalar)
+        z = np.full(matrix.nrows, np.nan, dtype=where.scalar)
+        launches = stored.mult_by_diagonals()
+
+        where.run(launches, {Slot.X: x, Slot.Z: z})
+
+        assert len(launches) == 1 + max(1, stored.longest)
+        assert_product(z, matrix, x)
 
 
 @EVERY_SHAPE

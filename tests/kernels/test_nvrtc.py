@@ -39,6 +39,7 @@ from petsc_gpufmt.coarsening.strength import strength_graph
 from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
+from petsc_gpufmt.formats.jds import Jds
 from petsc_gpufmt.halo.peer import exchange_launches
 from petsc_gpufmt.krylov.bcgs import stabilized_biconjugate_gradients
 from petsc_gpufmt.krylov.cg import conjugate_gradients
@@ -154,6 +155,8 @@ def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets:
                         stored.plan(operation)
                     for fused in Fused:
                         stored.fused(fused)
+                    if isinstance(stored, Jds):
+                        stored.mult_by_diagonals()
     return names_of_instances(backend)
 
 

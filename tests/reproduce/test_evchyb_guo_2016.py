@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from conftest import measured_parts
+from reproduced import measured_parts
 
 
 @pytest.mark.slow

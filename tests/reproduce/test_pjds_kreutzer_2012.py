@@ -1,7 +1,7 @@
 """The script of the pJDS paper: all parts at small sizes, the rows of storage whole."""
 
 import pytest
-from conftest import measured_parts
+from reproduced import measured_parts
 
 PARTS = ("table-1-storage", "table-1", "figure-3", "figure-4", "equations")
 

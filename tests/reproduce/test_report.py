@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import SCRIPTS, run_script
+from reproduced import SCRIPTS, run_script
 
 PROGRAM = """
 import sys, time

@@ -20,6 +20,22 @@ HOST_KERNEL(jds_spmv)
   ell_product(&A, PARAM(const scalar_t *, 6), PARAM(scalar_t, 7), PARAM(scalar_t, 8), PARAM(const scalar_t *, 9), PARAM(scalar_t *, 10));
 }
 
+/* one jagged diagonal of the basic multiplication */
+HOST_KERNEL(jds_add_diagonal)
+{
+  const index_t   nrows = PARAM(index_t, 0), count = PARAM(index_t, 1);
+  const offset_t  first = PARAM(offset_t, 2), adds = PARAM(offset_t, 3);
+  const index_t  *col = PARAM(const index_t *, 4) + first;
+  const scalar_t *val = PARAM(const scalar_t *, 5) + first, *x = PARAM(const scalar_t *, 6);
+  scalar_t       *partial = PARAM(scalar_t *, 7);
+
+  for (offset_t p = 0; p < (adds ? count : nrows); p++) {
+    const scalar_t product = p < count && col[p] >= 0 ? val[p] * x[col[p]] : 0;
+
+    partial[p] = adds ? partial[p] + product : product;
+  }
+}
+
 /* z[row] = A[row, row] */
 HOST_KERNEL(jds_diagonal)
 {
