@@ -12,6 +12,8 @@ import models_report  # noqa: E402
 from petsc_gpufmt.backends import native_library  # noqa: E402
 from petsc_gpufmt.bench.results import save_run  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 COUNTED = """"ID","Kernel Name","dram__bytes.sum","l1tex__t_sector_hit_rate.pct","lts__t_sector_hit_rate.pct"
 "","","byte","%","%"
 "0","evchyb_spmv","4e8","40","50"

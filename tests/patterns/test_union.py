@@ -18,6 +18,8 @@ from petsc_gpufmt.patterns import union
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.planning import abi, planner
 
+pytestmark = pytest.mark.slow
+
 SOURCES = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
 
 

@@ -14,7 +14,7 @@ from petsc_products import stencil_csr
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning.abi import Ask
 
-pytestmark = pytest.mark.usefixtures("several_levels")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("several_levels")]
 
 
 def view(ksp, tmp_path):

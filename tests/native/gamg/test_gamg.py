@@ -29,7 +29,7 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
 
-pytestmark = pytest.mark.usefixtures("small")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small")]
 
 MATRICES = {
     "stencil": lambda: stencil_csr(9),

@@ -24,7 +24,7 @@ from petsc_products import petsc_matrix, stencil_csr
 from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
 
-pytestmark = pytest.mark.usefixtures("small")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small")]
 
 
 def anisotropic(n: int = 24) -> CsrMatrix:

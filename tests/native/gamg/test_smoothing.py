@@ -10,7 +10,7 @@ from petsc_products import stencil_csr
 from petsc_gpufmt.coarsening import smoothed as smoothing
 from petsc_gpufmt.planning.abi import Ask
 
-pytestmark = pytest.mark.usefixtures("several_levels")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("several_levels")]
 
 ESTIMATES = {
     "by default": {},

@@ -11,6 +11,8 @@ from solves import ENDS, check_same, compared, informing, make_solver, right_han
 
 from petsc_gpufmt.choice.registry import FORMATS
 
+pytestmark = pytest.mark.slow
+
 Reason = PETSc.KSP.ConvergedReason
 SIDES = ("left", "right")
 BATCHES = (1, 2, 7, 1000)

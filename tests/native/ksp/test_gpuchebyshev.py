@@ -15,6 +15,8 @@ from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
 
+pytestmark = pytest.mark.slow
+
 Reason = PETSc.KSP.ConvergedReason
 N = 5**3
 SMOOTHER = {"ksp_norm_type": "none", "ksp_max_it": 2, "pc_type": "jacobi"}

@@ -15,6 +15,8 @@ from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.planning import requests
 from petsc_gpufmt.planning.abi import Ask
 
+pytestmark = pytest.mark.slow
+
 POINTS = 4
 BLOCKS = {"ksp_norm_type": "none", "ksp_max_it": 2, "pc_type": "pbjacobi"}
 BOUNDS = {"ksp_chebyshev_eigenvalues": "0.2,2.5"}

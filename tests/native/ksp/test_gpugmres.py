@@ -24,6 +24,8 @@ from solves import (
 
 from petsc_gpufmt.backends import native_library
 
+pytestmark = pytest.mark.slow
+
 Reason = PETSc.KSP.ConvergedReason
 OURS = {"gmres": "gpugmres", "fgmres": "gpufgmres"}
 BATCHES = (1, 2, 7, 1000)

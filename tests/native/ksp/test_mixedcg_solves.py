@@ -12,6 +12,8 @@ from solves import diagonal_matrix, informing, make_solver, right_hand_side, run
 
 from petsc_gpufmt.choice.registry import FORMATS
 
+pytestmark = pytest.mark.slow
+
 Reason = PETSc.KSP.ConvergedReason
 NORMS = ("preconditioned", "unpreconditioned", "natural")
 OUTER = ("replacement", "refinement", "flexible")
