@@ -54,19 +54,18 @@ struct EvcHyb {
   int      *tickets;                // [nsegments] of the first segment of a row: segments that are summed; 0 between products
 };
 
-// Which of its operands a product reads once, as one number for all entries: to time what it takes without the others (section 3.3)
+// Which of its operands a product does not read, as if all entries were 1: to time what it takes without them (section 3.3)
 enum Constant { CONSTANT_X = 1, CONSTANT_A = 2, CONSTANT_BOTH = CONSTANT_X | CONSTANT_A };
 
 template <int CONSTANT>
-struct ConstantOperand { // the row of A x, with `number` in place of the entries of x, of A, or of both
+struct ConstantOperand { // the row of A x, with 1 in place of the entries of x, of A, or of both
   const scalar_t *__restrict__ x;
-  scalar_t number;
 
   __device__ __forceinline__ void add(scalar_t &sum, scalar_t value, index_t column, index_t) const
   {
-    const scalar_t a = CONSTANT & CONSTANT_A ? number : value;
+    const scalar_t a = CONSTANT & CONSTANT_A ? scalar_t(1) : value;
 
-    if constexpr (CONSTANT & CONSTANT_X) sum += a * number;
+    if constexpr (CONSTANT & CONSTANT_X) sum += a;
     else sum += a * (column >= 0 ? __ldg(x + column) : scalar_t(0));
   }
 };
@@ -191,15 +190,27 @@ __global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH)
   product<WARPS, BATCH, INDEX_MODE>(A, VectorOperand{x}, alpha, beta, y, z);
 }
 
-// z = A x with `number` in place of the entries of x, of A, or of both, as `constant` says: what is replaced is not read, nor are columns
-// where x is. Where A is, padding has no entry of x; where both are, it counts.
+// z = A x with 1 in place of the entries of x, of A, or of both: what is replaced is not read, nor are columns where x is. Where A is,
+// padding has no entry of x; where both are, it counts. Kernels of their own, for profilers tell them by their names.
 template <int WARPS, int BATCH, int INDEX_MODE>
 __global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
-  evchyb_spmv_constant(const EvcHyb A, const scalar_t *__restrict__ x, offset_t constant, scalar_t number, scalar_t *z)
+  evchyb_without_x(const EvcHyb A, const scalar_t *__restrict__ x, scalar_t *z)
 {
-  if (constant == CONSTANT_X) product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_X>{x, number}, 1, 0, nullptr, z);
-  else if (constant == CONSTANT_A) product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_A>{x, number}, 1, 0, nullptr, z);
-  else product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_BOTH>{x, number}, 1, 0, nullptr, z);
+  product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_X>{x}, 1, 0, nullptr, z);
+}
+
+template <int WARPS, int BATCH, int INDEX_MODE>
+__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
+  evchyb_without_values(const EvcHyb A, const scalar_t *__restrict__ x, scalar_t *z)
+{
+  product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_A>{x}, 1, 0, nullptr, z);
+}
+
+template <int WARPS, int BATCH, int INDEX_MODE>
+__global__ void __launch_bounds__((WARPS * HEIGHT), blocks_at_once(WARPS, BATCH))
+  evchyb_without_both(const EvcHyb A, const scalar_t *__restrict__ x, scalar_t *z)
+{
+  product<WARPS, BATCH, INDEX_MODE>(A, ConstantOperand<CONSTANT_BOTH>{x}, 1, 0, nullptr, z);
 }
 
 // z[row] = A[row, row]

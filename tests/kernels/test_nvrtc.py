@@ -167,7 +167,9 @@ def instances_of_evchyb_in_memory(scalar: Any, index: Any, folder: Path) -> dict
     lengths[::600] = 300
     with mock.patch.object(evchyb_layout, "SMALL_BYTES", 0):
         pattern = from_row_lengths(lengths, 400, seed=67).pattern(np, index)
-        EvcHyb.build(pattern, backend, EvcHyb.default_options).mult_with_constant("x")
+        stored = EvcHyb.build(pattern, backend, EvcHyb.default_options)
+    for operands in (("x",), ("A",), ("x", "A")):
+        stored.mult_with_constant(*operands)
     return names_of_instances(backend)
 
 

@@ -111,15 +111,13 @@ static inline offset_t row_of(const SliceRows *rows, int height, offset_t slice,
 
 enum { CONSTANT_X = 1, CONSTANT_A = 2 };
 
-/* z = A x with `number` in place of the entries of x, of A, or of both, as `constant` says */
-HOST_KERNEL(evchyb_spmv_constant)
+/* z = A x with 1 in place of the entries of x, of A, or of both, as `constant` says */
+static void constant_product(const uint32_t grid[3], const uint32_t block[3], void **params, int constant)
 {
-  const EvcHyb   *A        = &PARAM(const EvcHyb, 0);
-  const scalar_t *x        = PARAM(const scalar_t *, 1);
-  const offset_t  constant = PARAM(offset_t, 2);
-  const scalar_t  number   = PARAM(scalar_t, 3);
-  scalar_t       *z        = PARAM(scalar_t *, 4);
-  const int       height   = (int)block[0];
+  const EvcHyb   *A      = &PARAM(const EvcHyb, 0);
+  const scalar_t *x      = PARAM(const scalar_t *, 1);
+  scalar_t       *z      = PARAM(scalar_t *, 2);
+  const int       height = (int)block[0];
 
   for (offset_t t = 0; t < NTASKS; t++) {
     const Task task    = A->tasks[t];
@@ -135,9 +133,9 @@ HOST_KERNEL(evchyb_spmv_constant)
       for (int group = 0; group < task.shape >> 5; group++) {
         const offset_t p      = task.begin + (offset_t)group * height + lane;
         const index_t  column = constant & CONSTANT_X ? 0 : stored_column(&A->columns, full, height, p);
-        const scalar_t entry  = constant & CONSTANT_X ? number : column >= 0 ? x[column] : 0;
+        const scalar_t entry  = constant & CONSTANT_X ? 1 : column >= 0 ? x[column] : 0;
 
-        sum += (constant & CONSTANT_A ? number : A->val[p]) * entry;
+        sum += (constant & CONSTANT_A ? 1 : A->val[p]) * entry;
       }
       if (is_long) row_sum += sum;
       else z[row_of(&A->rows, height, task.slice, lane)] = sum;
@@ -145,6 +143,21 @@ HOST_KERNEL(evchyb_spmv_constant)
     if (!is_long || (task.shape & 16 && !last_of_row(A, task.slice - A->rows.nell, &row_sum))) continue;
     z[A->rows.segment_row[task.slice - A->rows.nell]] = row_sum;
   }
+}
+
+HOST_KERNEL(evchyb_without_x)
+{
+  constant_product(grid, block, params, CONSTANT_X);
+}
+
+HOST_KERNEL(evchyb_without_values)
+{
+  constant_product(grid, block, params, CONSTANT_A);
+}
+
+HOST_KERNEL(evchyb_without_both)
+{
+  constant_product(grid, block, params, CONSTANT_X | CONSTANT_A);
 }
 
 /* z[row] = A[row, row] */

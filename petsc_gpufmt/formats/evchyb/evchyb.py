@@ -162,9 +162,8 @@ class EvcHyb(Format):
         Section 3.3 of the paper: without x its columns are not read either, and z has sums of rows of A; without A it
         has sums of entries of x; without both the entries of each row, padding too.
         """
-        constant = np.int64(sum({"x": 1, "A": 2}[name] for name in set(operands)))  # Constant of the kernel
-        number = self.backend.scalar.type(1)
-        return self._product("evchyb_spmv_constant", self.batch, Slot.X, constant, number, Slot.Z)
+        kernels = {("x",): "evchyb_without_x", ("A",): "evchyb_without_values", ("A", "x"): "evchyb_without_both"}
+        return self._product(kernels[tuple(sorted(operands))], self.batch, Slot.X, Slot.Z)
 
     def diagonal(self) -> list[Launch]:
         return self._product("evchyb_diagonal", SMALL_BATCH, Slot.Z)  # the bits are those of the other batch
