@@ -1,6 +1,7 @@
 """Type mixedcg solves as accurately as cg on any number of ranks, and what fails on one rank fails on all."""
 
 import ctypes
+from contextlib import contextmanager
 
 import numpy as np
 from dense import COMM, TYPE, distribute, layouts, mode_instead_of
@@ -31,6 +32,19 @@ def solved(A, outer, right=RIGHT, **settings):
     return found, np.concatenate(COMM.tompi4py().allgather(found.x))
 
 
+@contextmanager
+def halo_mode_named(mode):
+    """-mat_halo_mode, where `mode` is one."""
+    options = PETSc.Options()
+    before = options.getString("mat_halo_mode", "")
+    if mode:
+        options["mat_halo_mode"] = mode
+    yield
+    options["mat_halo_mode"] = before
+    if not before:
+        options.delValue("mat_halo_mode")
+
+
 def check_residuals():
     for layout, local in layouts(ROWS).items():
         A = distribute(DENSE, TYPE, local, local)
@@ -45,26 +59,23 @@ def check_residuals():
 
 def check_modes():
     """Entries in single precision go through memory of other ranks, or as messages: the same bits."""
-    options, found = PETSc.Options(), {}
-    named, messages = options.getString("mat_halo_mode", ""), PETSc.Log.Event("SFBcastBegin")
+    found, messages = {}, PETSc.Log.Event("SFBcastBegin")
     for mode in ("overlap", "peer"):
-        options["mat_halo_mode"] = mode
-        A = distribute(DENSE)
-        solved(A, "refinement")
-        A.scale(2.0)  # the exchange is that of the first solve
-        PETSc.Log.begin()
-        before = messages.getPerfInfo()["count"]
-        found[mode] = solved(A, "refinement", ksp_norm_type="natural", ksp_mixedcg_check=7)
-        sent = messages.getPerfInfo()["count"] - before
-        assert (sent > found[mode][0].iterations) == (COMM.size > 1 and mode_instead_of(mode) == "overlap"), (
-            mode,
-            sent,
-        )
-    options["mat_halo_mode"] = named
-    if not named:
-        options.delValue("mat_halo_mode")
-    assert (found["overlap"][1] == found["peer"][1]).all()
-    assert (found["overlap"][0].history == found["peer"][0].history).all()
+        with halo_mode_named(mode):
+            A = distribute(DENSE)
+            solved(A, "refinement")
+            A.scale(2.0)  # the exchange is that of the first solve
+            PETSc.Log.begin()
+            before = messages.getPerfInfo()["count"]
+            found[mode] = solved(A, "refinement", ksp_norm_type="natural", ksp_mixedcg_check=7)
+            sent = messages.getPerfInfo()["count"] - before
+            by_messages = COMM.size > 1 and mode_instead_of(mode) == "overlap"
+            assert (sent > found[mode][0].iterations) == by_messages, (mode, sent)
+            for graph in (False, True):
+                found[mode, graph] = solved(A, "refinement", ksp_norm_type="natural", ksp_mixedcg_graph=graph)
+    for name, (ended, x) in found.items():
+        assert (x == found["overlap"][1]).all(), name
+        assert (ended.history == found["overlap"][0].history).all(), name
 
 
 def check_scaling():
@@ -119,7 +130,7 @@ def own_block(A):
 
 def check_a_product_that_fails():
     """Values of one rank change while the solve is on, so its copy is not current: its sums tell the others."""
-    for outer in OUTER:
+    for outer, mode in [*((outer, None) for outer in OUTER), ("replacement", "peer")]:
         A = distribute(DENSE)
 
         def other_values(_, iteration, __, A=A):
@@ -128,9 +139,10 @@ def check_a_product_that_fails():
                 assert LIBRARY.PetscObjectStateGet(block, ctypes.byref(state)) == 0
                 assert LIBRARY.PetscObjectStateSet(block, ctypes.c_int64(state.value + 1)) == 0
 
-        ksp = solver(A, outer, ksp_rtol=1e-11)
+        ksp = solver(A, outer, ksp_rtol=1e-11, ksp_mixedcg_graph=bool(mode))
         ksp.setMonitor(other_values)
-        SOLVES.fails(ksp, A, ORDER)
+        with halo_mode_named(mode):
+            SOLVES.fails(ksp, A, ORDER)
         ksp.monitorCancel()
         SOLVES.succeeds(ksp, A)
 

@@ -251,7 +251,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspOptions(KSP, PetscOptionItems, const char 
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspRecordReady(KSP, GpufmtKsp *, Mat, PetscBool wanted);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *, PetscInt n);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *, const void *const keys[GPUFMT_GRAPH_KEYS], PetscErrorCode (*iterate)(void *), void *method,
-                                              const void *stop);
+                                              PetscInt n, const void *stop);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *, const void *state, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateTake(GpufmtKsp *, void *state);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStatesDrop(GpufmtKsp *);

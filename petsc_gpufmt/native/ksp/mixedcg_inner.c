@@ -62,7 +62,7 @@ static PetscErrorCode Mult(GpufmtMixed *s)
   void       *w       = ArrayOf(s, GPUFMT_MIXED_ARRAY_W);
 
   PetscFunctionBegin;
-  if (s->own->recording) PetscCall(GpufmtLowRecord(s->A, backend, p, w, s->own->graph));
+  if (s->own->recording) PetscCall(GpufmtLowRecord(s->A, backend, s->own->nrecorded++, p, w, s->own->graph));
   else PetscCall(GpufmtKspKeep(s->ksp, s->own, GpufmtLowMult(s->A, backend, p, w)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -147,27 +147,43 @@ static PetscInt Ahead(const GpufmtMixed *s, PetscInt ahead, PetscInt before)
   return PetscMin(ahead ? n : PetscMax(1, n), left);
 }
 
-/* Whether inner iterations are one launch of a loop, which is recorded unless it has been. */
-PetscErrorCode GpufmtMixedLoopGet(GpufmtMixed *s)
+/* the loop of inner iterations, where they can be one; *why_not: they cannot, on this rank */
+static PetscErrorCode LoopGet(GpufmtMixed *s, const char **why_not)
 {
-  const void *keys[GPUFMT_GRAPH_KEYS] = {(const void *)(intptr_t)((PetscObject)s->A)->id, s->d ? ArrayOf(s, GPUFMT_MIXED_ARRAY_D) : NULL};
-  const char *why_not                 = NULL;
+  const void *keys[GPUFMT_GRAPH_KEYS] = {s->d ? ArrayOf(s, GPUFMT_MIXED_ARRAY_D) : NULL};
+  PetscInt    unit;
 
   PetscFunctionBegin;
-  if (!s->own->graphs) PetscFunctionReturn(PETSC_SUCCESS);
-  if (!GpufmtSeqData(s->A)) why_not = "the matrix is parallel";
-  else if (s->own->check) why_not = "-ksp_mixedcg_check is set";
+  PetscCall(GpufmtLowRecordKeys(s->A, s->own->backend, keys + 1, &unit));
+  if (!s->own->graphs) *why_not = "-ksp_mixedcg_graph is not set";
+  else if (s->own->check) *why_not = "-ksp_mixedcg_check is set";
+  else if (!unit) *why_not = "entries of x on other ranks are messages";
   else {
-    PetscCall(GpufmtKspLoopGet(s->own, keys, Iterate, s, &StateOf(s)->stop));
-    if (!GpufmtGraphLoops(s->own->graph)) why_not = "graphs have no loops here";
+    PetscCall(GpufmtKspLoopGet(s->own, keys, Iterate, s, unit, &StateOf(s)->stop));
+    if (!GpufmtGraphLoops(s->own->graph)) *why_not = "graphs have no loops here";
   }
-  s->loops = (PetscBool)!why_not;
-  if (why_not) PetscCall(PetscInfo(s->ksp, "inner iterations are launched in batches, because %s\n", why_not));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Whether inner iterations are one launch of a loop, on all ranks, which is recorded unless it has been. Collective. */
+PetscErrorCode GpufmtMixedLoopGet(GpufmtMixed *s)
+{
+  const char    *why_not = NULL;
+  PetscErrorCode ierr    = PETSC_SUCCESS;
+  int            missing;
+
+  PetscFunctionBegin;
+  if (s->nranks > 1 && !GpufmtKspSumsAreLaunched(s->own)) why_not = "sums over ranks are messages";
+  else ierr = LoopGet(s, &why_not);
+  missing = !!why_not;
+  PetscCall(GpufmtAgree((PetscObject)s->ksp, "The record of iterations in single precision", ierr, 1, &missing));
+  s->loops = (PetscBool)!missing;
+  if (missing) PetscCall(PetscInfo(s->ksp, "inner iterations are launched in batches, because %s\n", why_not ? why_not : "another rank has no loop"));
   else PetscCall(PetscInfo(s->ksp, "inner iterations are one launch of a loop\n"));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Inner iterations until they stop, in one launch. */
+/* Inner iterations until they stop, in one launch: after as many on all ranks, whose sums have the same bits. */
 static PetscErrorCode RunLoop(GpufmtMixed *s)
 {
   const int backend = s->own->backend;
@@ -178,7 +194,8 @@ static PetscErrorCode RunLoop(GpufmtMixed *s)
   PetscCall(GpufmtGraphLaunch(s->own->graph, stream));
   PetscCall(GpufmtKspStateQueue(s->own, StateOf(s), sizeof(s->inner)));
   PetscCall(GpufmtKspStateTake(s->own, &s->inner));
-  PetscCall(GpufmtLowLaunched(s->A, backend, (PetscInt)(s->inner.iteration - s->base) + (s->inner.stop == GPUFMT_STOP_CURVATURE)));
+  PetscCall(GpufmtKspKeep(s->ksp, s->own,
+                          GpufmtLowLaunched(s->A, backend, (PetscInt)(s->inner.iteration - s->base) + (s->inner.stop == GPUFMT_STOP_CURVATURE))));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

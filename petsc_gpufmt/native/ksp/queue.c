@@ -153,10 +153,10 @@ PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *q, PetscInt n)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* own->graph becomes one whose launch is iterations until the word `stop` of the state is set, if GpufmtGraphLoops(). It is recorded anew unless plans and
-   `keys`, all else that it depends on, are those of before. Of one rank. */
+/* own->graph becomes one whose launch is a multiple of n iterations until the word `stop` of the state is set, if GpufmtGraphLoops(). It is recorded anew
+   unless plans and `keys`, all else that it depends on, are those of before. A rank may fail alone. */
 PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *own, const void *const keys[GPUFMT_GRAPH_KEYS], PetscErrorCode (*iterate)(void *), void *method,
-                                const void *stop)
+                                PetscInt n, const void *stop)
 {
   PetscErrorCode ierr;
   PetscBool      good;
@@ -166,7 +166,7 @@ PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *own, const void *const keys[GPUFMT_GR
   if (good && GpufmtGraphIsCurrent(own->graph)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscInfo(NULL, "Iterations are recorded in a graph\n"));
   PetscCall(PetscArraycpy(own->keys, keys, GPUFMT_GRAPH_KEYS));
-  ierr = Record(own, iterate, method, 1, 1, stop);
+  ierr = Record(own, iterate, method, n, 1, stop);
   if (ierr) PetscCall(GpufmtGraphDestroy(&own->graph));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -36,10 +36,12 @@ static PetscErrorCode PartsGet(Mat A, Parts *parts)
 
 /* ---- the copy ---- */
 
-/* Whether entries go through memory of other ranks. Else they are messages, which an MPI may pass slowly that cannot map the memory of a pool. */
-static PetscBool IsDirect(const GpufmtLow *low, int backend)
+/* the exchange, where entries go through memory of other ranks; NULL: they are messages */
+static const GpufmtPeer *PeerOf(const GpufmtLow *low, int backend)
 {
-  return (PetscBool)(low->halo && low->halo->mode == &gpufmt_halo_peer && ((const GpufmtPeer *)low->halo->data)->backend == backend);
+  const GpufmtPeer *peer = low->halo && low->halo->mode == &gpufmt_halo_peer ? (const GpufmtPeer *)low->halo->data : NULL;
+
+  return peer && peer->backend == backend ? peer : NULL;
 }
 
 /* Where PETSc has made another scatter, which is on all ranks, there is another exchange. Collective. */
@@ -63,7 +65,7 @@ static PetscErrorCode GhostsReserve(Mat A, int backend, const Parts *parts)
   GpufmtLow *low = &((Mat_Gpufmt *)A->spptr)->low;
 
   PetscFunctionBegin;
-  if (!IsDirect(low, backend)) PetscCall(GpufmtBufferReserve(backend, (size_t)parts->nghosts * sizeof(float), &low->ghosts[backend]));
+  if (!PeerOf(low, backend)) PetscCall(GpufmtBufferReserve(backend, (size_t)parts->nghosts * sizeof(float), &low->ghosts[backend]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -212,7 +214,7 @@ static PetscErrorCode ExchangeBegin(const GpufmtLow *low, int backend, const Par
   const PetscMemType memtype = backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
 
   PetscFunctionBegin;
-  if (IsDirect(low, backend)) PetscCall(GpufmtPeerArrayBegin(low->halo, x));
+  if (PeerOf(low, backend)) PetscCall(GpufmtPeerArrayBegin(low->halo, x));
   else PetscCall(PetscSFBcastWithMemTypeBegin(parts->halo.scatter, MPI_FLOAT, memtype, x, memtype, low->ghosts[backend].array, MPI_REPLACE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -221,7 +223,7 @@ static PetscErrorCode ExchangeEnd(const GpufmtLow *low, int backend, const Parts
 {
   PetscFunctionBegin;
   *ghosts = low->ghosts[backend].array;
-  if (IsDirect(low, backend)) PetscCall(GpufmtPeerArrayEnd(low->halo, ghosts));
+  if (PeerOf(low, backend)) PetscCall(GpufmtPeerArrayEnd(low->halo, ghosts));
   else PetscCall(PetscSFBcastEnd(parts->halo.scatter, MPI_FLOAT, x, *ghosts, MPI_REPLACE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -250,25 +252,63 @@ PetscErrorCode GpufmtLowMult(Mat A, int backend, const void *x, void *z)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Adds z = A x to a graph, as GpufmtLowMult() would make it now. A is sequential. */
-PetscErrorCode GpufmtLowRecord(Mat A, int backend, const void *x, void *z, GpufmtGraph graph)
+/* What a record of products depends on besides plans, and how many it has a multiple of, since two places take turns where entries of other ranks
+   arrive; 0: products cannot be recorded. The same on all ranks. */
+PetscErrorCode GpufmtLowRecordKeys(Mat A, int backend, const void *keys[GPUFMT_LOW_KEYS], PetscInt *unit)
+{
+  const GpufmtPeer *peer = PeerOf(&((Mat_Gpufmt *)A->spptr)->low, backend);
+
+  PetscFunctionBegin;
+  PetscCall(PetscArrayzero(keys, GPUFMT_LOW_KEYS));
+  keys[0] = (const void *)(intptr_t)((PetscObject)A)->id;
+  *unit   = GpufmtSeqData(A) ? 1 : peer ? 2 : 0;
+  if (peer) {
+    keys[1] = peer->messages[GPUFMT_DIRECT];
+    keys[2] = peer->arrivals[GPUFMT_DIRECT];
+    keys[3] = (const void *)(uintptr_t)(peer->exchange & 1);
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+static PetscErrorCode BlockRecord(Mat block, int backend, int plan, const void *x, void *z, GpufmtGraph graph)
 {
   const GpufmtStore *store;
   void              *slots[GPUFMT_NUM_SLOTS] = {[GPUFMT_SLOT_X] = (void *)x, [GPUFMT_SLOT_Y] = z, [GPUFMT_SLOT_Z] = z};
 
   PetscFunctionBegin;
-  PetscCall(StoreFind(A, backend, &store));
-  PetscCall(GpufmtGraphAdd(graph, &store->answer.plans[GPUFMT_PLAN_MULT], slots, &store->lease));
+  PetscCall(StoreFind(block, backend, &store));
+  PetscCall(GpufmtGraphAdd(graph, &store->answer.plans[plan], slots, &store->lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* So many recorded products were launched. */
+/* Adds z = A x to a graph, the k-th product that it has, as GpufmtLowMult() would make it now. Not collective. */
+PetscErrorCode GpufmtLowRecord(Mat A, int backend, PetscInt k, const void *x, void *z, GpufmtGraph graph)
+{
+  const GpufmtPeer *peer = PeerOf(&((Mat_Gpufmt *)A->spptr)->low, backend);
+  Parts             parts;
+
+  PetscFunctionBegin;
+  PetscCall(PartsGet(A, &parts));
+  if (peer) PetscCall(GpufmtRecordExchange(peer, GPUFMT_PEER_SEND, x, graph));
+  PetscCall(BlockRecord(parts.blocks[0], backend, GPUFMT_PLAN_MULT, x, z, graph));
+  if (peer) {
+    PetscCall(GpufmtRecordExchange(peer, GPUFMT_PEER_WAIT, NULL, graph));
+    PetscCall(BlockRecord(parts.blocks[1], backend, GPUFMT_PLAN_ADD, peer->places[(peer->exchange + 1 + (uint64_t)k) & 1], z, graph));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* So many recorded products were launched, and on several ranks one more, if that makes their number even. */
 PetscErrorCode GpufmtLowLaunched(Mat A, int backend, PetscInt nmults)
 {
   const GpufmtStore *store;
+  Parts              parts;
 
   PetscFunctionBegin;
-  PetscCall(StoreFind(A, backend, &store));
-  PetscCall(GpufmtLogFlops(backend, (PetscLogDouble)nmults * Flops(A, store, PETSC_FALSE)));
+  PetscCall(PartsGet(A, &parts));
+  for (int b = 0; b < parts.nblocks; b++) {
+    PetscCall(StoreFind(parts.blocks[b], backend, &store));
+    PetscCall(GpufmtLogFlops(backend, (PetscLogDouble)nmults * Flops(parts.blocks[b], store, b ? PETSC_TRUE : PETSC_FALSE)));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

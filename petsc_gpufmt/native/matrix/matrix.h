@@ -259,9 +259,11 @@ GPUFMT_HIDDEN PetscErrorCode     GpufmtLowStoreFill(Mat block, int backend, Vec 
 GPUFMT_HIDDEN void               GpufmtLowStoreAccept(Mat block, int backend);
 
 /* low_mult.c; programs may call the first two */
+enum { GPUFMT_LOW_KEYS = 4 };
 PETSC_EXTERN PetscErrorCode  GpufmtLowUpdate(Mat, int backend, Vec *scaling);
 PETSC_EXTERN PetscErrorCode  GpufmtLowMult(Mat, int backend, const void *x, void *z);
-GPUFMT_HIDDEN PetscErrorCode GpufmtLowRecord(Mat, int backend, const void *x, void *z, GpufmtGraph);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLowRecordKeys(Mat, int backend, const void *keys[GPUFMT_LOW_KEYS], PetscInt *unit);
+GPUFMT_HIDDEN PetscErrorCode GpufmtLowRecord(Mat, int backend, PetscInt k, const void *x, void *z, GpufmtGraph);
 GPUFMT_HIDDEN PetscErrorCode GpufmtLowLaunched(Mat, int backend, PetscInt nmults);
 
 /* mult.c */
@@ -290,6 +292,7 @@ GPUFMT_HIDDEN void           GpufmtParallelMultChanged(Mat);
 
 /* record.c */
 enum { GPUFMT_RECORD_KEYS = 6 };
+GPUFMT_HIDDEN PetscErrorCode GpufmtRecordExchange(const GpufmtPeer *, int step, const void *x, GpufmtGraph);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRecordReady(Mat, int backend, PetscBool wanted, PetscBool *ready, PetscBool *dots);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRecordUpdate(Mat, int backend, PetscBool *dots);
 GPUFMT_HIDDEN PetscErrorCode GpufmtRecordKeys(Mat, const void *keys[GPUFMT_RECORD_KEYS], PetscInt *unit);

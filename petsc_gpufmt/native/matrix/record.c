@@ -134,7 +134,8 @@ static PetscErrorCode PlanAdd(GpufmtGraph graph, Mat block, int backend, int pla
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ExchangeAdd(GpufmtGraph graph, const GpufmtPeer *peer, int step, const void *x)
+/* a step of what goes directly */
+PetscErrorCode GpufmtRecordExchange(const GpufmtPeer *peer, int step, const void *x, GpufmtGraph graph)
 {
   void              *slots[GPUFMT_NUM_SLOTS] = {NULL};
   const GpufmtPlan  *plan;
@@ -157,7 +158,7 @@ PetscErrorCode GpufmtRecordMult(Mat A, int backend, PetscInt k, const PetscScala
   PetscFunctionBegin;
   PetscCall(PartsFind(A, &p, &found));
   PetscCheck(found, PETSC_COMM_SELF, PETSC_ERR_PLIB, "A product of a matrix of type %s was to be recorded", ((PetscObject)A)->type_name);
-  if (p.peer) PetscCall(ExchangeAdd(graph, p.peer, GPUFMT_PEER_SEND, x));
+  if (p.peer) PetscCall(GpufmtRecordExchange(p.peer, GPUFMT_PEER_SEND, x, graph));
   slots[GPUFMT_SLOT_X] = (void *)x;
   slots[GPUFMT_SLOT_Z] = slots[GPUFMT_SLOT_Y] = z;
   slots[GPUFMT_SLOT_RESULT]                   = dots;
@@ -165,7 +166,7 @@ PetscErrorCode GpufmtRecordMult(Mat A, int backend, PetscInt k, const PetscScala
   if (p.peer) {
     const PetscScalar *ghost = NULL;
 
-    PetscCall(ExchangeAdd(graph, p.peer, GPUFMT_PEER_WAIT, NULL));
+    PetscCall(GpufmtRecordExchange(p.peer, GPUFMT_PEER_WAIT, NULL, graph));
     PetscCall(GhostArray(p.peer, k, &ghost));
     slots[GPUFMT_SLOT_X]      = (void *)ghost;
     slots[GPUFMT_SLOT_Y]      = dots ? (void *)x : z; /* what the sum is with, or where it is added to */

@@ -362,17 +362,21 @@ def said_of_loops(ksp, x, b, capfd):
     return found, hows, sum("Iterations are recorded in a graph" in line for line in said)
 
 
-PARALLEL, LOOKS = "the matrix is parallel", "-ksp_mixedcg_check is set"
+PARALLEL, LOOKS, UNSET = (
+    "entries of x on other ranks are messages",
+    "-ksp_mixedcg_check is set",
+    "-ksp_mixedcg_graph is not set",
+)
 
 
 @pytest.mark.parametrize(
     ("mat_type", "settings", "expected"),
     [
-        ("aijpjds", {}, []),
+        ("aijpjds", {}, [f"launched in batches, because {UNSET}"]),
         ("aijpjds", LOOP, ["one launch of a loop"]),
         ("aijpjds", {**LOOP, "ksp_mixedcg_check": 5}, [f"launched in batches, because {LOOKS}"]),
         ("mpiaijpjds", LOOP, [f"launched in batches, because {PARALLEL}"]),
-        ("mpiaijpjds", {**LOOP, "ksp_mixedcg_check": 5}, [f"launched in batches, because {PARALLEL}"]),
+        ("mpiaijpjds", {**LOOP, "ksp_mixedcg_check": 5}, [f"launched in batches, because {LOOKS}"]),
     ],
 )
 def test_it_is_said_how_inner_iterations_are_launched(mat_type, settings, expected, capfd):
@@ -381,7 +385,7 @@ def test_it_is_said_how_inner_iterations_are_launched(mat_type, settings, expect
     b.setArray(right_hand_side(125))
     found, hows, nrecorded = said_of_loops(ksp, x, b, capfd)
     assert found.reason == Reason.CONVERGED_RTOL
-    assert hows == expected and nrecorded == ("loop" in "".join(hows))
+    assert hows == expected and nrecorded == ("of a loop" in "".join(hows))
 
 
 def test_a_loop_is_recorded_where_something_else_is_there(grid, capfd):
