@@ -212,12 +212,15 @@ def iteration_seconds(solvers: Sequence[Solver], iterations: int) -> list[tuple[
 
 
 def spread(name: str, seconds: Sequence[float]) -> dict[str, float | None]:
-    """Median, least and largest; None for each where there is no time, or the median is lost in noise."""
+    """Median, least and largest; None for each where there is no time, or the median is lost in noise.
+
+    Seconds may be differences: a least one that is below 0 by noise is 0.
+    """
     if not seconds or statistics.median(seconds) <= 0:
         return {f"{name}_seconds": None, f"least_{name}_seconds": None, f"largest_{name}_seconds": None}
     return {
         f"{name}_seconds": statistics.median(seconds),
-        f"least_{name}_seconds": min(seconds),
+        f"least_{name}_seconds": max(0.0, min(seconds)),
         f"largest_{name}_seconds": max(seconds),
     }
 

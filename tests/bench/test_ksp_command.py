@@ -198,6 +198,7 @@ def test_solves_that_miss_the_residual_are_not_compared():
 
 def test_times_that_are_lost_in_noise_are_left_out():
     assert set(rank_ksp.spread("iteration", [-1e-6, -2e-6, 5e-6]).values()) == {None}
+    assert rank_ksp.spread("iteration", [-1e-6, 2e-6, 5e-6])["least_iteration_seconds"] == 0
     assert rank_ksp.spread("solve", [2.0, 1.0, 3.0]) == {
         "solve_seconds": 2.0,
         "least_solve_seconds": 1.0,
