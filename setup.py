@@ -1,5 +1,6 @@
 """Compiles libpetscgpufmt.so against the PETSc at hand; all else about the package is in pyproject.toml."""
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -47,6 +48,7 @@ def required():
     return ["numpy", f"petsc4py>={major}.{minor},<{major}.{minor + 1}"]
 
 
+@functools.cache
 def petsc_here():
     try:
         return find_petsc()

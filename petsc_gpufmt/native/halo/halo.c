@@ -122,7 +122,7 @@ static PetscErrorCode WhyNot(const GpufmtHaloParts *parts, const GpufmtHaloMode 
 
 /* An exchange of entries of x; of others than PetscScalar in the mode peer, or by PETSc's scatter. Collective. What fails on one rank fails on all; what there
    is then is to be destroyed. */
-PetscErrorCode GpufmtHaloCreate(Mat A, const GpufmtHaloParts *parts, size_t scalar_bytes, GpufmtHalo *out)
+static PetscErrorCode Create(Mat A, const GpufmtHaloParts *parts, size_t scalar_bytes, GpufmtHalo *out)
 {
   const GpufmtHaloMode *named, *mode;
   const char           *why_not;
@@ -157,5 +157,19 @@ PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *out)
   PetscCall(VecDestroy(&halo->ghost));
   PetscCall(VecScatterDestroy(&halo->scatter));
   PetscCall(PetscFree(*out));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The exchange of a matrix as it is: before the first product after an assembly, which is when PETSc makes another scatter, on all ranks. Collective. */
+PetscErrorCode GpufmtHaloUpdate(Mat A, const GpufmtHaloParts *parts, size_t scalar_bytes, GpufmtHalo *halo)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  if (*halo && (*halo)->scatter == parts->scatter && (*halo)->ghost == parts->ghost) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtHaloDestroy(halo));
+  ierr = Create(A, parts, scalar_bytes, halo);
+  if (ierr) PetscCall(GpufmtHaloDestroy(halo));
+  PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

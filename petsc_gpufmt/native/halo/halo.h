@@ -92,7 +92,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLimitGet(Mat, double *seconds);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloModeNamed(Mat, const GpufmtHaloMode **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late);
-GPUFMT_HIDDEN PetscErrorCode GpufmtHaloCreate(Mat, const GpufmtHaloParts *, size_t scalar_bytes, GpufmtHalo *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloUpdate(Mat, const GpufmtHaloParts *, size_t scalar_bytes, GpufmtHalo *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloDestroy(GpufmtHalo *);
 
 /* arena.c */

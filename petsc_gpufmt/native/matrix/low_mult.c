@@ -44,22 +44,6 @@ static const GpufmtPeer *PeerOf(const GpufmtLow *low, int backend)
   return peer && peer->backend == backend ? peer : NULL;
 }
 
-/* Where PETSc has made another scatter, which is on all ranks, there is another exchange. Collective. */
-static PetscErrorCode HaloUpdate(Mat A, const Parts *parts)
-{
-  GpufmtLow     *low = &((Mat_Gpufmt *)A->spptr)->low;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  if (parts->nblocks == 1 || (low->halo && low->halo->scatter == parts->halo.scatter && low->halo->ghost == parts->halo.ghost))
-    PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtHaloDestroy(&low->halo));
-  ierr = GpufmtHaloCreate(A, &parts->halo, sizeof(float), &low->halo);
-  if (ierr) PetscCall(GpufmtHaloDestroy(&low->halo));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode GhostsReserve(Mat A, int backend, const Parts *parts)
 {
   GpufmtLow *low = &((Mat_Gpufmt *)A->spptr)->low;
@@ -167,7 +151,7 @@ PetscErrorCode GpufmtLowUpdate(Mat A, int backend, Vec *scaling)
 
   PetscFunctionBegin;
   PetscCall(PartsGet(A, &parts));
-  PetscCall(HaloUpdate(A, &parts));
+  if (parts.nblocks > 1) PetscCall(GpufmtHaloUpdate(A, &parts.halo, sizeof(float), &((Mat_Gpufmt *)A->spptr)->low.halo));
   for (int b = 0; b < parts.nblocks; b++)
     if (!GpufmtLowStoreCurrent(parts.blocks[b], backend)) is_new = 1;
   PetscCall(GpufmtAgree((PetscObject)A, what, PETSC_SUCCESS, 1, &is_new));

@@ -25,21 +25,6 @@ PetscErrorCode GpufmtParallelParts(Mat A, Mat *diag, Mat *offdiag, GpufmtHaloPar
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Before the first product after an assembly, which is when PETSc makes another scatter, on all ranks: an exchange by that. Collective. */
-static PetscErrorCode HaloUpdate(Mat A, const GpufmtHaloParts *parts)
-{
-  Mat_Gpufmt    *gpufmt = (Mat_Gpufmt *)A->spptr;
-  PetscErrorCode ierr;
-
-  PetscFunctionBegin;
-  if (gpufmt->halo && gpufmt->halo->scatter == parts->scatter && gpufmt->halo->ghost == parts->ghost) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
-  ierr = GpufmtHaloCreate(A, parts, sizeof(PetscScalar), &gpufmt->halo);
-  if (ierr) PetscCall(GpufmtHaloDestroy(&gpufmt->halo));
-  PetscCall(ierr);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* collective */
 static PetscErrorCode Agree(Mat A, PetscBool transposed, PetscErrorCode own)
 {
@@ -87,7 +72,7 @@ static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 
   PetscFunctionBegin;
   PetscCall(GpufmtParallelParts(A, &diag, &offdiag, &parts));
-  if (PetscUnlikely(!gpufmt->agreed[transposed])) PetscCall(HaloUpdate(A, &parts));
+  if (PetscUnlikely(!gpufmt->agreed[transposed])) PetscCall(GpufmtHaloUpdate(A, &parts, sizeof(PetscScalar), &gpufmt->halo));
   blocks[0] = GpufmtSeqData(diag);
   blocks[1] = GpufmtSeqData(offdiag);
   for (int k = 0; k < 2; k++)
