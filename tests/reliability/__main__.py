@@ -1,0 +1,66 @@
+"""`python tests/reliability [ATTACK ...]`: the long runs, each by itself, with their results as JSON.
+
+Exit status 1 if anything ended badly. The seed is printed: with it and the attack's name a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER.parents[1] / "tests"), str(FOLDER.parent / "support")]
+
+from petsc_gpufmt.bench.environment import describe  # noqa: E402
+from reliability import ATTACKS  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python tests/reliability", description=__doc__.splitlines()[0])
+    parser.add_argument("attacks", nargs="*", metavar="ATTACK", help=f"all if none is named: {', '.join(ATTACKS)}")
+    parser.add_argument("--share", type=float, default=1.0, help="of the full number of tries, above 0, at most 1")
+    parser.add_argument("--seed", type=int, default=0, help="of what is random")
+    parser.add_argument("--json", type=Path, metavar="FOLDER", help="writes ATTACK.json there")
+    parser.add_argument("--list", action="store_true", help="attacks and their minutes, and nothing else")
+    options = parser.parse_args()
+    unknown = sorted(set(options.attacks) - set(ATTACKS))
+    if unknown:
+        parser.error(f"no attack {unknown[0]!r}: choose of {', '.join(ATTACKS)}")
+    if not 0 < options.share <= 1:
+        parser.error(f"--share {options.share}: a number above 0 and at most 1 is needed")
+    failed = 0
+    for name in options.attacks or ATTACKS:
+        attack = importlib.import_module(f"reliability.{name}")
+        print(f"{name}: {attack.ABOUT} About {attack.MINUTES} minutes in full.", flush=True)
+        if options.list:
+            continue
+        begin = time.perf_counter()
+        rows = attack.run(options.share, options.seed, lambda line: print(f"  {line}", flush=True))
+        seconds = time.perf_counter() - begin
+        for row in rows:
+            print(
+                f"  {row.what}: {row.tried} tried, {row.asked} asked for, {len(row.failures)} ended badly", flush=True
+            )
+            print(*(f"    {line}" for line in row.failures), sep="\n", end="\n" if row.failures else "", flush=True)
+            failed += len(row.failures)
+        if options.json:
+            options.json.mkdir(parents=True, exist_ok=True)
+            result = {
+                "attack": name,
+                "about": attack.ABOUT,
+                "share": options.share,
+                "seed": options.seed,
+                "seconds": round(seconds, 1),
+                "environment": describe(),
+                "rows": [row.as_json() for row in rows],
+            }
+            (options.json / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,37 @@
+"""What every attack of this folder gives: how often something was tried, how often it ended badly, and what did.
+
+An attack is a module with `ABOUT`, a sentence; `MINUTES`, about how long its full run takes; and
+`run(share, seed, report)`, which tries `share` (0 < share <= 1) of the full number and returns its rows. Tests run
+small shares, `make test-long` all, `docs/reliability.md` is made from what that has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Report = Callable[[str], None]
+
+
+@dataclass
+class Row:
+    """One line of an attack's table.
+
+    `what` was tried `tried` times, `asked` is the number to reach; `failures` has a line for each that ended badly,
+    as short as it can be repeated from; `remark` says what a reader has to know, such as why it is less than asked.
+    """
+
+    what: str
+    asked: int
+    tried: int = 0
+    failures: list[str] = field(default_factory=list)
+    remark: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def part_of(number: int, share: float) -> int:
+    """That share of a number, 1 at least."""
+    return max(1, round(number * share))
