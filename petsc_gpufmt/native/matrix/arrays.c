@@ -26,7 +26,11 @@ static PetscErrorCode NamePlace(PetscBool on_device, Access *access)
 
   PetscFunctionBegin;
   access->on_device = on_device;
-  if (on_device) PetscCall(GpufmtDeviceGet(&device, &access->stream));
+  if (on_device) {
+    PetscCheck(GpufmtDeviceUsable(), PETSC_COMM_SELF, PETSC_ERR_SUP,
+               "an array on the device cannot be used without NVIDIA's driver: see petsc-gpufmt info");
+    PetscCall(GpufmtDeviceGet(&device, &access->stream));
+  }
   access->device = device;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
