@@ -1,0 +1,34 @@
+"""The page of what was attacked: all rows, and failures as they are."""
+
+import reliability_report
+
+
+def result(attack, **row):
+    row = {"what": "a | b", "asked": 100, "tried": 7, "failures": [], "remark": "", **row}
+    environment = {"petsc": "3.26.1", "commit": "abc", "date": "2026-01-01"}
+    return {
+        "attack": attack,
+        "about": "About it.",
+        "share": 0.1,
+        "seed": 3,
+        "seconds": 90.0,
+        "environment": environment,
+        "rows": [row],
+    }
+
+
+def test_attacks_come_by_name_with_their_numbers():
+    text = reliability_report.page([result("two_words", remark="why"), result("one")])
+
+    assert text.index("## One") < text.index("## Two words")
+    assert text.count("| a \\| b | 7 | 100 | 0 |  |") == 1
+    assert "| a \\| b | 7 | 100 | 0 | why |" in text
+    assert "On the host, PETSc 3.26.1, commit abc, 2026-01-01: 1.5 min, share 0.1, seed 3." in text
+    assert "Ended badly" not in text
+
+
+def test_what_ended_badly_is_told():
+    text = reliability_report.page([result("one", failures=["seed 5: hung"])])
+
+    assert "| 7 | 100 | 1 |" in text
+    assert "Ended badly:\n\n    seed 5: hung" in text
