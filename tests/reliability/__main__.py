@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER.parents[1] / "tests"), str(FOLDER.parent / "support")]
+sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent / "support"), str(FOLDER.parents[1] / "tools")]
 
 from petsc_gpufmt.bench.environment import describe  # noqa: E402
 from reliability import ATTACKS  # noqa: E402

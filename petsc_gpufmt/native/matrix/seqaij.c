@@ -131,6 +131,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   Mat_Gpufmt         *gpufmt;
   PetscBool           done;
   Mat                 B;
+  PetscErrorCode      ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCheckScalars(A, type));
@@ -147,7 +148,9 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
     PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(Mat_GpufmtCreate(format, &gpufmt));
+  ierr = Mat_GpufmtCreate(format, &gpufmt);
+  if (ierr && reuse == MAT_INITIAL_MATRIX) PetscCall(MatDestroy(newmat));
+  PetscCall(ierr);
   B->spptr                      = gpufmt;
   B->ops->mult                  = MatMult_SeqAIJGpufmt;
   B->ops->multadd               = MatMultAdd_SeqAIJGpufmt;

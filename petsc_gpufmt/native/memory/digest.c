@@ -99,6 +99,7 @@ static size_t DigestThreads(size_t npieces)
    starts a single one; what would take as long as that, or finds no thread, is made here. */
 PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes[2], GpufmtDigestion *out)
 {
+  PetscErrorCode  ierr;
   GpufmtDigestion d;
 
   PetscFunctionBegin;
@@ -109,7 +110,9 @@ PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes
     d->bytes[a]   = bytes[a];
     d->npieces[a] = (bytes[a] + digest_piece - 1) / digest_piece;
   }
-  PetscCall(PetscMalloc1(d->npieces[0] + d->npieces[1], &d->digests));
+  ierr = PetscMalloc1(d->npieces[0] + d->npieces[1], &d->digests);
+  if (ierr) PetscCall(PetscFree(d));
+  PetscCall(ierr);
   d->nparts   = bytes[0] + bytes[1] > digest_here ? DigestThreads(d->npieces[0] + d->npieces[1]) : 1;
   d->joinable = (PetscBool)(bytes[0] + bytes[1] > digest_here && !pthread_create(&d->thread, NULL, DigestRun, d));
   if (!d->joinable) (void)DigestRun(d);

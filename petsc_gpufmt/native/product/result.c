@@ -82,15 +82,15 @@ static PetscErrorCode SetArrays(Mat C, const GpufmtPlannedPattern *pattern)
 {
   const PetscInt *own_rowptr, *own_colidx, nrows = C->rmap->n;
   const size_t    bytes = (size_t)pattern->nnz * sizeof(PetscInt);
-  PetscInt       *rowptr, *lengths, none = 0, *columns = &none;
+  PetscInt       *lengths, none = 0, *columns = &none;
+  PetscErrorCode  ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtResultRowPointer(pattern, &rowptr));
-  PetscCall(PetscMalloc1(nrows, &lengths));
-  for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
-  PetscCall(PetscFree(rowptr));
-  PetscCall(MatSeqAIJSetPreallocation(C, 0, lengths));
+  PetscCall(GpufmtResultRowPointer(pattern, &lengths));
+  for (PetscInt i = 0; i < nrows; i++) lengths[i] = lengths[i + 1] - lengths[i];
+  ierr = MatSeqAIJSetPreallocation(C, 0, lengths);
   PetscCall(PetscFree(lengths));
+  PetscCall(ierr);
   if (bytes) { /* the columns go where they belong, and MatSeqAIJSetColumnIndices() finds them there */
     PetscCall(GpufmtPatternGet(C, &own_rowptr, &own_colidx));
     columns = (PetscInt *)own_colidx;
