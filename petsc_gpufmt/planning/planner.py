@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import ctypes
@@ -64,10 +65,21 @@ def _shutdown() -> None:
 
 
 def _plan(ask: int, request_address: int, answer_address: int) -> None:
-    """Callback of the library: answer a request, and try once more if memory runs out.
+    """Callback of the library: answer a request. Nothing is raised, and no interrupt is lost that comes at its ends."""
+    try:
+        _answer(ask, request_address, answer_address)
+    except KeyboardInterrupt:
+        outcome = abi.OutcomeStruct.from_address(answer_address)
+        outcome.interrupted = True
+        if outcome.error:
+            outcome.message = b"A plan was not made: KeyboardInterrupt"
 
-    Nothing is raised. What fails goes into the outcome. The library has filled in an error there, which stays if there
-    is not even memory for another.
+
+def _answer(ask: int, request_address: int, answer_address: int) -> None:
+    """Answer a request, and try once more if memory runs out.
+
+    What fails goes into the outcome. The library has filled in an error there, which stays if there is not even memory
+    for another.
     """
     kind = KINDS[Ask(ask)]
     request, answer = kind.request.from_address(request_address), kind.answer.from_address(answer_address)
@@ -151,7 +163,12 @@ def _name_kernels(place_address: int, format_name: bytes) -> bool:
 
 
 def _release(token: int) -> None:
-    _owned.pop(token, None)
+    """Callback of the library, which an interrupt is not to stop, nor to be lost in."""
+    try:
+        _owned.pop(token, None)
+    except KeyboardInterrupt:
+        _owned.pop(token, None)
+        _thread.interrupt_main()
 
 
 def _release_all() -> None:

@@ -68,8 +68,10 @@ def method_failing(method):
 class Allocations:
     """Allocations of PETSc within a `with` block; those by files whose name contains `files` fail from one on.
 
-    `alive` are the places of those not freed yet; `failed` tells whether one has failed.
+    `alive` are the places of those not freed yet; `failed` tells whether one has failed, `place` where.
     """
+
+    place = ""
 
     def __init__(self, files="", failing=None):
         self.files, self.failing, self.failed = files.encode(), failing, False
@@ -82,10 +84,10 @@ class Allocations:
         allocate, free = ALLOCATE(self._originals[0]), FREE(self._originals[1])
 
         def watched_allocate(size, clear, line, function, file, result):
-            if self.failing is not None and self.files in file:
+            if self.failing is not None and self.counts(file):
                 self._count += 1
                 if self._count - 1 == self.failing:
-                    self.failed = True
+                    self.failed, self.place = True, f"{function.decode()}() {file.decode()}:{line}"
                     return OUT_OF_MEMORY
             status = allocate(size, clear, line, function, file, result)
             if result[0]:
@@ -100,6 +102,10 @@ class Allocations:
         for pointer, callback in zip(self._pointers, self._callbacks, strict=True):
             pointer.value = ctypes.cast(callback, ctypes.c_void_p).value
         return self
+
+    def counts(self, file):
+        """Whether an allocation in a file is one of those that may fail."""
+        return self.files in file
 
     def __exit__(self, *_):
         PETSc.garbage_cleanup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -300,6 +301,28 @@ def wrong_products(things: Things) -> list[str]:
         x.destroy()
         y.destroy()
     return wrong
+
+
+LOST: list[Things] = []
+"""Solvers after an error: PETSc's MatMult() (src/mat/interface/matrix.c, between VecLockReadPush() and VecLockReadPop())
+leaves its operand locked then, so that KSPReset() and KSPDestroy() fail on a work vector, and twice is a crash."""
+
+
+def usable(operation: Operation, make: Maker, things: Things) -> Things:
+    """What an operation is tried with again after an error: the same, but for solvers, which are made anew."""
+    if "ksp" not in things:
+        return things
+    LOST.append(dict(things))
+    return operation.prepare(make)
+
+
+def take_interrupts() -> None:
+    """One that waits is raised and forgotten here."""
+    try:
+        for _ in range(1000):
+            signal.getsignal(signal.SIGINT)
+    except KeyboardInterrupt:
+        pass
 
 
 def destroy(things: Things) -> None:

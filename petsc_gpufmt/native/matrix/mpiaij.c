@@ -203,7 +203,6 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
   Mat_Gpufmt         *gpufmt;
   PetscBool           done;
   Mat                 B;
-  PetscErrorCode      ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCheckScalars(A, type));
@@ -221,9 +220,7 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
     if (B->assembled) PetscCall(GpufmtBlocksConvert(B));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  ierr = Mat_GpufmtCreate(format, &gpufmt);
-  if (ierr && reuse == MAT_INITIAL_MATRIX) PetscCall(MatDestroy(newmat));
-  PetscCall(ierr);
+  PetscCall(Mat_GpufmtCreate(format, &gpufmt));
   B->spptr                      = gpufmt;
   B->ops->assemblyend           = MatAssemblyEnd_MPIAIJGpufmt;
   B->ops->destroy               = MatDestroy_MPIAIJGpufmt;

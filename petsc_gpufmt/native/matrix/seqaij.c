@@ -131,7 +131,6 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
   Mat_Gpufmt         *gpufmt;
   PetscBool           done;
   Mat                 B;
-  PetscErrorCode      ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCheckScalars(A, type));
@@ -148,9 +147,7 @@ PetscErrorCode MatConvert_SeqAIJ_SeqAIJGpufmt(Mat A, MatType type, MatReuse reus
     PetscCall(PetscObjectChangeTypeName((PetscObject)B, format->seq_type));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  ierr = Mat_GpufmtCreate(format, &gpufmt);
-  if (ierr && reuse == MAT_INITIAL_MATRIX) PetscCall(MatDestroy(newmat));
-  PetscCall(ierr);
+  PetscCall(Mat_GpufmtCreate(format, &gpufmt));
   B->spptr                      = gpufmt;
   B->ops->mult                  = MatMult_SeqAIJGpufmt;
   B->ops->multadd               = MatMultAdd_SeqAIJGpufmt;
