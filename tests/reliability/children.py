@@ -32,7 +32,8 @@ class Child:
 
     def tries(self, row: str, names: list[str]) -> Iterator[str]:
         """Those of the named tries that this child has to make; `names` must not depend on the child."""
-        self.tell(row=row, asked=len(names), first=self.number)
+        if names:
+            self.tell(row=row, asked=len(names), first=self.number)
         for name in names:
             self.number += 1
             if self.number <= self.begin:

@@ -62,7 +62,7 @@ def run(command: list, *, ranks: int | None = None, cwd: Path | None = None, **e
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"no end after {TIMEOUT_SECONDS} s: {shlex.join(command)}") from None
     finally:
-        _end_group(process)
+        end_group(process)
     return Finished(shlex.join(command), process.returncode, output)
 
 
@@ -80,7 +80,7 @@ def compiled(name: str, folder: Path, *more_flags: str) -> Path:
     return output
 
 
-def _end_group(process: subprocess.Popen) -> None:
+def end_group(process: subprocess.Popen) -> None:
     """End the launcher, which ends its ranks, then whatever is left of its process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
