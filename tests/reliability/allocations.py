@@ -21,6 +21,8 @@ PLACES = {
     "malloc": "malloc and its like in the package's library and NumPy",
 }
 NOT_OF_PETSC = ("multigrid", "solvers")
+NOT_TOGETHER = ("create and convert", "sums and scaling")
+"""Each rank makes its part by itself: with an error on one rank alone, it is the program that ends the others."""
 REMARKS = {
     "petsc": "under functions of the package, without solvers: PETSc cannot destroy a half-made vector or KSP of its own",
     "malloc": "the library calls malloc for kernels of a GPU only: these are arrays of the planner",
@@ -82,7 +84,8 @@ def run(share: float, seed: int, report: Report) -> list[Row]:
         runs.pop()
     rows = []
     for where, ranks, rank in runs:
-        some = given if where != "petsc" else [job for job in given if group_of(job[0]) not in NOT_OF_PETSC]
+        left_out = NOT_OF_PETSC if where == "petsc" else NOT_TOGETHER if ranks > 1 else ()
+        some = [job for job in given if group_of(job[0]) not in left_out]
         made = try_all(where, ranks, some, min(step, 3) if where == "package" else step, seed, report, rank)
         report(f"{PLACES[where]}, {ranks} ranks: {sum(row.tried for row in made)} tried")
         rows += made

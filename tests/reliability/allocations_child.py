@@ -19,7 +19,7 @@ import petsc4py  # noqa: E402
 
 petsc4py.init(["allocations", "-device_enable", "none"])
 
-from failing import OUT_OF_MEMORY, Allocations  # noqa: E402
+from failing import FREE, LIBRARY, OUT_OF_MEMORY, Allocations  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
 
 import petsc_gpufmt  # noqa: E402, F401
@@ -50,23 +50,29 @@ PLANTED = {}
 
 
 def leak(things):
-    """Memory that nobody frees, if the next allocation fails."""
-    address = ctypes.c_void_p()
-    library = ctypes.CDLL(None)
-    library.PetscMallocA.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]
-    library.PetscMallocA.argtypes += [ctypes.c_size_t, ctypes.c_void_p]
-    arguments = 1, 0, 7, b"Leaking", b"petsc_gpufmt/native/planted.c", 64
-    assert library.PetscMallocA(*arguments, ctypes.byref(address)) in (0, OUT_OF_MEMORY)
+    """Two pieces of memory; without the second, nobody frees the first."""
+    pieces = ctypes.c_void_p(), ctypes.c_void_p()
+    LIBRARY.PetscMallocA.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]
+    LIBRARY.PetscMallocA.argtypes += [ctypes.c_size_t, ctypes.c_void_p]
+    for piece in pieces:
+        error = LIBRARY.PetscMallocA(1, 0, 7, b"Leaking", b"petsc_gpufmt/native/planted.c", 64, ctypes.byref(piece))
+        if error:
+            raise PETSc.Error(error)
+    free = FREE(ctypes.c_void_p.in_dll(LIBRARY, "PetscTrFree").value)
+    for piece in pieces:
+        free(piece, 7, b"Leaking", b"petsc_gpufmt/native/planted.c")
     OPERATIONS["mult"].act(things)
 
 
+def crash(things):
+    try:
+        leak(things)
+    except PETSc.Error:
+        ctypes.string_at(0)
+
+
 PLANTED["planted leak"] = OPERATIONS["mult"]._replace(act=leak)
-PLANTED["planted change"] = OPERATIONS["mult"]._replace(
-    act=lambda things: (things["A"].scale(2.0), OPERATIONS["mult"].act(things), things["A"].scale(0.5))
-)
-PLANTED["planted crash"] = OPERATIONS["mult"]._replace(
-    act=lambda things: (ctypes.string_at(0), OPERATIONS["mult"].act(things))
-)
+PLANTED["planted crash"] = OPERATIONS["mult"]._replace(act=crash)
 
 
 class Code(ctypes.Structure):

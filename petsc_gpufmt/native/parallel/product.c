@@ -159,7 +159,8 @@ static PetscErrorCode ProductSymbolic(Mat C, MatType type)
   PetscErrorCode         own;
 
   PetscFunctionBegin;
-  PetscCall(PetscNew(&product));
+  own = PetscNew(&product);
+  PetscCall(GpufmtAgree((PetscObject)C, "A sparse product", own, 0, NULL));
   C->product->data    = product;
   C->product->destroy = MPIProductDestroy;
   PetscCall(GpufmtProductBackend(C, &product->backend));

@@ -1,0 +1,20 @@
+"""A rank that is killed, and a job that does not end, which the attack has to find."""
+
+import sys
+
+import pytest
+
+from reliability import killed_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+
+
+def test_the_job_is_gone():
+    (row,) = killed_ranks.run(0.05, 0, lambda line: None)
+    assert row.tried == 1 and not row.failures, row
+
+
+def test_the_attack_finds_a_job_that_goes_on():
+    program = "import os, time; os.write(1, b'process %d\\n' % os.getpid()); time.sleep(30)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}]); import time; time.sleep(30)"
+    assert killed_ranks.kill_one([sys.executable, "-c", child], 2, 1, 0.0, seconds=1.0).startswith("the job goes on")
