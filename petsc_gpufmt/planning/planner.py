@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import contextlib
 import ctypes
@@ -163,12 +162,7 @@ def _name_kernels(place_address: int, format_name: bytes) -> bool:
 
 
 def _release(token: int) -> None:
-    """Callback of the library, which an interrupt is not to stop, nor to be lost in."""
-    try:
-        _owned.pop(token, None)
-    except KeyboardInterrupt:
-        _owned.pop(token, None)
-        _thread.interrupt_main()
+    _owned.pop(token, None)
 
 
 def _release_all() -> None:

@@ -88,6 +88,16 @@ def test_an_interrupt_that_came_before_the_plan_is_seen_after_it(matrix):
     assert z.getArray().tolist() == CALLS[mult].tolist()
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_before_a_request_is_looked_at_reaches_the_caller(monkeypatch, matrix):
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "_answer", lambda *_: signal.raise_signal(signal.SIGINT))
+        error, interrupt = raised_in_turn(mult, matrix)
+
+    assert "KeyboardInterrupt" in str(error) and isinstance(interrupt, KeyboardInterrupt)
+    assert mult(matrix).tolist() == CALLS[mult].tolist()
+
+
 def test_an_exit_while_a_plan_is_made_is_an_error(monkeypatch, matrix):
     def end(*_):
         raise SystemExit(3)

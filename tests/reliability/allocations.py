@@ -24,7 +24,7 @@ NOT_OF_PETSC = ("multigrid", "solvers")
 NOT_TOGETHER = ("create and convert", "sums and scaling")
 """Each rank makes its part by itself: with an error on one rank alone, it is the program that ends the others."""
 REMARKS = {
-    "petsc": "under functions of the package, without solvers: PETSc cannot destroy a half-made vector or KSP of its own",
+    "petsc": "under functions of the package, without solvers: PETSc cannot destroy its half-made vectors",
     "malloc": "the library calls malloc for kernels of a GPU only: these are arrays of the planner",
 }
 
@@ -70,9 +70,7 @@ def try_all(
     }
     with tempfile.TemporaryDirectory() as folder:
         preload = {"LD_PRELOAD": str(compiled(Path(folder)))} if where == "malloc" else {}
-        rows = children.run(
-            "allocations_child", [json.dumps(request)], ranks if ranks > 1 else None, report, **preload
-        )
+        rows = children.run("allocations_child", [json.dumps(request)], ranks if ranks > 1 else None, report, **preload)
     return [Row(row, asked, tried, bad, REMARKS.get(where, "")) for row, (asked, tried, bad) in rows.items() if asked]
 
 

@@ -1,7 +1,7 @@
 """Each allocation of each operation fails in turn; started by allocations.py: BEGIN JSON, on some ranks.
 
-Where an allocation is made is `package`, `petsc` or `malloc`: by a call of PETSc's allocator in a file of the package, or in one of
-PETSc, or by malloc and its like called in the package's library or in NumPy, which holds the planner's arrays.
+Where an allocation is made is `package`, `petsc` or `malloc`: by PETSc's allocator in a file of the package, or in
+one of PETSc, or by malloc and its like called in the package's library or in NumPy, which holds the planner's arrays.
 """
 
 from __future__ import annotations
@@ -78,7 +78,12 @@ PLANTED["planted crash"] = OPERATIONS["mult"]._replace(act=crash)
 class Code(ctypes.Structure):
     """Dl_info of the system's dladdr()."""
 
-    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p)]
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    ]
 
 
 class UnderThePackage(Allocations):

@@ -1,4 +1,4 @@
-"""Operations one after another without an end, on some ranks, which print their process ids; started by killed_ranks.py."""
+"""Operations one after another without an end, on ranks that print their process ids; started by killed_ranks.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent / "support")]
 
-from mpi4py import MPI  # noqa: E402, F401  before PETSc, which would ask for a lower level of threads
 import petsc4py  # noqa: E402
+from mpi4py import MPI  # noqa: E402, F401  before PETSc, which would ask for a lower level of threads
 
 petsc4py.init(["killed_ranks", "-device_enable", "none", "-mat_halo_mode", sys.argv[1]])
 

@@ -58,7 +58,6 @@ from reliability.operations import (  # noqa: E402
     wrong_products,
 )
 
-
 SAYS_SO = "KeyboardInterrupt", "locked for read-only access"
 """PETSc's MatMult() leaves a vector locked after an error; what PETSc goes on with then says no more than that."""
 

@@ -78,7 +78,11 @@ def run(share: float, seed: int, report: Report) -> list[Row]:
     chance, program = random.Random(seed), Path(__file__).with_name("endless_child.py")
     row = Row(f"kill -9 of one of {RANKS} ranks", part_of(MOMENTS, share))
     for number in range(row.asked):
-        mode, victim, delay = MODES[number % len(MODES)], chance.randrange(RANKS), chance.uniform(0, 3 * min(1, share * 20))
+        mode, victim, delay = (
+            MODES[number % len(MODES)],
+            chance.randrange(RANKS),
+            chance.uniform(0, 3 * min(1, share * 20)),
+        )
         wrong = kill_one([sys.executable, str(program), mode], RANKS, victim, delay)
         row.tried += 1
         if wrong:

@@ -1,4 +1,4 @@
-"""Public operations that attacks disturb: what each begins with, what it does, and which numbers tell a right result."""
+"""Operations that attacks disturb: what each begins with, what it does, and which numbers tell a right result."""
 
 from __future__ import annotations
 
@@ -221,9 +221,7 @@ OF_ALL_TYPES = {
 STRUCTURES = PETSc.Mat.Structure
 OPERATIONS: dict[str, Operation] = {
     **OF_ALL_TYPES,
-    "convert back": Operation(
-        "create and convert", lambda make: {"A": make.square(), "to": "aij"}, convert
-    ),
+    "convert back": Operation("create and convert", lambda make: {"A": make.square(), "to": "aij"}, convert),
     "transpose": Operation(
         "create and convert", lambda make: {"A": make.square()}, lambda t: t.update(made=t["A"].transpose(PETSc.Mat()))
     ),
@@ -304,7 +302,7 @@ def wrong_products(things: Things) -> list[str]:
 
 
 LOST: list[Things] = []
-"""Solvers after an error: PETSc's MatMult() (src/mat/interface/matrix.c, between VecLockReadPush() and VecLockReadPop())
+"""Solvers after an error: PETSc's MatMult() (src/mat/interface/matrix.c, from VecLockReadPush() to VecLockReadPop())
 leaves its operand locked then, so that KSPReset() and KSPDestroy() fail on a work vector, and twice is a crash."""
 
 

@@ -101,7 +101,9 @@ def one(operation, mat_type, ask, error, rank, expected, options):
         if all(COMM.allgather(untouched)):
             things = usable(operation, make, things)
             again = outcome(operation, things)
-            bad += [f"fails again: {again.splitlines()[-1][:200]}"] if again else differences(numbers_of(things), expected)
+            bad += (
+                [f"fails again: {again.splitlines()[-1][:200]}"] if again else differences(numbers_of(things), expected)
+            )
         else:
             bad.append("changed, though it failed")
     else:

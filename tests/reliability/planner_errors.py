@@ -7,7 +7,7 @@ import json
 from reliability import children
 from reliability.attack import Report, Row
 
-ABOUT = "Each request to the planner fails on each rank in turn: an error on all ranks, and then everything works again."
+ABOUT = "Each request to the planner fails on each rank in turn: an error on all ranks, and then all works again."
 MINUTES = 5
 PEER = {"mat_halo_mode": "peer"}
 REMARK = "loops are of CUDA graphs, and other requests that no operation makes on this many ranks are not tried"

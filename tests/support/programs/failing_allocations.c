@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  MOST = 16
-};
+enum { MOST = 16 };
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
 
