@@ -153,14 +153,16 @@ static PetscErrorCode RowsCreate(Mat C, GpufmtParallelProduct *product, Mat A, M
 /* `type`: that of the sequential matrices between operands and result */
 static PetscErrorCode ProductSymbolic(Mat C, MatType type)
 {
-  const Mat_Product     *given = C->product;
-  GpufmtParallelProduct *product;
-  Mat                    A = given->A, B;
+  const Mat_Product     *given   = C->product;
+  GpufmtParallelProduct *product = NULL;
+  Mat                    A       = given->A, B;
   PetscErrorCode         own;
 
   PetscFunctionBegin;
   own = PetscNew(&product);
-  PetscCall(GpufmtAgree((PetscObject)C, "A sparse product", own, 0, NULL));
+  own = GpufmtAgree((PetscObject)C, "A sparse product", own, 0, NULL);
+  if (own) PetscCall(PetscFree(product));
+  PetscCall(own);
   C->product->data    = product;
   C->product->destroy = MPIProductDestroy;
   PetscCall(GpufmtProductBackend(C, &product->backend));
