@@ -4,18 +4,20 @@
 static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block,
                                    PetscInt col_block, PetscBool inodes, Mat *A)
 {
-  PetscInt *lengths;
+  PetscInt      *lengths;
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(nrows, &lengths));
   for (PetscInt i = 0; i < nrows; i++) lengths[i] = rowptr[i + 1] - rowptr[i];
-  PetscCall(GpufmtBlockCreate(type, nrows, ncols, row_block, col_block, A));
-  PetscCall(MatSeqAIJSetPreallocation(*A, 0, lengths));
+  ierr = GpufmtBlockCreate(type, nrows, ncols, row_block, col_block, A);
+  if (!ierr) ierr = MatSeqAIJSetPreallocation(*A, 0, lengths);
+  PetscCall(PetscFree(lengths));
+  PetscCall(ierr);
   PetscCall(MatSeqAIJSetColumnIndices(*A, colidx));
   if (!inodes) PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
   PetscCall(MatAssemblyBegin(*A, MAT_FINAL_ASSEMBLY));
   PetscCall(MatAssemblyEnd(*A, MAT_FINAL_ASSEMBLY));
-  PetscCall(PetscFree(lengths));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
