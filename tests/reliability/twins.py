@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import launch
+
 from reliability.attack import Report, Row, part_of
 
 ABOUT = "Random sequences of 50 operations, on a matrix of a type of ours and on its twin of type aij."

@@ -143,6 +143,7 @@ PetscErrorCode MatZeroRows_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt rows[]
   PetscCall(GpufmtZeroPlan(A, GPUFMT_ZERO_ROWS, PETSC_TRUE, &plan));
   if (!plan) {
     PetscCall(GpufmtManagedLeave(A));
+    PetscCall(PetscObjectStateIncrease((PetscObject)A)); /* it may fail after it has written values */
     PetscCall((*gpufmt_seq_parent->zerorows)(A, n, rows, diagonal, x, b));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
@@ -172,6 +173,7 @@ PetscErrorCode MatZeroRowsColumns_SeqAIJGpufmt(Mat A, PetscInt n, const PetscInt
   }
   if (!plan) {
     PetscCall(GpufmtManagedLeave(A));
+    PetscCall(PetscObjectStateIncrease((PetscObject)A)); /* it may fail after it has written values */
     PetscCall((*gpufmt_seq_parent->zerorowscolumns)(A, n, rows, diagonal, x, b));
   }
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -6,6 +6,7 @@ of sums and products that rounds K times in a row is off by at most K times half
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from petsc4py import PETSc
+
+from petsc_gpufmt.backends import native_library
 
 COMM = PETSc.COMM_WORLD
 WORLD = COMM.tompi4py()
@@ -47,10 +50,14 @@ class Pattern:
 
 @dataclass
 class Sibling:
-    """One of the three: its matrix A, another one B, and what operations keep for later ones."""
+    """One of the three: its matrix A, another one B, and what operations keep for later ones.
+
+    `plain` is the type of PETSc that its type is derived from: aij, or mpiaij even on one rank.
+    """
 
     kind: str
     mat_type: str
+    plain: str
     formats: tuple[str, ...]
     A: PETSc.Mat = None
     B: PETSc.Mat = None
@@ -69,7 +76,7 @@ class Sibling:
 
     def other_type(self, number: int) -> str:
         """One of our formats, or aij for the siblings that have none."""
-        return f"aij{self.formats[number % len(self.formats)]}" if self.kind == OURS else "aij"
+        return f"{self.plain}{self.formats[number % len(self.formats)] if self.kind == OURS else ''}"
 
     def vector(self, rng: np.random.Generator, right: bool = True, A: PETSc.Mat | None = None) -> PETSc.Vec:
         A = self.A if A is None else A
@@ -86,11 +93,10 @@ class Sibling:
         return assembled(mat_type or self.mat_type, pattern, values, sizes)
 
     def replace(self, A: PETSc.Mat, name: str = "A") -> None:
-        """A (or B) is another matrix from now on; magnitudes take new nonzeros at any time."""
+        """A (or B) is another matrix from now on."""
         old = getattr(self, name)
         setattr(self, name, A)
-        if self.kind == MAGNITUDES:
-            A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        take_new_nonzeros(A)
         if old is not None:
             old.destroy()
 
@@ -102,11 +108,23 @@ class Sibling:
         self.kept[name] = what
 
     def close(self) -> None:
+        """After a difference, too, when PETSc refuses to destroy what is in the middle of something."""
         for name in list(self.kept):
             self.keep(name)
         for A in (self.A, self.B):
             if A is not None:
                 A.destroy()
+
+
+def nonzero_state(A: PETSc.Mat) -> int:
+    state = ctypes.c_int64()
+    native_library.load().MatGetNonzeroState(ctypes.c_void_p(A.handle), ctypes.byref(state))
+    return state.value
+
+
+def take_new_nonzeros(A: PETSc.Mat) -> None:
+    """Whether a matrix that PETSc has made or filled anew refuses them depends on how, and differs with the types."""
+    A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
 
 
 def random_values(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -178,8 +196,8 @@ def made(way: str, s: Sibling, pattern: Pattern, values: np.ndarray, sizes: Any,
         A.setValuesCOO(np.concatenate([values[mine], 0.5 * values[mine]]))
         return A
     if way == "parallel type":
-        return assembled(f"mpi{s.mat_type}", pattern, values, sizes, block)
-    A = assembled("aij", pattern, values, sizes, block)
+        return assembled(s.mat_type, pattern, values, sizes, block)
+    A = assembled(s.plain, pattern, values, sizes, block)
     if way == "load":
         loaded = saved_and_loaded(A, s.mat_type)
         A.destroy()

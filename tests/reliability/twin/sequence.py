@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from reliability.twin.matrices import (
     Pattern,
     Sibling,
     made,
+    nonzero_state,
     random_pattern,
     random_split,
     random_values,
@@ -73,7 +74,8 @@ def difference(walk: Walk, defect: Defect | None = None) -> str:
         return f"error {error.ierr} while siblings are compared: {error}"
     finally:
         for s in siblings:
-            s.close()
+            with suppress(PETSc.Error):
+                s.close()
         native_library.load().GpufmtManagedSimulate(0)
         PETSc.garbage_cleanup()
     return ""
@@ -111,9 +113,9 @@ def _begin(seed: int, siblings: list[Sibling]) -> str:
     values = random_values(rng, pattern.rows.size)
     spare = random_pattern(rng, m, n)
     spare_seed = int(rng.integers(10**6))
-    others = tuple(FORMATS)
-    for kind, mat_type in ((AIJ, "aij"), (OURS, f"aij{name}"), (MAGNITUDES, "aij")):
-        siblings.append(s := Sibling(kind, mat_type, others if kind == OURS else ()))
+    plain = "mpiaij" if way == "parallel type" else "aij"
+    for kind, mat_type in ((AIJ, plain), (OURS, f"{plain}{name}"), (MAGNITUDES, plain)):
+        siblings.append(s := Sibling(kind, mat_type, plain, tuple(FORMATS)))
         s.replace(made("convert" if kind == MAGNITUDES else way, s, pattern, values, sizes, block))
         s.replace(s.matrix(spare, np.random.default_rng(spare_seed), sizes), "B")
         if kind == MAGNITUDES and way == "coo":
@@ -136,9 +138,19 @@ def _run(walk: Walk, siblings: list[Sibling], defect: Defect | None) -> None:
         _agree(_compared(results, rounds_of_result), what)
         if operation.writes:
             rounds = rounds_of_result
+        _forget_coordinates(siblings)
         _scale_down(siblings)
         _check_of(siblings, check, rounds, what)
     _check_of(siblings, _all_entries, rounds, "at the end")
+
+
+def _forget_coordinates(siblings: list[Sibling]) -> None:
+    """Of a matrix whose pattern has been another one meanwhile: PETSc would take places in arrays that are gone."""
+    aij = siblings[0]
+    if "coordinates" in aij.kept and aij.kept["coordinates"][1:] != (aij.A.handle, nonzero_state(aij.A)):
+        for s in siblings:
+            s.keep("coordinates")
+            del s.kept["coordinates"]
 
 
 def _call(

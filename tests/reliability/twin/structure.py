@@ -74,14 +74,14 @@ def copy_to_new(s: Sibling, step: Step):
 def convert_to_aij_and_back(s: Sibling, step: Step):
     way = step.one_of("in place", "out of place", "half")
     if way == "in place":
-        s.A.convert("aij")
+        s.A.convert(s.plain)
         s.A.scale(2.0)
         s.A.convert(s.mat_type)
     elif way == "half":
-        other = s.A.convert("aij", PETSc.Mat())
+        other = s.A.convert(s.plain, PETSc.Mat())
         s.replace(other.convert(s.mat_type))
     else:
-        other = s.A.convert("aij", PETSc.Mat())
+        other = s.A.convert(s.plain, PETSc.Mat())
         s.replace(other.convert(s.mat_type, PETSc.Mat()))
         other.destroy()
 
@@ -102,6 +102,8 @@ def convert_by_another_type(s: Sibling, step: Step):
     other = s.A.convert(through, PETSc.Mat())
     s.replace(other.convert(s.mat_type, PETSc.Mat()), "B")
     other.destroy()
+    if s.structured and through in ("dense", "is"):
+        s.B.eliminateZeros(True)  # some conversions lose them, others make them
     return entries(s, s.B)
 
 
@@ -174,6 +176,7 @@ def permute(s: Sibling, step: Step):
         sets.append(PETSc.IS().createGeneral(order.astype(PETSc.IntType), comm=COMM))
         sets[-1].setPermutation()
     s.replace(s.A.permute(*sets))
+    s.A.convert(s.mat_type)  # PETSc's of parallel matrices is of type aij, on one rank seqaij
     for made in sets:
         made.destroy()
 
@@ -217,4 +220,3 @@ def pattern_without_values(s: Sibling, step: Step):
     other.assemble()
     s.replace(other, "B")
     return entries(s, s.B)
-

@@ -217,6 +217,8 @@ def equal_to_a_copy(s: Sibling, step: Step):
 def overlap(s: Sibling, step: Step):
     """Rows that are neighbours of some rows."""
     m, n = s.A.getSize()
+    if s.A.getSizes()[0] != s.A.getSizes()[1]:
+        return None  # PETSc takes columns for rows
     chosen = np.flatnonzero(step.rng.random(m) < 0.2).astype(PETSc.IntType)
     first, last = s.A.getOwnershipRange()
     rows = PETSc.IS().createGeneral(chosen[(chosen >= first) & (chosen < last)], comm=PETSc.COMM_SELF)
