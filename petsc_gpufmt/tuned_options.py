@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petsc_gpufmt.user_cache import user_cache
+from petsc_gpufmt.user_cache import make_folder, untrusted, user_cache
 
 if TYPE_CHECKING:
     from petsc_gpufmt.backends.backend import Backend
@@ -39,9 +39,16 @@ def tuned(backend: Backend, format_name: str, key: str) -> dict[str, int | str]:
 
 @functools.cache
 def known_options(model: str) -> FormatOptions:
-    """All that is known of a GPU model, read once a process. A damaged file is a warning, and counts as empty."""
+    """All that is known of a GPU model, read once a process. A damaged file is a warning, and counts as empty.
+
+    So does one in a cache that is not to be used.
+    """
     known: FormatOptions = {}
     for path in (SHIPPED / file_name(model), cache_file(model)):
+        refused = untrusted(str(path.parent))
+        if refused:
+            warnings.warn(refused, stacklevel=2)
+            continue
         try:
             formats = read_tuning(path).get("formats", {})
         except ValueError as e:
@@ -68,7 +75,7 @@ def read_tuning(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, RecursionError) as e:
         raise ValueError(f"{path} cannot be read as a file of tuned options ({e})") from e
     if not _is_tuning(document):
         raise ValueError(
@@ -106,7 +113,7 @@ def save_tuning(path: Path, model: str, formats: FormatOptions, measured: Facts)
         merged[part] = document.get(part, {})
         for format_name, keys in added.items():
             merged[part].setdefault(format_name, {}).update(keys)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(str(path.parent))
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     new.write_text(json.dumps(merged, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     os.replace(new, path)

@@ -13,6 +13,7 @@ from io import BufferedWriter
 from petsc_gpufmt.backends import nvrtc
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_store import Compiled, Folder
+from petsc_gpufmt.user_cache import make_folder
 
 
 class Compilation:
@@ -65,7 +66,7 @@ class Compilation:
     def _lock(self) -> BufferedWriter | None:
         """A file that is locked as long as it is open; None if another process has it, or if there can be none."""
         with contextlib.suppress(OSError):
-            os.makedirs(self.folder.path, exist_ok=True)
+            make_folder(self.folder.path)
             file = open(os.path.join(self.folder.path, "lock"), "wb")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

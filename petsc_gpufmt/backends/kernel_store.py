@@ -21,7 +21,7 @@ import numpy as np
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_sources import device_flags, source_digest
-from petsc_gpufmt.user_cache import VARIABLE, user_cache
+from petsc_gpufmt.user_cache import VARIABLE, make_folder, untrusted, user_cache
 
 FORMAT = "petsc_gpufmt module 2"
 ENDING = ".module"
@@ -68,12 +68,17 @@ class Folder:
         return os.path.join(self.path, name + ENDING)
 
     def read(self, module: Module) -> Compiled | None:
-        """A module; None if there is none, or if the file is not what was written for it."""
+        """A module; None if there is none, if the file is not what was written for it, or if others could write it."""
+        if refused(self.path):
+            return None
         contents = native_library.module_file(self.file(module), FORMAT, self._checksum)
         if contents is None:
             return None
         table, _, image = contents.partition(b"\n\n")
-        symbols = symbols_in(table)
+        try:
+            symbols = symbols_in(table)
+        except ValueError:
+            return None
         return Compiled(symbols, image) if tuple(symbols) == module.names else None
 
     def taken(self, module: Module) -> tuple[int, dict[str, str]] | None:
@@ -98,7 +103,7 @@ class Folder:
 
     def write(self, module: Module, compiled: Compiled) -> None:
         """Keep a module; who reads it meanwhile gets all of it, or nothing. OSError if the place takes no files."""
-        os.makedirs(self.path, exist_ok=True)
+        make_folder(self.path)
         table = "\n".join(f"{name} {compiled.symbols[name]}" for name in module.names)
         contents = table.encode() + b"\n\n" + compiled.image
         unfinished = f"{self.file(module)}.{os.getpid()}-{threading.get_ident()}"
@@ -132,13 +137,21 @@ class Folder:
 
 
 def symbols_in(table: bytes) -> dict[str, str]:
-    """The name of each kernel and its symbol, from the lines of a file."""
+    """The name of each kernel and its symbol, from the lines of a file; ValueError if they are something else."""
     return dict(line.split(" ") for line in table.decode().splitlines())
 
 
 @functools.cache
 def warn_once(text: str) -> None:
     warnings.warn(text, stacklevel=3)
+
+
+def refused(path: str) -> bool:
+    """Whether modules in a folder are not to be used, since others could have written them: one warning a process."""
+    reason = untrusted(path)
+    if reason:
+        warn_once(reason)
+    return reason is not None
 
 
 @functools.cache
@@ -163,12 +176,13 @@ def architectures_in(place: str, scalar: np.dtype, index: np.dtype) -> list[str]
 
 
 def folders(capability: Capability, scalar: np.dtype, index: np.dtype) -> Iterator[Folder]:
-    """Where there are modules for a GPU, the best first."""
+    """Where there are modules for a GPU, the best first; those that are not to be used are left out, with a warning."""
     places = {place: architectures_in(place, scalar, index) for place in (PACKAGE, cache_place())}
     for name in usable(set().union(*places.values()), capability):
         for place, names in places.items():
-            if name in names:
-                yield Folder(place, name, scalar, index)
+            folder = Folder(place, name, scalar, index)
+            if name in names and not refused(folder.path):
+                yield folder
 
 
 def usable(architectures: Iterable[str], capability: Capability) -> list[str]:

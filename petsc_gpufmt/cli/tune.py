@@ -52,6 +52,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
     from petsc_gpufmt.tune.matrices import MATRICES, QUICK_MATRICES, make_pattern
     from petsc_gpufmt.tune.search import best_options, tune
     from petsc_gpufmt.tuned_options import cache_file, save_tuning
+    from petsc_gpufmt.user_cache import untrusted
 
     formats = [find_format(name) for name in arguments.format or FORMATS]
     specs = arguments.matrix or (QUICK_MATRICES if arguments.quick else MATRICES)
@@ -62,6 +63,8 @@ def run_tune(arguments: argparse.Namespace) -> int:
     with device_place() as place:
         backend, model = place.backend, str(place.backend.model)
         path = arguments.output or cache_file(model)
+        if refused := untrusted(str(path.parent)):
+            raise UnsupportedError(refused)
         environment = {
             name: str(value) for name, value in describe().items() if name in ("driver", "commit", "package")
         }

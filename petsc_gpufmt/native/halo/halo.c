@@ -41,7 +41,7 @@ PetscErrorCode GpufmtHaloLimitGet(Mat A, double *limit)
 
   PetscFunctionBegin;
   PetscCall(PetscOptionsGetReal(((PetscObject)A)->options, prefix, GPUFMT_HALO_TIMEOUT, &seconds, NULL));
-  PetscCheck(seconds >= 0, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT,
+  PetscCheck(seconds >= 0 && seconds <= PETSC_MAX_REAL, PETSC_COMM_SELF, PETSC_ERR_USER_INPUT,
              "-%s%s %g: choose seconds after which a rank that sends nothing is an error, 0 for none", prefix ? prefix : "", GPUFMT_HALO_TIMEOUT + 1,
              (double)seconds);
   *limit = (double)seconds;
@@ -68,6 +68,7 @@ PetscErrorCode GpufmtHaloModeNamed(Mat A, const GpufmtHaloMode **mode)
   *mode = NULL;
   PetscCall(PetscOptionsGetString(((PetscObject)A)->options, prefix, option, word, sizeof(word), &set));
   if (!set) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtOptionTextCheck(prefix, option, word));
   for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(modes); k++) {
     *mode = modes[k];
     if (!strcmp(word, modes[k]->name)) PetscFunctionReturn(PETSC_SUCCESS);

@@ -91,6 +91,7 @@ PetscErrorCode GpufmtOptionsCollect(const GpufmtFormat *format, PetscOptions dat
     if (!own && !chooses) continue;
     PetscCall(PetscOptionsGetString(database, prefix, options[k].option, word, sizeof(word), &set));
     if (!set) continue;
+    PetscCall(GpufmtOptionTextCheck(prefix, options[k].option, word));
     PetscCall(WordOfNumber(k, prefix, sizeof(word), word));
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s%s%s=%s;", own ? "" : options[k].format, own ? "" : ".", options[k].name, word));
     PetscCheck(strlen(text) + strlen(item) < length, PETSC_COMM_SELF, PETSC_ERR_ARG_OUTOFRANGE,

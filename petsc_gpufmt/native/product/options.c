@@ -105,6 +105,7 @@ PetscErrorCode GpufmtProductOptionsCollect(Mat C, size_t length, char text[])
     PetscCall(PetscOptionsGetString(((PetscObject)C)->options, ((PetscObject)C)->prefix, options[k].option, word, sizeof(word), &set));
     if (!set) PetscCall(PetscOptionsGetString(((PetscObject)C)->options, NULL, options[k].option, word, sizeof(word), &set));
     if (!set) continue;
+    PetscCall(GpufmtOptionTextCheck(((PetscObject)C)->prefix, options[k].option, word));
     PetscCall(PetscSNPrintf(item, sizeof(item), "%s=%s;", options[k].name, word));
     PetscCall(PetscStrlcat(text, item, length));
   }

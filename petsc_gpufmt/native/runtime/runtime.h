@@ -154,6 +154,9 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtAgree(PetscObject, const char what[], PetscEr
 /* replay.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void *const slots[GPUFMT_NUM_SLOTS], void *stream);
 
+/* option_text.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtOptionTextCheck(const char prefix[], const char option[], const char text[]);
+
 /* flops.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtLogFlops(int backend, PetscLogDouble flops);
 
