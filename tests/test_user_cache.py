@@ -65,7 +65,9 @@ def test_where_others_can_write_nothing_is_used(cache, bits, which, monkeypatch)
     modules().write(MODULE, COMPILED)
     os.chmod(cache / which, bits)
 
-    with pytest.warns(UserWarning, match="is not used: others can write there; chmod go-w it, or set PETSC_GPU") as told:
+    with pytest.warns(
+        UserWarning, match="is not used: others can write there; chmod go-w it, or set PETSC_GPU"
+    ) as told:
         assert list(kernel_store.folders((9, 0), np.dtype(np.float64), np.dtype(np.int32))) == []
         assert modules().read(MODULE) is None and modules().read(MODULE) is None
     assert len(told) == 1 and "\n" not in str(told[0].message)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 import scipy.sparse
 
 from petsc_gpufmt.backends.plan import ceil_div
 from petsc_gpufmt.bench.errors import BenchError
+from petsc_gpufmt.bench.matrix_files import file_sizes, of_a_matrix, read_matrix
 
 STENCILS = {"7point": 1, "27point": 3}
 """Stencil name -> how many of the three coordinates of a neighbour may differ from those of the point."""
@@ -37,18 +34,6 @@ RESERVOIR_PLANES, RESERVOIR_POINTS, RESERVOIR_BLOCK = 3, 7, 7
 
 SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VALUE_BYTES = 8
-
-OTHER_CONTENTS: tuple[type[Exception], ...] = (
-    ValueError,
-    TypeError,
-    NotImplementedError,
-    OSError,
-    EOFError,
-    KeyError,
-    OverflowError,
-)
-OTHER_CONTENTS += (zipfile.BadZipFile, zlib.error)
-"""What SciPy raises where a file holds something else than a matrix."""
 
 REPLICATED_NONZEROS = 40_000_000
 """Copies of a file are made until there are so many: then the matrix is far larger than the cache of a GPU."""
@@ -155,46 +140,23 @@ def with_random_values(
 def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
     """The pattern in a Matrix Market file (.mtx, .mtx.gz) or a SciPy one (.npz); stored zeros belong to it."""
     checked_sizes(path, index)
-    with _of_a_matrix(path):
-        matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
-        if hasattr(matrix, "check_format"):  # compressed: SciPy takes indices of .npz as they are
-            matrix.check_format(full_check=True)
-        matrix = scipy.sparse.csr_matrix(matrix)
-    matrix.sum_duplicates()
+    with of_a_matrix(path):
+        matrix = read_matrix(path)
+        matrix.sum_duplicates()
     nrows, ncols = matrix.shape
     check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
     matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
 
 
-@contextlib.contextmanager
-def _of_a_matrix(path: Path) -> Iterator[None]:
-    """BenchError for OTHER_CONTENTS."""
-    try:
-        yield
-    except OTHER_CONTENTS as e:
-        raise BenchError(
-            f"--matrix {path}: not a sparse matrix in Matrix Market (.mtx, .mtx.gz) or SciPy (.npz) form: {e}"
-        ) from e
-
-
 def checked_sizes(path: Path, index: np.dtype) -> tuple[int, int, int]:
     """What `file_sizes` says; BenchError if the file is missing, is not one of a matrix, or that is too large."""
     if not path.is_file():
         raise BenchError(f"--matrix {path}: there is no such file; give {SPECS}")
-    with _of_a_matrix(path):
+    with of_a_matrix(path):
         sizes = file_sizes(path)
     check_sizes(f"--matrix {path}", *sizes, index)
     return sizes
-
-
-def file_sizes(path: Path) -> tuple[int, int, int]:
-    """Rows, columns and entries that the head of a file tells; no entries for .npz, where the shape alone is told."""
-    if path.suffix == ".npz":
-        with np.load(path) as archive:
-            nrows, ncols = archive["shape"]
-        return int(nrows), int(ncols), 0
-    return scipy.io.mminfo(path)[:3]
 
 
 def replicated(pattern: scipy.sparse.csr_matrix, copies: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,7 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         raise BenchError(f"{path} is not a file of results: {e}") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise BenchError(f"{path} has schema {found}, this version reads {SCHEMA}: measure again")
+        raise BenchError(f"{path} has schema {str(found)[:20]}, this version reads {SCHEMA}: measure again")
     runs = document.get("runs")
     if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
         raise BenchError(f"{path} is not a file of results: its runs have to have a name and cases; measure again")

@@ -17,6 +17,7 @@ METRICS = (VOLUME, FIRST_HITS, SECOND_HITS)
 KERNEL, NAME, UNIT, VALUE = "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"
 UNITS = {"": 1.0, "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1.0}
 LARGEST_FILE = 1 << 26  # bytes
+LONGEST_SHOWN = 60
 
 
 class Counted(NamedTuple):
@@ -63,7 +64,7 @@ def _by_lines(rows: Sequence[dict[str, str]], path: Path) -> Values:
     found: Values = {}
     for row in rows:
         if row[NAME] in METRICS:
-            value = _number(row[VALUE], row.get(UNIT) or "", path)
+            value = _number(row.get(VALUE), row.get(UNIT) or "", path)
             found.setdefault(_plain(row[KERNEL]), {}).setdefault(row[NAME], []).append(value)
     return found
 
@@ -81,7 +82,12 @@ def _by_columns(rows: Sequence[dict[str, str]], path: Path) -> Values:
 
 def _plain(kernel: str) -> str:
     """``evchyb_spmv`` of ``void evchyb_spmv<8, 4, 1>(EvcHyb, const double *)``."""
-    return kernel.partition("(")[0].partition("<")[0].split()[-1] if kernel.strip() else ""
+    return next(iter(reversed(kernel.partition("(")[0].partition("<")[0].split())), "")
+
+
+def _shown(text: str | None) -> str:
+    """What a message says of a field, which may hold anything: one line of it."""
+    return " ".join((text or "").split())[:LONGEST_SHOWN]
 
 
 def _number(text: str | None, unit: str, path: Path) -> float:
@@ -91,15 +97,19 @@ def _number(text: str | None, unit: str, path: Path) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise UnsupportedError(
-            f"--ncu {path}: {text!r} {unit} is no count of bytes or percentage; profile again, with --print-units base"
+            f"--ncu {path}: {_shown(text)!r} {_shown(unit)} is no count of bytes or percentage; "
+            "profile again, with --print-units base"
         )
     return value
 
 
 def _counted(kernel: str, values: dict[str, list[float]], path: Path) -> Counted:
+    shown = _shown(kernel)
     if missing := [name for name in METRICS if not values.get(name)]:
-        raise UnsupportedError(f"--ncu {path}: {kernel} has no {missing[0]}; ask for --metrics {','.join(METRICS)}")
+        raise UnsupportedError(
+            f"--ncu {path}: {_shown(kernel)} has no {missing[0]}; ask for --metrics {','.join(METRICS)}"
+        )
     volume, first, second = (statistics.median(values[name]) for name in METRICS)
     if max(first, second) > 100:
-        raise UnsupportedError(f"--ncu {path}: {kernel} has a hit rate of {max(first, second):g} %; profile again")
+        raise UnsupportedError(f"--ncu {path}: {shown} has a hit rate of {max(first, second):g} %; profile again")
     return Counted(len(values[VOLUME]), volume, first / 100, second / 100)

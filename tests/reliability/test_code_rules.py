@@ -15,7 +15,19 @@ SOURCES = [*(path for name in FOLDERS for path in sorted((ROOT / name).rglob("*.
 C_SOURCES = [path for name in ("petsc_gpufmt", "kernels") for path in (ROOT / name).rglob("*.[chu]*")]
 
 # modules that make objects or code of bytes, and text of shells
-MODULES = ("pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "codeop")
+MODULES = (
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "yaml",
+    "code",
+    "codeop",
+)
 BUILTINS = ("eval", "exec", "compile")
 CALLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "pty.spawn")
 SHELL_FUNCTIONS = re.compile(r"(?<![\w.>])(system|popen)\s*\(")

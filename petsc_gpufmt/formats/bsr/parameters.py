@@ -201,8 +201,10 @@ def _check_kernel(kernel: str, shape: Shape, given: dict[str, Any]) -> None:
             f"-mat_bsr_kernel {K2} with blocks of {row_block} rows: it takes up to {K2_LARGEST}; choose {K3}"
         )
     if kernel == K3 and row_block < K1_LARGEST:
+        asked = f" of -mat_bsr_tile_height {given['tile_height']}" if "tile_height" in given else ""
         raise OptionError(
-            f"-mat_bsr_kernel {K3} with blocks of {row_block} rows: it takes {K1_LARGEST} and more; choose {K1} or {K2}"
+            f"-mat_bsr_kernel {K3}{asked} with blocks of {row_block} rows: it takes {K1_LARGEST} and more; "
+            f"choose {K1} or {K2}{', without a tile height' if asked else ''}"
         )
     if "tile_height" in given and kernel != K3:
         raise OptionError(
