@@ -1,3 +1,11 @@
 """Attacks on the package: faults put in on purpose, twins, hostile files and options, long runs."""
 
-ATTACKS: tuple[str, ...] = ("allocations", "interrupts", "planner_errors", "killed_ranks", "twins", "files", "option_values")
+ATTACKS: tuple[str, ...] = (
+    "allocations",
+    "interrupts",
+    "planner_errors",
+    "killed_ranks",
+    "twins",
+    "files",
+    "option_values",
+)

@@ -49,11 +49,11 @@ def diagonal_scale(s: Sibling, step: Step):
 
 
 def _add(s: Sibling, step: Step, pattern: Pattern, structure: str, mat_type: str | None = None) -> None:
-    X = s.matrix(pattern, step.rng, s.A.getSizes(), mat_type)
+    B = s.matrix(pattern, step.rng, s.A.getSizes(), mat_type)
     factor = s.given(step.one_of(-0.5, 1.0, 0.75))
     add = step.one_of(s.A.axpy, s.A.aypx)
-    add(factor, X, s.structure(structure))
-    X.destroy()
+    add(factor, B, s.structure(structure))
+    B.destroy()
     take_new_nonzeros(s.A)
 
 

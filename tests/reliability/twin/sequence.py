@@ -58,7 +58,7 @@ class Walk:
         return ["--seed", str(self.seed), "--calls", *(f"{name}:{number}" for name, number in self.calls)]
 
 
-class Difference(Exception):
+class DifferenceError(Exception):
     """What differs between the siblings, on this rank or on another one."""
 
 
@@ -68,7 +68,7 @@ def difference(walk: Walk, defect: Defect | None = None) -> str:
     native_library.load().GpufmtManagedSimulate(int(_ours_multiply(walk.seed)))
     try:
         _run(walk, siblings, defect)
-    except Difference as found:
+    except DifferenceError as found:
         return str(found)
     except PETSc.Error as error:  # not of an operation: a matrix is not usable any more
         return f"error {error.ierr} while siblings are compared: {error}"
@@ -219,10 +219,10 @@ def _shown(what: Any) -> str:
 
 
 def _agree(found: str, what: str) -> None:
-    """Difference on all ranks if there is one on any."""
+    """DifferenceError on all ranks if there is one on any."""
     found = next(filter(None, WORLD.allgather(found)), "") if COMM.size > 1 else found
     if found:
-        raise Difference(f"{what}: {found}")
+        raise DifferenceError(f"{what}: {found}")
 
 
 def _check_of(siblings: list[Sibling], check: Callable[[Sibling], Any], rounds: int, what: str) -> None:

@@ -31,13 +31,13 @@ def transpose_to_spare(s: Sibling, step: Step):
 def transpose_with_reuse(s: Sibling, step: Step):
     """The same transpose is filled once more where the pattern is still the same."""
     if "transpose" in s.kept:
-        T, pattern = s.kept["transpose"]
-        if pattern.same(step.A) and T.getSizes() == s.A.getSizes()[::-1] and s.structured:
-            s.A.transpose(T)
-            return entries(s, T)
-    T = s.A.transpose(PETSc.Mat())
-    s.keep("transpose", T, step.A)
-    return entries(s, T)
+        transposed, pattern = s.kept["transpose"]
+        if pattern.same(step.A) and transposed.getSizes() == s.A.getSizes()[::-1] and s.structured:
+            s.A.transpose(transposed)
+            return entries(s, transposed)
+    transposed = s.A.transpose(PETSc.Mat())
+    s.keep("transpose", transposed, step.A)
+    return entries(s, transposed)
 
 
 @changes()

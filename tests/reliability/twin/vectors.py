@@ -91,10 +91,10 @@ def mult_hermitian(s: Sibling, step: Step):
 
 @looks(rows_long)
 def mult_of_virtual_transpose(s: Sibling, step: Step):
-    T = PETSc.Mat().createTranspose(s.A)
+    transposed = PETSc.Mat().createTranspose(s.A)
     x, y = s.vector(step.rng, right=False), s.A.createVecRight()
-    T.mult(x, y)
-    T.destroy()
+    transposed.mult(x, y)
+    transposed.destroy()
     x.destroy()
     return local(y)
 
@@ -102,15 +102,15 @@ def mult_of_virtual_transpose(s: Sibling, step: Step):
 @looks(rows_long)
 def mult_by_several_vectors(s: Sibling, step: Step):
     """A product with a dense matrix."""
-    X = PETSc.Mat().createDense((s.A.getSizes()[1], 3), comm=COMM)
-    X.setUp()
-    first, last = X.getOwnershipRange()
-    X.getDenseArray()[:] = s.given(step.rng.uniform(-1, 1, (X.getSize()[0], 3))[first:last])
-    X.assemble()
-    Y = s.A.matMult(X)
-    result = Y.getDenseArray(readonly=True).copy()
-    Y.destroy()
-    X.destroy()
+    B = PETSc.Mat().createDense((s.A.getSizes()[1], 3), comm=COMM)
+    B.setUp()
+    first, last = B.getOwnershipRange()
+    B.getDenseArray()[:] = s.given(step.rng.uniform(-1, 1, (B.getSize()[0], 3))[first:last])
+    B.assemble()
+    C = s.A.matMult(B)
+    result = C.getDenseArray(readonly=True).copy()
+    C.destroy()
+    B.destroy()
     return result
 
 
