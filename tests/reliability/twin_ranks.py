@@ -3,8 +3,8 @@
     mpiexec -n 2 python tests/reliability/twin_ranks.py --first 0 --count 100
     mpiexec -n 2 python tests/reliability/twin_ranks.py --seed 7 --calls scale:3 mult:12
 
-The first rank prints `begin SEED` before each sequence, and `differs SEED CALLS : WHAT` for each that ends badly, with
-the calls of the shortest sequence that still does. A sequence that does not end takes the program with it.
+The first rank prints `begin SEED` before each sequence, and `differs SEED CALLS : WHAT` for each that ends badly,
+with the calls of the shortest sequence that still does. A sequence that does not end takes the program with it.
 """
 
 from __future__ import annotations

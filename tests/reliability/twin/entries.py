@@ -49,11 +49,11 @@ def diagonal_scale(s: Sibling, step: Step):
 
 
 def _add(s: Sibling, step: Step, pattern: Pattern, structure: str, mat_type: str | None = None) -> None:
-    B = s.matrix(pattern, step.rng, s.A.getSizes(), mat_type)
+    other = s.matrix(pattern, step.rng, s.A.getSizes(), mat_type)
     factor = s.given(step.one_of(-0.5, 1.0, 0.75))
     add = step.one_of(s.A.axpy, s.A.aypx)
-    add(factor, B, s.structure(structure))
-    B.destroy()
+    add(factor, other, s.structure(structure))
+    other.destroy()
     take_new_nonzeros(s.A)
 
 
@@ -212,6 +212,8 @@ def _zero(s: Sibling, step: Step, zero) -> object:
 
 @changes(rows_long)
 def zero_rows(s: Sibling, step: Step):
+    if s.A.getSizes()[0] != s.A.getSizes()[1]:
+        return None
     return _zero(s, step, s.A.zeroRows)
 
 
@@ -279,7 +281,7 @@ def set_option(s: Sibling, step: Step):
     option = step.one_of(
         *(Option.NEW_NONZERO_LOCATIONS, Option.NEW_NONZERO_LOCATION_ERR, Option.NEW_NONZERO_ALLOCATION_ERR),
         *(Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES, Option.SYMMETRIC, Option.STRUCTURALLY_SYMMETRIC),
-        *(Option.UNUSED_NONZERO_LOCATION_ERR, Option.USE_INODES),
+        Option.UNUSED_NONZERO_LOCATION_ERR,
     )
     flag = step.one_of(True, False)
     if s.structured and (option not in (Option.SYMMETRIC, Option.STRUCTURALLY_SYMMETRIC) or not flag):

@@ -102,15 +102,15 @@ def mult_of_virtual_transpose(s: Sibling, step: Step):
 @looks(rows_long)
 def mult_by_several_vectors(s: Sibling, step: Step):
     """A product with a dense matrix."""
-    B = PETSc.Mat().createDense((s.A.getSizes()[1], 3), comm=COMM)
-    B.setUp()
-    first, last = B.getOwnershipRange()
-    B.getDenseArray()[:] = s.given(step.rng.uniform(-1, 1, (B.getSize()[0], 3))[first:last])
-    B.assemble()
-    C = s.A.matMult(B)
-    result = C.getDenseArray(readonly=True).copy()
-    C.destroy()
-    B.destroy()
+    several = PETSc.Mat().createDense((s.A.getSizes()[1], 3), comm=COMM)
+    several.setUp()
+    first, last = several.getOwnershipRange()
+    several.getDenseArray()[:] = s.given(step.rng.uniform(-1, 1, (several.getSize()[0], 3))[first:last])
+    several.assemble()
+    products = s.A.matMult(several)
+    result = products.getDenseArray(readonly=True).copy()
+    products.destroy()
+    several.destroy()
     return result
 
 
