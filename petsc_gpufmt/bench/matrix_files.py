@@ -61,6 +61,8 @@ def read_matrix(path: Path) -> scipy.sparse.csr_matrix:
     matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else _read_text(path)
     if hasattr(matrix, "check_format"):  # compressed: SciPy takes indices of .npz as they are
         matrix.check_format(full_check=True)
+        if (matrix.indptr[1:] < matrix.indptr[:-1]).any():  # SciPy looks at differences, which may overflow
+            raise ValueError("its row or column pointer falls")
     return scipy.sparse.csr_matrix(matrix)
 
 

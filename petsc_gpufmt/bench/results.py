@@ -11,6 +11,10 @@ from petsc_gpufmt.bench.errors import BenchError
 
 SCHEMA = 1
 LARGEST_NUMBER, LONGEST = 1e30, 1e9
+LARGEST_SHOWN = 1e300
+"""A whole number may be larger than a floating-point one."""
+LONGEST_WORD = 40
+"""Letters of what a file has, which may be anything, in a message."""
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
@@ -21,12 +25,15 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         raise BenchError(f"{path} is not a file of results: {e}") from e
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise BenchError(f"{path} has schema {str(found)[:20]}, this version reads {SCHEMA}: measure again")
+        raise BenchError(f"{path} has schema {str(found)[:LONGEST_WORD]}, this version reads {SCHEMA}: measure again")
     runs = document.get("runs")
     if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
         raise BenchError(f"{path} is not a file of results: its runs have to have a name and cases; measure again")
     for run in runs:
-        _check_numbers(run, f"{path}, run {run['name']!r}")
+        try:
+            _check_numbers(run, f"{path}, run {run['name'][:LONGEST_WORD]!r}")
+        except RecursionError as e:  # what JSON reads may be deeper
+            raise BenchError(f"{path} is not a file of results: {e}") from e
     return runs
 
 
@@ -50,7 +57,8 @@ def _check_numbers(item: Any, where: str, key: str = "") -> None:
     elif isinstance(item, int | float) and not isinstance(item, bool):
         timed = key == "seconds" or key.endswith("_seconds")
         if abs(item) > LARGEST_NUMBER or (timed and not 0 <= item <= LONGEST):
-            raise BenchError(f"{where} has {key} {item:g}, which nothing has; measure it again")
+            name, value = " ".join(key.split())[:LONGEST_WORD], max(-LARGEST_SHOWN, min(item, LARGEST_SHOWN))
+            raise BenchError(f"{where} has {name} {value:g}, which nothing has; measure it again")
 
 
 def save_run(path: Path, run: dict[str, Any]) -> None:

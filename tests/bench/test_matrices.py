@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -195,6 +197,78 @@ def test_columns_of_a_scipy_file_are_checked(tmp_path):
     scipy_sparse.save_npz(tmp_path / "wide.npz", scipy_sparse.coo_matrix(([1.0], ([0], [5])), shape=(2, 10**11)))
     with pytest.raises(BenchError, match="too many for the int32"):
         make(tmp_path / "wide.npz")
+
+
+HEADS = {layout: f"%%MatrixMarket matrix {layout} real general\n" for layout in ("coordinate", "array")}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        # SciPy's reader crashes on these
+        (HEADS["coordinate"] + "3 3 1\n3 1 8.8\0\0\x10\0\0\0\x00984113E-1", "zero bytes"),
+        (HEADS["array"] + "5 12\n7.685169988962544E", "not a sparse matrix"),
+        (HEADS["array"] + "2 1\n7.685169988962544E\n1", None),
+        (HEADS["coordinate"] + "9 9 1\n8 6 7.24789940w73533", None),
+        (HEADS["array"] + "-0 12\n1\n", None),
+        # takes memory for entries that are not there
+        (HEADS["coordinate"] + "3 3 300000000\n1 1 1\n", "truncated: its head says 300000000 entries"),
+        (HEADS["array"] + "30000 10000\n1\n", "truncated: its head says 300000000 entries"),
+        (HEADS["coordinate"] + "3 3 -1\n1 1 1\n", "not a sparse matrix"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_damaged_text_is_refused_or_read_and_no_more(tmp_path, text, complaint, packed):
+    path = tmp_path / ("damaged.mtx.gz" if packed else "damaged.mtx")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    if complaint:
+        with pytest.raises(BenchError, match=complaint) as caught:
+            make(path)
+        assert "\n" not in str(caught.value)
+    else:
+        with contextlib.suppress(BenchError):
+            make(path)
+
+
+def test_text_may_end_without_the_end_of_its_last_line(tmp_path):
+    path = tmp_path / "short.mtx"
+    path.write_text(HEADS["coordinate"] + "3 4 2\n1 1 1.0\n3 4 2.5")
+    matrix = make(path).csr
+    assert matrix.shape == (3, 4) and matrix.indices.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("pointer", [[0, 2, 1, 0], [0, -(2**31), -1, 2], [0, 1, 2**31 - 1, 0]], ids=str)
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_pointers_that_fall_are_refused(tmp_path, kind, pointer):
+    arrays = {"indptr": np.array(pointer, np.int32), "indices": np.array([0, 1], np.int32), "data": np.ones(2)}
+    np.savez(tmp_path / "a.npz", format=kind.encode(), shape=(3, 3), **arrays)
+    with pytest.raises(BenchError, match="not a sparse matrix"):
+        make(tmp_path / "a.npz")
+
+
+def test_an_array_that_is_shorter_than_its_head_says_takes_no_memory(tmp_path):
+    path = tmp_path / "a.npz"
+    scipy_sparse.save_npz(path, scipy_sparse.eye(3, format="csr"))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, contents in members.items():
+            long = contents.replace(b"(3,)", b"(300000000000,)").replace(b"           \n", b"\n")
+            archive.writestr(name, long if name == "data.npy" else contents)
+    with pytest.raises(BenchError, match="truncated: its array 'data.npy' is shorter than its head says"):
+        make(path)
+
+
+def test_what_does_not_fit_into_memory_is_an_error_of_one_line(tmp_path, monkeypatch):
+    path = tmp_path / "a.mtx"
+    path.write_text(HEADS["coordinate"] + "1 1 1\n1 1 1\n")
+
+    def fails(path):
+        raise MemoryError
+
+    monkeypatch.setattr(scipy_io, "mmread", fails)
+    with pytest.raises(BenchError, match="does not fit into the memory"):
+        make(path)
 
 
 def test_file_that_is_no_matrix_is_refused(tmp_path):

@@ -107,6 +107,9 @@ def test_pictures_have_a_panel_for_block_sizes_and_one_for_all_programs():
     assert pictures.together([bsr, *programs]) == [bsr, {"name": "programs", "cases": ["a", "b"]}]
 
 
+DEEP = "[" * 960 + "]" * 960
+
+
 def damaged(change):
     document = {"schema": 1, "runs": [some_run()]}
     change(document["runs"][0])
@@ -119,6 +122,9 @@ def damaged(change):
         ("", "is not a file of results"),
         (damaged(lambda run: None)[:300], "is not a file of results"),
         ("[" * 100_000, "is not a file of results"),
+        (damaged(lambda run: run.update(deep=0)).replace('"deep": 0', f'"deep": {DEEP}'), "is not a file of results"),
+        (damaged(lambda run: run.update(nnz=10**400)), "has nnz 1e+300, which nothing has"),
+        ('{"schema": ["' + "long " * 9999 + '"]}', "has schema"),
         ('{"schema": 1}', "its runs have to have a name and cases"),
         ('{"schema": 1, "runs": [{"name": 3, "cases": []}]}', "its runs have to have a name and cases"),
         ('{"schema": 1, "runs": [{"name": "mult", "cases": []}]}', "the results have no case of mult, bsr"),
@@ -126,6 +132,7 @@ def damaged(change):
         (damaged(lambda run: run.update(x=float("nan"))), "NaN is no result"),
         (damaged(lambda run: run.update(median_seconds=-1.0)), "run 'mult' has median_seconds -1, which nothing has"),
         (damaged(lambda run: run.update(host_seconds=1e20)), "has host_seconds 1e+20, which nothing has"),
+        (damaged(lambda run: run.update({"n\n" * 99: 10**40})), "has n n n"),
         (damaged(lambda run: run.update(nnz=10**40)), "has nnz 1e+40, which nothing has"),
         (damaged(lambda run: run["cases"][0]["matrix"].pop("name")), "run 'mult' is damaged (KeyError: 'name')"),
         (damaged(lambda run: run["cases"].append(7)), "run 'mult' is damaged (TypeError: "),

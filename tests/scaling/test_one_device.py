@@ -94,6 +94,9 @@ def test_both_forms_of_the_profilers_csv_are_read(tmp_path):
         (WIDE.replace('"900"', '"nan"'), "'nan' Mbyte is no count"),
         (WIDE.replace('"80"', '"180"'), "a hit rate of 180 %"),
         (WIDE.replace("Mbyte", "furlong"), "furlong is no count"),
+        (WIDE.replace("Mbyte", "fur\nlong" + "g" * 9999), "fur longggggg"),
+        (LONG.replace("Metric Value", "Value"), "'' byte is no count"),
+        (LONG.replace("evchyb_spmv(", "(", 1), " has no l1tex"),
         (
             WIDE.replace("dram__bytes.sum", "dram"),
             "evchyb_spmv has no dram__bytes.sum; ask for --metrics dram__bytes.sum,",

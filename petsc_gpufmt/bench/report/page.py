@@ -105,4 +105,4 @@ def make_page(runs: Sequence[Run], picture: Path | None = None) -> str:
 def damaged(run: Run, error: Exception) -> BenchError:
     """What is said of a run that lacks something."""
     words = " ".join(str(error).split())[:80]
-    return BenchError(f"run {run['name']!r} is damaged ({type(error).__name__}: {words}); measure it again")
+    return BenchError(f"run {run['name'][:80]!r} is damaged ({type(error).__name__}: {words}); measure it again")
