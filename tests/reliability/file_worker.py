@@ -22,7 +22,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 import petsc4py  # noqa: E402
 
-petsc4py.init(["file_worker", "-device_enable", "none", "-no_signal_handler"])
+if __name__ == "__main__":  # tests import this, and have PETSc as it is
+    petsc4py.init(["worker", "-device_enable", "none", "-no_signal_handler"])
 
 from petsc4py import PETSc  # noqa: E402,F401
 

@@ -23,7 +23,8 @@ sys.path[:0] = [str(TESTS), str(TESTS / "support"), str(TESTS.parent / "tools")]
 
 import petsc4py  # noqa: E402
 
-petsc4py.init(["option_worker", "-device_enable", "none", "-no_signal_handler"])
+if __name__ == "__main__":  # tests import this, and have PETSc as it is
+    petsc4py.init(["worker", "-device_enable", "none", "-no_signal_handler"])
 
 from petsc4py import PETSc  # noqa: E402
 

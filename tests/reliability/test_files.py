@@ -56,6 +56,8 @@ def test_the_attack_finds(tmp_path, defect):
         import sys
         sys.path[:0] = {sys.path!r}
         import ctypes, dataclasses, time
+        import petsc4py
+        petsc4py.init(["worker", "-device_enable", "none", "-no_signal_handler"])
         from reliability import file_worker
         from reliability.readers import READERS, BenchError, mutated
         def read(path):

@@ -55,6 +55,8 @@ def test_the_attack_finds(tmp_path, defect):
         import sys
         sys.path[:0] = {sys.path!r}
         import ctypes, dataclasses, time
+        import petsc4py
+        petsc4py.init(["worker", "-device_enable", "none", "-no_signal_handler"])
         from reliability import option_worker
         from reliability.hostile_options import PETSc
         known = [*option_worker.subjects()]
