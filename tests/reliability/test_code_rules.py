@@ -12,7 +12,10 @@ import scipy.sparse
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("petsc_gpufmt", "tools", "benchmarks")
 SOURCES = [*(path for name in FOLDERS for path in sorted((ROOT / name).rglob("*.py"))), ROOT / "setup.py"]
-C_SOURCES = [path for name in ("petsc_gpufmt", "kernels") for path in (ROOT / name).rglob("*.[chu]*")]
+C_SUFFIXES = (".c", ".h", ".cu", ".cuh", ".def")
+C_SOURCES = [
+    path for name in ("petsc_gpufmt", "kernels") for path in (ROOT / name).rglob("*") if path.suffix in C_SUFFIXES
+]
 
 # modules that make objects or code of bytes, and text of shells
 MODULES = (
