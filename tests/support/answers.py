@@ -2,11 +2,13 @@
 
 import ctypes
 import gc
+import operator
+from collections import Counter
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import HOST_FUNCTION
 from petsc_gpufmt.backends.plan import Slot, argument_word
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, planner, requests
 
 
 def failing(monkeypatch, module, name, *failures):
@@ -21,6 +23,22 @@ def failing(monkeypatch, module, name, *failures):
 
     monkeypatch.setattr(module, name, call)
     return calls
+
+
+def counted_requests(setitem=operator.setitem):
+    """How often the planner is asked for each kind of request from now on."""
+    counts = Counter()
+
+    def counted(ask, kind):
+        def fill(*arguments):
+            counts[ask] += 1
+            return kind.fill(*arguments)
+
+        setitem(requests.KINDS, ask, kind._replace(fill=fill))
+
+    for ask, kind in list(requests.KINDS.items()):
+        counted(ask, kind)
+    return counts
 
 
 def settled_tokens():

@@ -24,22 +24,22 @@ static PetscErrorCode EstimatorPrepare(PC pc, Mat A, KSP ksp)
   PetscCall(PCSetType(jacobi, PCJACOBI));
   PetscCall(KSPSetTolerances(ksp, PETSC_CURRENT, PETSC_CURRENT, PETSC_CURRENT, 10));
   PetscCall(KSPSetFromOptions(ksp));
-  PetscCall(GpufmtGamgJacobiTake(jacobi));
+  PetscCall(GpufmtKspJacobiTake(jacobi));
   PetscCall(KSPSetComputeSingularValues(ksp, PETSC_TRUE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode EstimatorSolve(PC pc, GpufmtGamg *gamg, Mat A, KSP ksp, Vec start, Vec solution, PetscReal *emin, PetscReal *emax)
 {
-  GpufmtGamgDots dots = {NULL};
-  PetscErrorCode ierr;
+  GpufmtVectorDots dots = {NULL};
+  PetscErrorCode   ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtGamgStartVector(gamg, GpufmtGamgOf(pc)->current_level, A, start));
   PetscCall(EstimatorPrepare(pc, A, ksp));
-  PetscCall(GpufmtGamgDotsTake(solution, &dots));
+  PetscCall(GpufmtVectorDotsTake(solution, &dots));
   ierr = KSPSolve(ksp, start, solution);
-  PetscCall(GpufmtGamgDotsGiveBack(&dots));
+  PetscCall(GpufmtVectorDotsGiveBack(&dots));
   PetscCall(ierr);
   PetscCall(KSPCheckSolve(ksp, pc, solution));
   PetscCall(KSPComputeExtremeSingularValues(ksp, emax, emin));

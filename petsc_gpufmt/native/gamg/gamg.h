@@ -1,8 +1,8 @@
 /* The set-up of algebraic multigrid: a type of PCGAMG that is PETSc's agg with graph, aggregates and tentative prolongator by the planner. */
 #pragma once
-#include <petsc/private/kspimpl.h>
 #include <petsc/private/pcgamgimpl.h>
 #include "gpufmt_plan_multigrid.h"
+#include "ksp/ksp.h"
 #include "parallel/parallel.h"
 
 #define PCGAMGGPUFMT "gpufmt"
@@ -40,17 +40,11 @@ typedef struct {
   GpufmtPlan  fill;
 } GpufmtGamgStart;
 
-/* a vector with dot products of ours, and those that it had */
-typedef struct {
-  Vec vector;
-  PetscErrorCode (*dots)(Vec, PetscInt, const Vec[], PetscScalar[]);
-} GpufmtGamgDots;
-
 /* a smoother whose right-hand side is a start vector for a while, and its solution too, for others to be made as it is */
 typedef struct {
-  KSP            smoother;
-  Vec            right_hand_side, solution; /* its own */
-  GpufmtGamgDots dots;                      /* of the start vector */
+  KSP              smoother;
+  Vec              right_hand_side, solution; /* its own */
+  GpufmtVectorDots dots;                      /* of the start vector */
 } GpufmtGamgBegun;
 
 /* what belongs to a PCGAMG, in a container that is composed with it */
@@ -195,17 +189,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgComputeValues(Mat P, int backend, const G
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgStartVector(GpufmtGamg *, PetscInt level, Mat A, Vec);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgStartsBegin(PC, GpufmtGamg *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgStartsEnd(GpufmtGamg *);
-
-/* vector_sums.c */
-GPUFMT_HIDDEN void           GpufmtGamgSumsUse(void);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSumsLeave(void);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSumsPlan(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgDotsTake(Vec, GpufmtGamgDots *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgDotsGiveBack(GpufmtGamgDots *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgIsPositive(Vec, PetscBool *positive);
-
-/* jacobi.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgJacobiTake(PC jacobi);
 
 /* smoothers.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSmoothersTake(PC);

@@ -1,6 +1,5 @@
 /* Smoothers of the levels, once PETSc has made them: what they are asked to do stays the same, how they do it becomes ours. */
 #include "gamg/gamg.h"
-#include "ksp/ksp.h"
 
 static PetscErrorCode Take(KSP smoother, PetscBool fused)
 {
@@ -9,7 +8,7 @@ static PetscErrorCode Take(KSP smoother, PetscBool fused)
 
   PetscFunctionBegin;
   PetscCall(KSPGetPC(smoother, &pc));
-  PetscCall(GpufmtGamgJacobiTake(pc));
+  PetscCall(GpufmtKspJacobiTake(pc));
   PetscCall(KSPGetOperators(smoother, &A, NULL));
   if (fused && GpufmtFormatFind(((PetscObject)A)->type_name)) PetscCall(GpufmtKspChebyshevTake(smoother));
   PetscFunctionReturn(PETSC_SUCCESS);

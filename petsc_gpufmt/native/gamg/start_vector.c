@@ -1,6 +1,5 @@
 /* The vector with which PETSc begins to estimate eigenvalues, made where the matrix is: PETSc makes it on the host. */
 #include "gamg/gamg.h"
-#include "ksp/ksp.h"
 
 static PetscErrorCode Plan(GpufmtGamgStart *start, int backend, Mat A, Vec v)
 {
@@ -35,7 +34,7 @@ static PetscErrorCode Fill(GpufmtGamgStart *start, Mat A, Vec v)
   PetscCall(VecGetArrayWriteAndMemType(v, &array, &memtype));
   backend = PetscMemTypeDevice(memtype) ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
   ierr    = Plan(start, backend, A, v);
-  if (!ierr && GpufmtManagedPossible(backend)) ierr = GpufmtGamgSumsPlan(backend);
+  if (!ierr && GpufmtManagedPossible(backend)) ierr = GpufmtVectorSumsPlan(backend);
   if (!ierr && backend == GPUFMT_BACKEND_CUDA) ierr = GpufmtDeviceGet(NULL, &stream);
   slots[GPUFMT_SLOT_RESULT] = array;
   if (!ierr) ierr = GpufmtReplay(&start->fill, backend, slots, stream); /* a failure leaves the vector usable */
@@ -97,7 +96,7 @@ PetscErrorCode GpufmtGamgStartsBegin(PC pc, GpufmtGamg *gamg)
     begun             = &gamg->begun[gamg->nbegun++];
     *begun            = (GpufmtGamgBegun){.smoother = smoother, .right_hand_side = smoother->vec_rhs, .solution = smoother->vec_sol};
     smoother->vec_rhs = smoother->vec_sol = level->r;
-    PetscCall(GpufmtGamgDotsTake(level->r, &begun->dots));
+    PetscCall(GpufmtVectorDotsTake(level->r, &begun->dots));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -109,7 +108,7 @@ PetscErrorCode GpufmtGamgStartsEnd(GpufmtGamg *gamg)
   while (gamg->nbegun) {
     GpufmtGamgBegun *begun = &gamg->begun[--gamg->nbegun];
 
-    PetscCall(GpufmtGamgDotsGiveBack(&begun->dots));
+    PetscCall(GpufmtVectorDotsGiveBack(&begun->dots));
     PetscCall(VecDestroy(&begun->smoother->vec_rhs)); /* our references to the start vector */
     PetscCall(VecDestroy(&begun->smoother->vec_sol));
     begun->smoother->vec_rhs = begun->right_hand_side;

@@ -53,6 +53,7 @@ static PetscErrorCode KSPDestroy_Gpufmt(KSP ksp)
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &own));
   destroy = own->parent.destroy;
+  PetscCall(GpufmtVectorSumsLeave());
   PetscCall(PetscObjectCompose((PetscObject)ksp, container, NULL));
   PetscCall((*destroy)(ksp));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -89,10 +90,13 @@ PetscErrorCode GpufmtKspKeep(KSP ksp, GpufmtKsp *own, PetscErrorCode ierr)
 static PetscErrorCode KSPSolve_Gpufmt(KSP ksp)
 {
   GpufmtKsp     *own;
+  Mat            A, made_from;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &own));
+  PetscCall(PCGetOperators(ksp->pc, &A, &made_from));
+  if (A == made_from) PetscCall(GpufmtKspJacobiTake(ksp->pc)); /* A is multiplied next, so it may be stored for its diagonal */
   own->failed = PETSC_SUCCESS;
   ierr        = (*own->solve)(ksp);
   PetscCall(GpufmtKspStatesDrop(own));
@@ -111,6 +115,7 @@ PetscErrorCode GpufmtKspTake(KSP ksp, PetscErrorCode (*solve)(KSP), PetscErrorCo
   own->parent = *ksp->ops;
   own->graphs = GpufmtDeviceUsable();
   PetscCall(PetscObjectContainerCompose((PetscObject)ksp, container, own, Destroy));
+  GpufmtVectorSumsUse();
   own->solve               = solve;
   ksp->ops->solve          = KSPSolve_Gpufmt;
   ksp->ops->setfromoptions = options;

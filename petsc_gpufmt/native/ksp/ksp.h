@@ -123,6 +123,12 @@ typedef struct {
   int             nlooks;                        /* states that are on their way to the host */
 } GpufmtKspQueue;
 
+/* a vector with dot products of ours, and those that it had */
+typedef struct {
+  Vec vector;
+  PetscErrorCode (*dots)(Vec, PetscInt, const Vec[], PetscScalar[]);
+} GpufmtVectorDots;
+
 /* ---- GMRES ---- */
 
 /* The private context of KSPGMRES, and how that of KSPFGMRES begins; from gmresimpl.h of PETSc 3.24 to 3.26 */
@@ -266,6 +272,17 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayPlace(int backend, Vec, PetscScalar *
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayLook(int backend, Vec, const PetscScalar **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayChanged(int backend, Vec);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspDiagonal(KSP, Vec *diagonal, PetscBool *is_diagonal);
+
+/* vector_sums.c */
+GPUFMT_HIDDEN void           GpufmtVectorSumsUse(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVectorSumsLeave(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVectorSumsPlan(int backend);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVectorDotsTake(Vec, GpufmtVectorDots *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVectorDotsGiveBack(GpufmtVectorDots *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVectorIsPositive(Vec, PetscBool *positive);
+
+/* jacobi.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspJacobiTake(PC jacobi);
 
 /* point_blocks.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspPointBlock(KSP, PetscInt *rows);

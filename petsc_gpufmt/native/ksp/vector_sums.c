@@ -1,20 +1,22 @@
 /* Sums over vectors where these are, by plans of the planner: dot products for estimates of eigenvalues, and a look at signs. One plan serves vectors
-   of any length, so the process has one on each backend, as long as there is a PCGAMG. */
-#include "gamg/gamg.h"
+   of any length, so the process has one on each backend, as long as there is a PCGAMG or
+   a solver of ours. */
+#include "ksp/ksp.h"
+#include "gpufmt_plan_multigrid.h"
 
 static struct {
   GpufmtLease            lease;
   GpufmtVectorSumsAnswer answer;
 } plans[GPUFMT_NUM_BACKENDS];
 
-static int nusers = 0; /* each a PCGAMG */
+static int nusers = 0; /* each a PCGAMG, or a KSP of ours */
 
-void GpufmtGamgSumsUse(void)
+void GpufmtVectorSumsUse(void)
 {
   nusers++;
 }
 
-PetscErrorCode GpufmtGamgSumsLeave(void)
+PetscErrorCode GpufmtVectorSumsLeave(void)
 {
   PetscFunctionBegin;
   nusers--;
@@ -23,7 +25,7 @@ PetscErrorCode GpufmtGamgSumsLeave(void)
 }
 
 /* makes the plan on a backend if it is not there; a rank may fail alone */
-PetscErrorCode GpufmtGamgSumsPlan(int backend)
+PetscErrorCode GpufmtVectorSumsPlan(int backend)
 {
   GpufmtVectorSumsRequest request = {0};
 
@@ -101,19 +103,19 @@ static PetscErrorCode VecMDot_Gpufmt(Vec x, PetscInt n, const Vec vectors[], Pet
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A vector, and what is made by VecDuplicate() of it from now on, has our dot products, until GpufmtGamgDotsGiveBack(): the basis that a KSP makes
+/* A vector, and what is made by VecDuplicate() of it from now on, has our dot products, until GpufmtVectorDotsGiveBack(): the basis that a KSP makes
    for an estimate is made of its solution. */
-PetscErrorCode GpufmtGamgDotsTake(Vec vector, GpufmtGamgDots *dots)
+PetscErrorCode GpufmtVectorDotsTake(Vec vector, GpufmtVectorDots *dots)
 {
   PetscFunctionBegin;
   if (!vector->ops->mdot_local || vector->ops->mdot == VecMDot_Gpufmt) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscObjectReference((PetscObject)vector));
-  *dots             = (GpufmtGamgDots){.vector = vector, .dots = vector->ops->mdot};
+  *dots             = (GpufmtVectorDots){.vector = vector, .dots = vector->ops->mdot};
   vector->ops->mdot = VecMDot_Gpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtGamgDotsGiveBack(GpufmtGamgDots *dots)
+PetscErrorCode GpufmtVectorDotsGiveBack(GpufmtVectorDots *dots)
 {
   PetscFunctionBegin;
   if (dots->vector && dots->vector->ops->mdot == VecMDot_Gpufmt) dots->vector->ops->mdot = dots->dots;
@@ -122,7 +124,7 @@ PetscErrorCode GpufmtGamgDotsGiveBack(GpufmtGamgDots *dots)
 }
 
 /* whether all entries of this rank are above 0 */
-PetscErrorCode GpufmtGamgIsPositive(Vec x, PetscBool *positive)
+PetscErrorCode GpufmtVectorIsPositive(Vec x, PetscBool *positive)
 {
   PetscScalar        count = 0.0;
   PetscMemType       memtype;
@@ -132,7 +134,7 @@ PetscErrorCode GpufmtGamgIsPositive(Vec x, PetscBool *positive)
   PetscFunctionBegin;
   PetscCall(VecGetArrayReadAndMemType(x, &array, &memtype));
   backend = PetscMemTypeDevice(memtype) ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
-  PetscCall(GpufmtGamgSumsPlan(backend));
+  PetscCall(GpufmtVectorSumsPlan(backend));
   if (x->map->n) PetscCall(Run(backend, &plans[backend].answer.not_positive, x->map->n, array, 1, &count));
   PetscCall(VecRestoreArrayReadAndMemType(x, &array));
   *positive = (PetscBool)(count == 0.0);

@@ -1,6 +1,6 @@
 /* PCJACOBI looks for zeros on its diagonal on the host, and the vector goes there and back in each set-up. Where a look on the device finds that all
    entries are positive, it is told not to. */
-#include "gamg/gamg.h"
+#include "ksp/ksp.h"
 
 static const char work[] = "petsc_gpufmt_diagonal";
 
@@ -50,7 +50,7 @@ static PetscErrorCode DiagonalGet(Mat A, Vec diagonal, PetscBool *positive)
   if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &own, NULL, NULL));
   if (GpufmtSeqData(own) && GpufmtDeviceUsable()) PetscCall(GpufmtStoreGet(own, GpufmtSeqData(own), GPUFMT_BACKEND_CUDA, PETSC_FALSE, &store));
   PetscCall(MatGetDiagonal(A, diagonal));
-  PetscCall(GpufmtGamgIsPositive(diagonal, positive));
+  PetscCall(GpufmtVectorIsPositive(diagonal, positive));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -103,7 +103,7 @@ static PetscErrorCode PCSetUp_JacobiGpufmt(PC pc)
 }
 
 /* The set-up of a PC becomes that above if it is PCJACOBI, and is made so where it has been made already. */
-PetscErrorCode GpufmtGamgJacobiTake(PC pc)
+PetscErrorCode GpufmtKspJacobiTake(PC pc)
 {
   PetscBool is_jacobi;
 

@@ -1,0 +1,25 @@
+"""Arrays as on a device, and what the planner is asked for."""
+
+from __future__ import annotations
+
+import pytest
+from answers import counted_requests, settled_tokens
+
+from petsc_gpufmt.backends import native_library
+
+
+@pytest.fixture
+def managed():
+    """Arrays as on a device, where vectors are not to come to the host."""
+    library = native_library.load()
+    if not library.GpufmtManagedSimulate(1):
+        pytest.skip("there is a device")
+    yield
+    settled_tokens()
+    assert library.GpufmtManagedSimulate(0)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How often the planner is asked for each kind of request."""
+    return counted_requests(monkeypatch.setitem)
