@@ -58,7 +58,11 @@ def check_residuals():
 
 
 def check_modes():
-    """Entries in single precision go through memory of other ranks, or as messages: the same bits."""
+    """Entries in single precision go through memory of other ranks, or as messages: the same bits.
+
+    So do sums, which MPI may add up in another order than that of the ranks where there are more than two; single
+    precision rounds what comes of that.
+    """
     found, messages = {}, PETSc.Log.Event("SFBcastBegin")
     for mode in ("overlap", "peer"):
         with halo_mode_named(mode):
@@ -74,8 +78,12 @@ def check_modes():
             for graph in (False, True):
                 found[mode, graph] = solved(A, "refinement", ksp_norm_type="natural", ksp_mixedcg_graph=graph)
     for name, (ended, x) in found.items():
-        assert (x == found["overlap"][1]).all(), name
-        assert (ended.history == found["overlap"][0].history).all(), name
+        mode = name if isinstance(name, str) else name[0]
+        for other, bound in (mode, 0.0), ("overlap", 0.0 if COMM.size <= 2 else 1e-6):
+            expected, solution = found[other]
+            assert ended.history.shape == expected.history.shape, (name, other)
+            assert abs(x - solution).max() <= bound * abs(solution).max(), (name, other)
+            assert abs(ended.history - expected.history).max() <= bound * expected.history[0], (name, other)
 
 
 def check_scaling():

@@ -171,7 +171,7 @@ static PetscErrorCode FirstResidual(Bcgs *s)
   if (!ksp->guess_zero) {
     PetscCall(GpufmtKspMult(ksp, s->own, s->A, ksp->vec_sol, b));
     PetscCall(VecAYPX(b, -1.0, ksp->vec_rhs));
-  } else PetscCall(VecCopy(ksp->vec_rhs, b));
+  } else PetscCall(GpufmtKspCopy(s->own->backend, ksp->vec_rhs, b));
   if (ksp->pc_side == PC_LEFT) PetscCall(GpufmtKspPCApply(ksp, s->own, b, s->r));
   PetscCall(VecFlag(s->r, ksp->reason == KSP_DIVERGED_PC_FAILED || s->own->failed)); /* on some ranks alone, it may be: the norm tells all */
   if (ksp->pc_side == PC_RIGHT && !ksp->guess_zero) {

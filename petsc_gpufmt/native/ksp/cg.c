@@ -186,7 +186,7 @@ static PetscErrorCode FirstResidual(Cg *s)
     PetscCall(VecAYPX(s->r, -1.0, ksp->vec_rhs));
     PetscCall(VecDot(s->r, ksp->vec_sol, &rx));
     PetscCall(VecDot(ksp->vec_rhs, ksp->vec_sol, &bx));
-  } else PetscCall(VecCopy(ksp->vec_rhs, s->r));
+  } else PetscCall(GpufmtKspCopy(s->own->backend, ksp->vec_rhs, s->r));
   s->cg->obj = 0.5 * PetscRealPart(rx) - 0.5 * PetscRealPart(bx);
   PetscCall(VecFlag(s->r, ksp->reason == KSP_DIVERGED_PC_FAILED)); /* on some ranks alone, it may be: the norm tells all */
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -24,7 +24,7 @@ static PetscErrorCode Residual(GpufmtGmres *s)
   Mat       A;
 
   PetscFunctionBegin;
-  if (ksp->guess_zero && !ksp->its) PetscCall(VecCopy(ksp->vec_rhs, residual));
+  if (ksp->guess_zero && !ksp->its) PetscCall(GpufmtKspCopy(s->own->backend, ksp->vec_rhs, residual));
   else {
     PetscCall(PCGetOperators(ksp->pc, &A, NULL));
     PetscCall(GpufmtKspMult(ksp, s->own, A, ksp->vec_sol, s->gmres->vecs[0]));

@@ -271,6 +271,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspUnlock(Vec, PetscInt locks);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayPlace(int backend, Vec, PetscScalar **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayLook(int backend, Vec, const PetscScalar **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayChanged(int backend, Vec);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspCopy(int backend, Vec from, Vec to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspDiagonal(KSP, Vec *diagonal, PetscBool *is_diagonal);
 
 /* vector_sums.c */

@@ -126,7 +126,7 @@ static PetscErrorCode FirstResidual(GpufmtMixed *s)
   if (s->d) PetscCall(GpufmtKspStep(ksp, s->own, GPUFMT_MIXED_NARROW, PETSC_STATIC_ARRAY_LENGTH(narrow), narrow));
   if (w) PetscCall(GpufmtKspMult(ksp, s->own, s->A, ksp->vec_sol, w));
   if (s->r && w) PetscCall(VecWAXPY(s->r, -1.0, w, ksp->vec_rhs));
-  else if (s->r) PetscCall(VecCopy(ksp->vec_rhs, s->r));
+  else if (s->r) PetscCall(GpufmtKspCopy(s->own->backend, ksp->vec_rhs, s->r));
   PetscCall(Residual(s, ksp->vec_rhs, w));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -149,6 +149,19 @@ PetscErrorCode GpufmtKspArrayChanged(int backend, Vec vec)
   return ArrayFind(backend, GpufmtChanges(0, vec), &array);
 }
 
+/* VecCopy() on the backend. PETSc's alone leaves a vector that comes from the host there, and each solve would send a copy of it. */
+PetscErrorCode GpufmtKspCopy(int backend, Vec from, Vec to)
+{
+  const PetscScalar *read;
+  PetscScalar       *written;
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtKspArrayLook(backend, from, &read));
+  PetscCall(GpufmtKspArrayPlace(backend, to, &written));
+  PetscCall(VecCopy(from, to));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* The private context of PETSc's PCJACOBI begins so, in jacobi.c of PETSc 3.24 to 3.26 */
 typedef struct {
   Vec diagonal; /* that it multiplies by; NULL until it is first applied */
