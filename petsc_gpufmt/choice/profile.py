@@ -36,7 +36,8 @@ class Profile:
     sorted_entries : the most that they may be if all rows are sorted by length
     long_rows : rows of more than 128 entries
     lengths : rows of 0, 1, 2, 3-4, 5-8, ... entries
-    block_shape, block_fill : rows and columns of dense blocks, 1 x 1 if none; share of their entries that exist
+    block_shape, block_fill : rows and columns of dense blocks, 1 x 1 if none; share of their entries that exist, in all
+        rows where columns ascend
     npatterns : different rows, as columns relative to the row; 0 if there are too many for a table
     short_slices : share of slices (by entries) whose columns fit 16 bits, from a sample
     short_rows : whether this holds for all rows of the sample
@@ -85,6 +86,7 @@ class Profile:
         csr, counts = csr.counted(backend)
         longest, sliced, lengths = counts.longest, counts.sliced_entries, counts.lengths
         facts: dict[str, Any] = {}
+        blocks = None
         looked_at = csr.nnz >= least_looked_at(backend)
         patterns = find_patterns(csr, longest, backend) if looked_at and may_be_few(csr) else None
         sampled = looked_at and not patterns and not interpolates(csr, lengths[0])
@@ -92,13 +94,11 @@ class Profile:
             facts["npatterns"] = patterns.npatterns
         elif sampled:
             sample = Sample.of(csr, backend)
-            facts["block_shape"], facts["block_fill"] = find_blocks(csr, sample)
+            facts["block_shape"], facts["block_fill"], blocks = whole_blocks(csr, *find_blocks(csr, sample), backend)
             facts["short_slices"], facts["short_rows"] = sample.short_columns(csr.ncols)
             facts["sectors"] = sample.sectors(backend.scalar.itemsize)
-        blocks = told_blocks(csr, lengths, backend) if not sampled and not patterns else None
-        if blocks:
-            facts["block_shape"] = blocks.shape
-            facts["block_fill"] = csr.nnz / (blocks.nblocks * blocks.row_block * blocks.col_block)
+        elif blocks := told_blocks(csr, lengths, backend):
+            facts["block_shape"], facts["block_fill"] = blocks.shape, fill_of(csr, blocks)
         return cls(
             csr.nrows,
             csr.ncols,
@@ -142,6 +142,25 @@ def find_patterns(csr: CsrPattern, longest: int, backend: Backend) -> RowPattern
         return RowPatterns.find(csr, longest, None, backend)
     except NoRowPatternsError:
         return None
+
+
+def whole_blocks(
+    csr: CsrPattern, shape: tuple[int, int], fill: float, backend: Backend
+) -> tuple[tuple[int, int], float, Blocks | None]:
+    """Blocks that a sample has shown, counted in all rows: others may have none. Waits for the device if it has some.
+
+    The shape, the share of their entries that exists, and the blocks; those of the sample, and None, where columns do
+    not ascend or blocks are too large to be stored.
+    """
+    if shape == (1, 1) or max(shape) > LARGEST_BLOCK:
+        return shape, fill, None
+    (blocks,) = count_blocks(entries_of(csr), [shape], backend)  # waits for the device
+    return (shape, fill, None) if blocks.out_of_order else (shape, fill_of(csr, blocks), blocks)
+
+
+def fill_of(csr: CsrPattern, blocks: Blocks) -> float:
+    """Share of the entries of blocks that exist."""
+    return csr.nnz / (blocks.nblocks * blocks.row_block * blocks.col_block)
 
 
 def told_blocks(csr: CsrPattern, lengths: tuple[int, ...], backend: Backend) -> Blocks | None:

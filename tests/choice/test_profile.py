@@ -102,6 +102,22 @@ def test_rectangular_blocks_that_the_matrix_tells(host, device):
     assert Profile.of(csr, device).block_shape == (3, 1)
 
 
+def test_blocks_of_the_sample_are_counted_in_all_rows(host, monkeypatch):
+    """Here only its rows have any; then a choice that went by the sample would store twice as much."""
+    monkeypatch.setattr(sample, "SAMPLED_ENTRIES", 1)
+    random, nrows, sampled = np.random.default_rng(80), 45_000, sample.CHUNK_ROWS
+    columns = np.sort(3 * random.integers(0, nrows // 3, (nrows, 3)) + np.arange(3), axis=1)
+    columns[:sampled] = 3 * (np.arange(sampled)[:, None] // 3) + np.arange(3)
+    rowptr = 3 * np.arange(nrows + 1, dtype=host.index)
+    csr = of_arrays(rowptr, columns.ravel().astype(host.index), nrows, row_block=3, col_block=3)
+    seen = Profile.of(csr, host)
+
+    assert find_blocks(csr, sample.Sample.of(csr, host)) == ((3, 3), 1.0)
+    assert seen.sampled and seen.block_shape == (3, 3) and seen.block_fill < 0.2
+    assert seen.block_fill == csr.nnz / (9 * seen.known.blocks.nblocks)
+    assert rank(seen, host)[0].name != "bsr"
+
+
 def test_the_share_of_entries_in_blocks_is_seen(host):
     matrix = blocked(4, 60, declared=False, missing=0.1)
     csr = pattern(matrix, host, row_block=4, col_block=4)
