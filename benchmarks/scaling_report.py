@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from report import committed_results
 
+from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.matrices import grid_and_block
 from petsc_gpufmt.bench.rank_mult import AS_MADE
 from petsc_gpufmt.bench.report.markdown import microseconds, section, table
@@ -23,7 +24,7 @@ from petsc_gpufmt.bench.report.scaling_tables import matrix_name, measured, titl
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.bench.scaling import Case
 from petsc_gpufmt.cli.outcome import program
-from petsc_gpufmt.scaling.machine import ModelledDevice, nvlink_machine
+from petsc_gpufmt.scaling.machine import ModelledDevice, gpu_called, nvlink_machine
 from petsc_gpufmt.scaling.plot import make_plot
 from petsc_gpufmt.scaling.prediction import CHOSEN, MODES, Model, breakdown
 from petsc_gpufmt.scaling.problem import make_problem
@@ -31,7 +32,9 @@ from petsc_gpufmt.scaling.problem import make_problem
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results/scaling"
 KINDS = ("scaling", "mult in slabs")
-DRAWN = "scaling, pjds"
+DRAWN, DRAWN_GPU = "scaling, pjds", "h100"
+"""The run of the picture, and the GPU as the model calls it: that of the most ranks."""
+FITTED_GPU = "h200"
 DRAWN_MATRICES = ("7point:128", "27point:128")
 SHOWN = (("7point:256", False), ("27point:200", False), ("7point:200", True))
 RANKS = (1, 2, 4, 8, 16, 64, 512, 4096)
@@ -66,16 +69,28 @@ the two media of a cell lie side by side.
 PICTURE = """\
 ![GF/s over the ranks of a 7-point and a 27-point stencil](scaling.svg)
 
-To reach on two GPUs are 228 us for 27-point 200^3, 165 for 7-point 256^3, 66 and 27 for 27 and 7 points on 128^3, 0.95
-of the ideal where 7-point 200^3 grows with the ranks, and 1.93 times as fast for the reservoir. *peer* misses each by 1
-to 3 in 100. What keeps it from them: after the local part the nonlocal one waits for events of two streams, and is a
-launch of its own; with `bsr` it is launched over all block rows, most of which are empty there. The type `gpufmt` has
-it in `pjds`, over its own rows.
+To reach on two H200s are 228 us for 27-point 200^3, 165 for 7-point 256^3, 66 and 27 for 27 and 7 points on 128^3,
+0.95 of the ideal where 7-point 200^3 grows with the ranks, and 1.93 times as fast for the reservoir. *peer* misses
+each by 1 to 3 in 100. What keeps it from them: after the local part the nonlocal one waits for events of two streams,
+and is a launch of its own; with `bsr` it is launched over all block rows, most of which are empty there. The type
+`gpufmt` has it in `pjds`, over its own rows.
 
-Where PETSc is told that MPI is not GPU-aware, *peer*, which needs no MPI, is 4 to 5 us faster: 27-point 128^3 took 61.3
-and 61.9 us in two runs, and 65.3 to 66.5 in six with a GPU-aware MPI, in whatever order modes were measured. With it
-PETSc sends a first message from the device when that is initialised. What this MPI then keeps there, streams that
-CUDA's default stream waits for among it, is the likely reason, and has not been shown.
+Four H200s were not to be had; to reach there are 122, 92, 40 and 20 us, and 3.6 times for the reservoir. On four
+H100s, whose memory has 0.7 of the bandwidth, the speed-ups over one GPU are those of these figures, but for the
+shortest product: 3.62 times for 27-point 200^3 (the figures: 3.57), 3.49 for 7-point 256^3 (3.36), 3.33 for 27 points
+on 128^3 (2.95), and 1.88 for 7 points (2.05), where a rank has 14 us of work, and 15 pass in sending, waiting and the
+nonlocal part. Where the matrix grows it is 0.94 of the ideal; the reservoir is 3.66 times as fast with `gpufmt`, 3.57
+with `bsr`. A million products of 27-point 64^3 in *peer* on four ranks, each compared with the first bit by bit, had
+no entry that differed.
+
+Where PETSc is told that MPI is not GPU-aware, *peer*, which needs no MPI, is 4 to 5 us faster: 61 for 66 us with 27
+points on 128^3 and two H200s, 86.3 for 90.9 on two H100s, 45.8 for 50.4 on four. What takes them is CUDA's default
+stream, which is PETSc's, beside such an MPI. With `-root_device_context_stream_type nonblocking` PETSc has a stream
+of its own, and with the same GPU-aware MPI the products take 86.7 and 45.4 us, with 7 points 28.6 for 33.7 and 26.3
+for 29.0 (`results/comparisons/h100-x4-nonblocking-stream-47824a1.json`). Streams that this MPI keeps on the device,
+and the default stream has to look after, are the likely reason. The option is no default: PETSc takes vectors from a
+pool then that Open MPI cannot map, and its own messages take 2.4 ms. Where our types exchange in *peer*,
+`-use_gpu_aware_mpi 0` gains the same, and costs where PETSc sends messages itself.
 """
 
 MODEL = """\
@@ -135,14 +150,19 @@ command. In that of an earlier version the nonlocal part was launched over all r
 each 270 336 of them, as many threads as run at once: with 7 points on 256^3, more than the exchange. Since then it is
 launched over its own rows.
 
+Of the H100s nothing was fitted but the bandwidth of one, to two other products; their links are taken for those of the
+H200s.
+
 The host of the machine of commit 4438047 took longer for messages and launches than that of the fits, which is what
 modes but *peer* wait for; for *peer* beside an MPI that is not GPU-aware see above.
 """
 
 
-def model(spec: str, matrix_type: str = CHOSEN, compressed: bool = True, gpu_aware: bool = True) -> Model:
+def model(
+    spec: str, matrix_type: str = CHOSEN, compressed: bool = True, gpu_aware: bool = True, gpu: str = FITTED_GPU
+) -> Model:
     """Of a matrix in double precision with 32-bit indices."""
-    machine = nvlink_machine(gpu_aware=gpu_aware)
+    machine = nvlink_machine(gpu, gpu_aware)
     device = ModelledDevice(np.float64, np.int32, machine.gpu.resident_threads)
     return Model(make_problem(spec, device), machine, device, matrix_type, compressed)
 
@@ -160,7 +180,8 @@ def errors(run: Run) -> list[tuple[Case, float]]:
     """The cases of a run that are modelled, each with the seconds that the model gives."""
     cases = [case for case in run["cases"] if is_modelled(case)]
     specs = {case["matrix"]: case.get("type", CHOSEN) for case in cases}
-    models = {spec: model(spec, name, run.get("compressed", True), run["gpu_aware"]) for spec, name in specs.items()}
+    settings = run.get("compressed", True), run["gpu_aware"], gpu_of(run)
+    models = {spec: model(spec, name, *settings) for spec, name in specs.items()}
     pairs = []
     for case in cases:
         modes = [case["mode"] or MODES[0]]
@@ -169,9 +190,18 @@ def errors(run: Run) -> list[tuple[Case, float]]:
     return pairs
 
 
-def is_fitted(case: Case) -> bool:
+def gpu_of(run: Run) -> str:
+    """The GPU of a run as the model calls it."""
+    name = gpu_called(run["environment"]["gpu"])
+    if name is None:
+        raise BenchError(f"{run['name']}: the model does not know the GPU {run['environment']['gpu']}")
+    return name
+
+
+def is_fitted(run: Run, case: Case) -> bool:
     """Whether constants were fitted to a case."""
-    return not case["weak"] and (case["ranks"] == 1 or case["matrix"].startswith("7point:"))
+    fitted = not case["weak"] and (case["ranks"] == 1 or case["matrix"].startswith("7point:"))
+    return fitted and gpu_of(run) == FITTED_GPU
 
 
 def compared(run: Run) -> str:
@@ -179,7 +209,7 @@ def compared(run: Run) -> str:
     rows = []
     for case, seconds in errors(run):
         times = (microseconds(case["seconds"]), microseconds(seconds), f"{seconds / case['seconds'] - 1:+.1%}")
-        fitted = "fitted" if is_fitted(case) else "predicted"
+        fitted = "fitted" if is_fitted(run, case) else "predicted"
         rows.append((matrix_name(case), str(case["ranks"]), case["mode"] or "", *times, fitted))
     head = ("matrix", "ranks", "mode", "measured us", "model us", "error", "")
     return f"{title(run)}\n{table(head, rows)}" if rows else ""
@@ -187,11 +217,10 @@ def compared(run: Run) -> str:
 
 def stated_errors(runs: Sequence[Run]) -> str:
     """What is fitted, and what is predicted, in a sentence."""
-    pairs = [pair for run in runs for pair in errors(run)]
-    sizes = {
-        fitted: [abs(seconds / case["seconds"] - 1) for case, seconds in pairs if is_fitted(case) == fitted]
-        for fitted in (False, True)
-    }
+    sizes: dict[bool, list[float]] = {False: [], True: []}
+    for run in runs:
+        for case, seconds in errors(run):
+            sizes[is_fitted(run, case)].append(abs(seconds / case["seconds"] - 1))
     predicted, fitted = (f"{statistics.mean(of):.1%} on average and {max(of):.1%} at most" for of in sizes.values())
     return f"Predictions are off by {predicted}, what was fitted by {fitted}.\n"
 
@@ -221,10 +250,10 @@ def predicted_section(spec: str, weak: bool) -> str:
 
 
 def all_runs() -> list[Run]:
-    """What was measured over the ranks. Of runs of one name in several files the last counts, as in report.py."""
+    """What was measured over the ranks. Of runs of one name and GPU in several files the last counts."""
     found = [run for path in [*sorted(RESULTS.glob("*.json")), *committed_results()] for run in read_runs(path)]
-    runs = {run["name"]: run for run in found if kind_of(run) in KINDS}
-    return sorted(runs.values(), key=lambda run: (KINDS.index(kind_of(run)), run["name"]))
+    runs = {(run["name"], gpu_of(run)): run for run in found if kind_of(run) in KINDS}
+    return sorted(runs.values(), key=lambda run: (KINDS.index(kind_of(run)), run["name"], gpu_of(run)))
 
 
 def of_the_command(runs: Sequence[Run]) -> list[Run]:
@@ -247,9 +276,10 @@ def make_page(runs: Sequence[Run]) -> str:
 
 def make_picture(runs: Sequence[Run]) -> str:
     """The strong scaling of two stencils that differ in the entries of a row."""
-    run = next(run for run in runs if run["name"] == DRAWN)
+    run = next(run for run in runs if (run["name"], gpu_of(run)) == (DRAWN, DRAWN_GPU))
     cases = [case for case in run["cases"] if case["matrix"] in DRAWN_MATRICES]
-    return make_plot(cases, {spec: model(spec, "pjds") for spec in DRAWN_MATRICES}, run["environment"]["gpu"])
+    models = {spec: model(spec, "pjds", gpu=DRAWN_GPU) for spec in DRAWN_MATRICES}
+    return make_plot(cases, models, run["environment"]["gpu"])
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ pytest.importorskip("scipy.sparse")
 import scaling_report  # noqa: E402
 
 from petsc_gpufmt.backends import native_library  # noqa: E402
+from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,14 @@ def test_predictions_are_as_close_to_what_was_measured_as_the_page_says():
     assert {case["mode"] for case, *_ in cases} >= {"vector", "overlap", "task", "peer"}
     for case, seconds, gpu_aware in cases:
         of_the_host = case["ranks"] > 1 and (case["mode"] != "peer" or not gpu_aware)
-        assert seconds == pytest.approx(case["seconds"], rel=0.28 if of_the_host else 0.11), case
+        short = case["ranks"] > 2 and case["seconds"] < 4e-5  # launches and waits are half of it
+        assert seconds == pytest.approx(case["seconds"], rel=0.28 if of_the_host else 0.18 if short else 0.11), case
+
+
+def test_a_gpu_that_the_model_does_not_know_is_an_error():
+    run = {"name": "scaling, pjds", "environment": {"gpu": "another"}, "gpu_aware": True, "cases": []}
+    with pytest.raises(BenchError, match="scaling, pjds: the model does not know the GPU another"):
+        scaling_report.errors(run)
 
 
 def test_what_is_no_stencil_in_contiguous_rows_is_measured_and_not_modelled():
@@ -41,11 +49,11 @@ def test_what_is_no_stencil_in_contiguous_rows_is_measured_and_not_modelled():
     case |= {"least_seconds": 9e-5, "largest_seconds": 2e-4}
     alone = case | {"ranks": 1, "mode": None, "taken": None, "seconds": 1.9e-4}
     peer = case | {"type": "aijcusparse", "ours": False, "mode": None, "taken": None, "seconds": 3e-4}
-    environment = {"gpu": "GPU", "petsc": "3.26.1", "commit": "0123456789", "date": "2026-11"}
+    environment = {"gpu": "NVIDIA H200", "petsc": "3.26.1", "commit": "0123456789", "date": "2026-11"}
     run = {"name": "scaling, bsr", "environment": environment, "gpu_aware": True, "cases": [alone, case, peer]}
     assert scaling_report.compared(run) == ""
     lines = scaling_report.measured(run).splitlines()
-    assert lines[0] == "Scaling, bsr: GPU, PETSc 3.26.1, commit 0123456, 2026-11."
+    assert lines[0] == "Scaling, bsr: NVIDIA H200, PETSc 3.26.1, commit 0123456, 2026-11."
     assert lines[4:] == [
         "| reservoir:2 | bsr | 1 | 190 | 90.0-200 | 11 | 1.00 | 1.00 |  |",
         "| reservoir:2 | bsr, peer | 2 | 100 | 90.0-200 | 20 | 1.90 | 0.95 | 3.00 |",

@@ -68,7 +68,7 @@ def test_a_file_of_petsc_with_blocks(capsys, tmp_path):
     path = write_petsc_binary(tmp_path / "a.petsc", scipy_sparse.kron(scipy_sparse.identity(9), np.ones((4, 4))), 4)
     assert main(["analyze", str(path), "--gpu", "h100"]) == 0
     printed = capsys.readouterr().out
-    assert "the matrix tells 4 x 4" in printed and "NVIDIA H100, predicted" in printed
+    assert "the matrix tells 4 x 4" in printed and "NVIDIA H100 80GB HBM3, predicted" in printed
 
 
 def test_json_and_csv(capsys, tmp_path):
@@ -171,10 +171,10 @@ def machine_with(monkeypatch, **driver):
 
 
 def test_the_gpu_that_is_here_is_predicted_for(capsys, monkeypatch):
-    with machine_with(monkeypatch, device_count=lambda: 1, device_name=lambda device: "NVIDIA H100"):
+    with machine_with(monkeypatch, device_count=lambda: 1, device_name=lambda device: "NVIDIA H100 80GB HBM3"):
         assert main(["analyze", "7point:2"]) == 0
         printed = capsys.readouterr().out
-        assert "NVIDIA H100, predicted" in printed
+        assert "NVIDIA H100 80GB HBM3, predicted" in printed
         assert "petsc-gpufmt bench mult --matrix 7point:2" in printed.splitlines()[-1]
         assert main(["analyze", "7point:2", "--gpu", "h200"]) == 0
         assert "NVIDIA H200, predicted" in capsys.readouterr().out
