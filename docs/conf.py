@@ -23,7 +23,7 @@ version = release = __version__
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
-exclude_patterns = ["performance_notes.md"]  # its text is part of performance.md
+exclude_patterns = ["performance_notes.md", "performance_h100_notes.md"]  # their text is part of other pages
 nitpicky = True
 
 myst_heading_anchors = 4
