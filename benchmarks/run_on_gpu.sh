@@ -19,6 +19,7 @@
 #   MATRICES              folder with real matrices (.mtx, .mtx.gz, .npz); without it they are left out
 #   EX14                  source of PETSc's SNES tutorial ex14 (default: looked for under PETSC_DIR)
 #   PETSC_GPUFMT_COMMIT   commit to name in the results (default: what git says)
+#   SANITIZERS            tools of compute-sanitizer (default: "memcheck racecheck"; there are initcheck and synccheck, too)
 #   TEST_ARGS             more arguments for pytest, such as `-n 8` with pytest-xdist
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
 #   BENCH_PROGRAMS_ARGS   more arguments for `python -m petsc_gpufmt bench programs`, such as `--program first --pairs 15`
@@ -86,17 +87,20 @@ step_test() {
   python3 -m pytest -q -m whole_device -p no:cacheprovider tests # after the others: TEST_ARGS may set workers
 }
 
-step_sanitize() { # of CuPy's own kernels, one is known to racecheck
-  local sanitizer tool program ranks more
+step_sanitize() { # of CuPy's own kernels, one is known to racecheck, and initcheck has to see what they write
+  local sanitizer tool program part ranks more excluded
   sanitizer=$(find_sanitizer) || return 1
   export PYTHONPATH=$PYTHONPATH:$root/tests/sanitizer:$root/tests/support # PYTHONSAFEPATH would hide what the programs share
-  for program in small_coarsening small_halo small_krylov small_products small_spgemm small_sums; do
-    ranks=() more=()
+  for program in small_coarsening small_halo small_products small_spgemm small_sums small_krylov:{steps,fused,solves,loops}; do
+    ranks=() more=() part=()
     [ "$program" != small_halo ] || ranks=("$MPIEXEC" -n 2) more=(--report-api-errors no) # Open MPI tries what may fail
-    "${ranks[@]}" python3 "tests/sanitizer/$program.py" || return 1 # compiles the kernels, outside the sanitizer
-    for tool in memcheck racecheck; do
+    [ "$program" = "${program%:*}" ] || part=(--part "${program#*:}")
+    "${ranks[@]}" python3 "tests/sanitizer/${program%:*}.py" "${part[@]}" || return 1 # compiles the kernels, outside the sanitizer
+    for tool in ${SANITIZERS:-memcheck racecheck}; do
+      excluded=(--kernel-regex-exclude kernel_substring=cupy_)
+      [ "$tool" != initcheck ] || excluded=()
       echo "== $program, $tool"
-      "${ranks[@]}" "$sanitizer" --tool "$tool" "${more[@]}" --error-exitcode 86 --kernel-regex-exclude kernel_substring=cupy_ python3 "tests/sanitizer/$program.py" || return 1
+      "${ranks[@]}" "$sanitizer" --tool "$tool" "${more[@]}" "${excluded[@]}" --error-exitcode 86 python3 "tests/sanitizer/${program%:*}.py" "${part[@]}" || return 1
     done
   done
 }

@@ -238,6 +238,7 @@ def coupled(n):
 
 
 RECORDED = {"graph": 1, "check": 20}
+LOOPED = "mixedcg"
 SOLVERS = {
     "gpucg": ("cg", {}, RECORDED),
     "gpubcgs": ("bcgs", {}, RECORDED),
@@ -248,7 +249,7 @@ SOLVERS = {
         {"ksp_norm_type": "none", "ksp_max_it": 5, "ksp_chebyshev_eigenvalues": "0.3,20.0"},
         {"fused": 1},
     ),
-    "mixedcg": ("cg", {}, {"graph": 1}),
+    LOOPED: ("cg", {}, {"graph": 1}),
 }
 
 
@@ -287,17 +288,22 @@ def far_apart_is_right(outer):
     return found.reason > 0 and np.allclose(found.x, b / values, rtol=1e-9, atol=1e-30)
 
 
-def small_results(backend):
-    """Name -> whether steps, products and solutions are those of the host"""
-    results = steps_are_right(backend)
+def fused_results(backend):
+    """Name -> whether fused products, and values in single precision, are right."""
+    results = {}
     for label, matrix in small_matrices(backend.scalar, backend.index, np.random.default_rng(SEED)).items():
         for name in FUSING:
             results[f"{name}, {label}"] = fused_are_right(name, matrix, label, backend)
     for nnz in (1, 1023, 5000):
         results[f"{nnz} narrowed"] = narrow_is_right(nnz, backend)
-    matrix = coupled(14)
+    return results
+
+
+def solve_results(_):
+    """Name -> whether solutions are those of the host, of all solvers whose iterations the host queues."""
+    matrix, results = coupled(14), {}
     for ours in SOLVERS:
-        for mat_type in FORMATS if ours == "mixedcg" else (*FUSING, "ellpackr"):
+        for mat_type in (*FUSING, "ellpackr") if ours != LOOPED else ():
             for pc_type in ("none", "jacobi", *(["pbjacobi"] if ours == "gpuchebyshev" else [])):
                 results[f"{ours}, {mat_type}, {pc_type}"] = solves_are_right(ours, mat_type, matrix, pc_type)
     for outer in ("replacement", "refinement", "flexible"):
@@ -305,8 +311,21 @@ def small_results(backend):
     return results
 
 
+def loop_results(_):
+    """The same of those whose iterations are a loop on the device, with each format."""
+    matrix = coupled(14)
+    return {
+        f"{LOOPED}, {mat_type}, {pc_type}": solves_are_right(LOOPED, mat_type, matrix, pc_type)
+        for mat_type in FORMATS
+        for pc_type in ("none", "jacobi")
+    }
+
+
+PARTS = {"steps": steps_are_right, "fused": fused_results, "solves": solve_results, "loops": loop_results}
+
+
 def main():
-    return right_or_wrong("small_krylov", __doc__, small_results)
+    return right_or_wrong("small_krylov", __doc__, PARTS)
 
 
 if __name__ == "__main__":

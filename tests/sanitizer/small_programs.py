@@ -28,11 +28,18 @@ def place_of(program, host):
         yield place
 
 
-def right_or_wrong(program, description, results):
-    """A whole program: print what `results` finds with a backend, name -> whether it is right. Returns its status."""
-    arguments = command_line(description).parse_args()
+def right_or_wrong(program, description, parts):
+    """A whole program: print what its parts find with a backend, name -> whether it is right. Returns its status.
+
+    `parts` are named, and --part leaves the others out: some tools take minutes for each.
+    """
+    parser = command_line(description)
+    parser.add_argument("--part", action="append", choices=list(parts), help="of the program; may be repeated")
+    arguments = parser.parse_args()
+    wrong = 0
     with place_of(program, arguments.host) as place:
-        found = results(place.backend)
-    for name, right in found.items():
-        print(f"{name:24} {'right' if right else 'WRONG'}")
-    return 0 if all(found.values()) else 1
+        for part in arguments.part or parts:
+            for name, right in parts[part](place.backend).items():
+                print(f"{name:24} {'right' if right else 'WRONG'}", flush=True)
+                wrong += not right
+    return 1 if wrong else 0

@@ -21,6 +21,7 @@ import exact_memory  # noqa: E402
 import small_coarsening  # noqa: E402
 import small_krylov  # noqa: E402
 import small_products  # noqa: E402
+import small_programs  # noqa: E402
 import small_spgemm  # noqa: E402
 import small_sums  # noqa: E402
 
@@ -53,6 +54,16 @@ def test_small_products_are_right(monkeypatch, capsys, program, lines):
     assert program.main() == 0
     output = capsys.readouterr().out
     assert [line for line in lines if line not in output] == []
+
+
+def test_a_part_leaves_the_others_out(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["program", "--host", "--part", "second", "--part", "third"])
+    parts = {name: lambda _, name=name: {f"of {name}": name != "third"} for name in ("first", "second", "third")}
+    assert small_programs.right_or_wrong("program", "what it does", parts) == 1
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["of", "second", "right"],
+        ["of", "third", "WRONG"],
+    ]
 
 
 def test_steps_of_krylov_methods_are_told_from_others(emulation_folder):
