@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from figures import MICROSECOND, Measured, Runs, all_cases, best_of, device_products
-from report import ROOT, collect, committed_results, environment_section, run_sections
+from report import ROOT, all_sections, collect, committed_results, environment_section, run_sections
 
 from petsc_gpufmt.bench.report.ksp_tables import make_tables
 from petsc_gpufmt.bench.report.markdown import number, section, table
 from petsc_gpufmt.bench.report.page import kind_of
-from petsc_gpufmt.bench.report.programs_tables import programs_sections
 from petsc_gpufmt.bench.results import read_runs
 from petsc_gpufmt.cli.outcome import program
 
@@ -81,17 +80,14 @@ def read_folder(files: Sequence[Any]) -> Runs:
     return collect([run for file in files for run in read_runs(file)])
 
 
+def sections_of_run(run: dict[str, Any]) -> list[str]:
+    """Solvers as well, which have a page of their own for the first GPU."""
+    return [section("Solvers", make_tables(run))] if kind_of(run) == "ksp" else run_sections(run)
+
+
 def make_page(first: Runs, second: Runs, notes: str) -> str:
     parts = [INTRODUCTION, beside_section(first, second), notes.strip() + "\n"]
-    programs = [run for run in second.values() if kind_of(run) == "programs"]
-    for run in second.values():
-        if kind_of(run) == "ksp":
-            parts.append(section("Solvers", make_tables(run)))
-        elif kind_of(run) != "programs":
-            parts += run_sections(run)
-        elif run is programs[0]:
-            parts += programs_sections(programs)
-    return "\n".join([*parts, environment_section(second)])
+    return "\n".join([*parts, *all_sections(second, sections_of_run), environment_section(second)])
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +133,19 @@ def make_report(all_runs: Sequence[dict[str, Any]], notes: str) -> str:
     runs = collect(all_runs)
     parts = [INTRODUCTION, targets_section(runs)]
     parts += [notes.strip() + "\n"] if notes.strip() else []
+    parts += all_sections(runs)
+    parts += [environment_section(runs), section("How to measure again", REPRODUCE)]
+    return "\n".join(parts)
+
+
+def all_sections(runs: Runs, of_run: Callable[[dict[str, Any]], list[str]] = run_sections) -> Iterator[str]:
+    """The tables of all runs, by `of_run` but for those of programs, which share theirs."""
     programs = [run for run in runs.values() if kind_of(run) == "programs"]
     for run in runs.values():
         if kind_of(run) != "programs":
-            parts += run_sections(run)
+            yield from of_run(run)
         elif run is programs[0]:
-            parts += programs_sections(programs)
-    parts += [environment_section(runs), section("How to measure again", REPRODUCE)]
-    return "\n".join(parts)
+            yield from programs_sections(programs)
 
 
 def committed_results() -> list[Path]:
