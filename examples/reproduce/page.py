@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from report import NOT_MEASURED, shown
+from reasons import reason_of
+from report import NOT_MEASURED, NOT_REACHED, shown
 
 from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.results import read_runs
@@ -71,7 +72,7 @@ def section(path: Path, run: Run) -> str:
     parts = [f"\n## {run['part']['title']}\n\n{measured_on(run)}\n"]
     parts += [f"\n{note}\n" for note in run["notes"]]
     if run["cases"]:
-        rows = [[*map(cell, row(case))] for case in run["cases"]]
+        rows = [[*map(cell, row(run, case))] for case in run["cases"]]
         head = ["", "published", "ours", "", "verdict", "remark"]
         lines = [head, ["---", "--:", "--:", "---", "---", "---"], *rows]
         parts.append("\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines))
@@ -79,9 +80,11 @@ def section(path: Path, run: Run) -> str:
     return "".join(parts)
 
 
-def row(case: dict[str, Any]) -> list[str]:
+def row(run: Run, case: dict[str, Any]) -> list[str]:
     ours = "" if case["verdict"] == NOT_MEASURED else shown(case["ours"])
-    return [case["what"], shown(case["published"]), ours, case["unit"], case["verdict"], case["remark"]]
+    why = reason_of(run["paper"]["key"], run["name"], case["what"]) if case["verdict"] == NOT_REACHED else ""
+    remark = "; ".join(filter(None, [case["remark"], f"why: {why}" if why else ""]))
+    return [case["what"], shown(case["published"]), ours, case["unit"], case["verdict"], remark]
 
 
 def cell(text: str) -> str:

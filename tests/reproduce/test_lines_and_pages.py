@@ -1,9 +1,15 @@
 """Verdicts, arguments, results and pages that the scripts of examples/reproduce/ share."""
 
 import json
+import sys
 
+import launch
 import pytest
 from reproduced import SCRIPTS, run_script
+
+from petsc_gpufmt.bench.results import read_runs
+
+from reasons import REASONS, reason_of  # isort: skip  # of the folder that `reproduced` shows
 
 PROGRAM = """
 import sys, time
@@ -110,3 +116,33 @@ def test_a_page_is_made_of_results_of_these_scripts_alone(tmp_path):
     other.write_text(json.dumps({"schema": 1, "runs": [{"name": "mult", "cases": []}]}))
     finished = run_script("page.py", other, status=None)
     assert "not results of a script of examples/reproduce/" in finished
+
+
+RESULTS = SCRIPTS.parents[1] / "docs/reproduction"
+CHECK = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import page
+for name in sys.argv[2:]:
+    path = Path(name)
+    assert path.with_suffix(".md").read_text() == page.page(path, page.read_runs(path)), name
+"""
+
+
+def test_committed_pages_are_those_of_the_results():
+    """After a wanted change: python examples/reproduce/page.py docs/reproduction/*.json."""
+    finished = launch.run([sys.executable, "-c", CHECK, SCRIPTS, *sorted(RESULTS.glob("*.json"))])
+    assert finished.status == 0, str(finished)
+
+
+def test_all_that_is_not_reached_has_a_reason_and_no_reason_is_for_nothing(report):
+    found = set()
+    for run in (run for path in RESULTS.glob("*.json") for run in read_runs(path)):
+        paper, missed = run["paper"]["key"], report.NOT_REACHED
+        for what in (case["what"] for case in run["cases"] if case["verdict"] == missed):
+            words = reason_of(paper, run["name"], what)
+            found.add((paper, words))
+            assert words, (run["name"], what)
+    assert {(reason.paper, reason.words) for reason in REASONS} == found
+    assert reason_of("another_paper", "figure-1", "a line") == ""
