@@ -102,7 +102,7 @@ static PetscErrorCode PCSetUp_JacobiGpufmt(PC pc)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The set-up of a PC becomes that above if it is PCJACOBI, and is made so where it has been made already. */
+/* The set-up of a PC becomes that above if it is PCJACOBI, and is made so where it has been made already, unless that is to stay. */
 PetscErrorCode GpufmtKspJacobiTake(PC pc)
 {
   PetscBool is_jacobi;
@@ -112,6 +112,6 @@ PetscErrorCode GpufmtKspJacobiTake(PC pc)
   if (!is_jacobi || pc->ops->setup == PCSetUp_JacobiGpufmt) PetscFunctionReturn(PETSC_SUCCESS);
   parent_setup   = pc->ops->setup;
   pc->ops->setup = PCSetUp_JacobiGpufmt;
-  if (pc->setupcalled) PetscCall(PCSetUp_JacobiGpufmt(pc));
+  if (pc->setupcalled && !pc->reusepreconditioner) PetscCall(PCSetUp_JacobiGpufmt(pc));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -79,6 +79,17 @@ def test_signs_are_looked_at_where_the_diagonal_is():
     assert finished.status == 0 and "as it should" in finished.output, str(finished)
 
 
+def test_a_preconditioner_that_is_to_stay_stays(managed):
+    """Set up by a solver of PETSc's, and used by one of ours for other values."""
+    A, ksp = solver_of("pjds", "cg")
+    first = solve_with_diagonal(A, ksp, 5.0)
+    ksp.getPC().setReusePreconditioner(True)
+    ksp.setType("gpucg")
+    assert solve_with_diagonal(A, ksp, 8.0).tolist() == first.tolist()
+    ksp.getPC().setReusePreconditioner(False)
+    assert solve_with_diagonal(A, ksp, 8.0)[3] != first[3]
+
+
 def test_another_matrix_is_not_stored_for_its_diagonal(managed, asked):
     """It is not multiplied."""
     A, ksp = solver_of("pjds", "gpucg")
