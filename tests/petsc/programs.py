@@ -82,6 +82,7 @@ class Programs:
                 *self._petsc.compiler,
                 "-O1",
                 *self._petsc.include_flags,
+                f"-I{self._sources / 'include'}",  # some include ../src/mat/impls/aij/seq/aij.h
                 source,
                 *(source.parent / name for name in (others[1].split() if others else ())),
                 *("-o", unfinished, f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lpetsc", "-lm"),

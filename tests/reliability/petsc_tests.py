@@ -1,0 +1,172 @@
+"""PETSc's own test blocks, all of them, with types of ours in the place of aij: outputs beside those with aij."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blocks import Block, read_blocks
+from petsc_config import find_petsc
+from programs import ProgramError, Programs, programs_here
+from requirements import build_of
+
+from petsc_gpufmt.backends.native_library import option_table
+from reliability.attack import Report, Row, part_of
+from reliability.petsc_reasons import reason
+from reliability.petsc_runs import BAD, LEFT_OUT, SAME, Blocks, Outcome, Task, without_types
+
+ABOUT = (
+    "Every test block of PETSc's mat, ksp, snes, ts, tao and dm that this build can run, with a type of ours in the "
+    "place of aij, beside its output with aij: reals within 1e-5, all else equal."
+)
+MINUTES = 300
+PACKAGES = ("mat", "ksp", "snes", "ts", "tao", "dm")
+TYPES = ("pjds", "gpufmt", "bsr", "csradaptive")
+MOST_RANKS = 4
+MOST_COMBINATIONS = 4
+CONTROLS = ("perm", "sell")
+
+
+@dataclass
+class Counted(Row):
+    """A row with the number of runs of each kind, and what explains those that differ."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    explained: dict[str, list[str]] = field(default_factory=dict)
+
+
+def every_type() -> list[str]:
+    return ["gpufmt", *option_table()]
+
+
+def blocks_to_run(programs: Programs, only: Sequence[str] = ()) -> list[Block]:
+    """Those of PETSC's C programs that this build can run; `only` are beginnings of `program name`."""
+    build, found = build_of(find_petsc()), []
+    for package in PACKAGES:
+        for source in sorted((programs.sources / "src" / package).rglob("*.c")):
+            program = str(source.relative_to(programs.sources / "src").with_suffix(""))
+            if "tests" in source.parts or "tutorials" in source.parts:
+                found += [
+                    block
+                    for block in read_blocks(source, program)
+                    if not block.left_out and not build.lacks(block.requires) and "DATAFILESPATH" not in block.arguments
+                ]
+    return [block for block in found if not only or f"{block.program} {block.name}".startswith(tuple(only))]
+
+
+def tasks_of(block: Block) -> list[Task]:
+    """At most so many of the combinations of its loops, the first one and others that are evenly spread."""
+    runs = [(ranks, line) for ranks, line in block.runs() if ranks <= MOST_RANKS]
+    count = min(len(runs), MOST_COMBINATIONS)
+    return [Task(block, *runs[k * len(runs) // count]) for k in range(count)]
+
+
+def run(
+    share: float, seed: int, report: Report, only: Sequence[str] = (), journal: Path | None = None
+) -> list[Counted]:
+    """`only` has types, and beginnings of `program name`; runs that `journal` has are not run again."""
+    types = [word for word in only if word in every_type()] or list(TYPES)
+    programs = programs_here()
+    blocks = blocks_to_run(programs, [word for word in only if word not in types])
+    tasks = [task for block in blocks for task in tasks_of(block)]
+    if share < 1:
+        tasks = sorted(random.Random(seed).sample(tasks, part_of(len(tasks), share)), key=tasks.index)
+    known = _read(journal)
+    for number, task in enumerate(tasks):
+        wanted = [name for name in types if (task.name, name) not in known]
+        if wanted:
+            known.update(_run_task(programs, task, wanted, journal))
+            for name in wanted:
+                kind, detail, _, why = known[task.name, name]
+                if kind in BAD and not why:
+                    report(f"{number} of {len(tasks)}: {task.name}, {name}: {kind}: {detail}")
+    return _rows(tasks, types, known)
+
+
+Known = dict[tuple[str, str], tuple[str, str, int, str]]
+
+
+def _read(journal: Path | None) -> Known:
+    if not journal or not journal.exists():
+        return {}
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    return {(line["task"], line["type"]): (line["kind"], line["detail"], line["plans"], line["why"]) for line in lines}
+
+
+def _run_task(programs: Programs, task: Task, types: Iterable[str], journal: Path | None) -> Known:
+    known: Known = {}
+    for name, outcome, why in outcomes(programs, task, types):
+        known[task.name, name] = (*outcome, why)
+        if journal:
+            line = {"task": task.name, "type": name, **outcome._asdict(), "why": why}
+            with journal.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+    return known
+
+
+def outcomes(programs: Programs, task: Task, types: Iterable[str]) -> Iterable[tuple[str, Outcome, str]]:
+    """What became of it with each of the types; and, of what is bad, that another type of PETSc's does the same."""
+    try:
+        programs.compile(task.block.program)
+    except ProgramError as error:
+        lines = [line for line in str(error).splitlines() if "error" in line]
+        yield from ((name, Outcome("not compiled", lines[0] if lines else ""), "") for name in types)
+        return
+    runs = Blocks(programs, task)
+    left_out = runs.look()
+    of_controls: dict[str, Outcome] = {}
+    for name in types:
+        outcome, why = left_out or runs.compare(name), ""
+        if outcome.kind in BAD:
+            for control in CONTROLS:
+                if control not in of_controls:
+                    of_controls[control] = runs.compare(control, plugin=False)
+                why = why or as_bad(outcome, of_controls[control], control)
+        yield name, outcome, why
+
+
+def as_bad(outcome: Outcome, control: Outcome, of: str) -> str:
+    """What a type of PETSc's explains that ends so too, or "" if it does not."""
+    same = without_types(outcome.detail) == without_types(control.detail)
+    if outcome.kind != control.kind or outcome.kind == "error" and not same:
+        return ""
+    does = "does the same" if same else "differs too, otherwise"
+    return f"PETSc's type aij{of} {does}"
+
+
+def _rows(tasks: Sequence[Task], types: Sequence[str], known: Known) -> list[Counted]:
+    rows: dict[tuple[str, str], Counted] = {}
+    kinds: dict[tuple[str, str], Counter[str]] = {}
+    for name in types:
+        for task in tasks:
+            directory = _directory(task.block)
+            row = rows.setdefault((directory, name), Counted(f"{directory}, {name}", 0))
+            kind, detail, plans, why = known[task.name, name]
+            counts = kinds.setdefault((directory, name), Counter())
+            counts[kind] += 1
+            counts["with products of ours"] += plans > 0
+            row.asked += 1
+            row.tried += kind in (*SAME, *BAD)
+            if kind in BAD:
+                if why := why or reason(task.name, kind, detail):
+                    row.explained.setdefault(why, []).append(f"{kind}: {task.name}")
+                    counts["explained"] += 1
+                else:
+                    row.failures.append(f"{kind}: {task.name} with {name}: {detail}")
+    for key, row in rows.items():
+        row.counts = {kind: kinds[key][kind] for kind in COLUMNS}
+    return list(rows.values())
+
+
+COLUMNS = (*SAME, *BAD, "explained", "with products of ours", *LEFT_OUT, "not compiled")
+
+
+def _directory(block: Block) -> str:
+    """src/<package>/.../tests or tutorials; what is below belongs to it."""
+    words = block.directory.split("/")
+    last = next(k for k, word in enumerate(words) if word in ("tests", "tutorials"))
+    return "/".join(words[: last + 1])
