@@ -64,7 +64,8 @@ def _kinds(rows: Sequence[dict[str, Any]]) -> list[str]:
     kinds = [kind for kind in rows[0]["counts"] if any(row["counts"][kind] for row in rows)]
     lines = [f"| what | asked for | {' | '.join(kinds)} |", f"| --- |{' --: |' * (1 + len(kinds))}"]
     for row in rows:
-        lines.append(f"| {row['what']} | {row['asked']} | {' | '.join(str(row['counts'][kind]) for kind in kinds)} |")
+        what = row["what"].replace("|", "\\|")
+        lines.append(f"| {what} | {row['asked']} | {' | '.join(str(row['counts'][kind]) for kind in kinds)} |")
     whys: dict[str, list[str]] = {}
     for row in rows:
         for why, runs in row["explained"].items():
