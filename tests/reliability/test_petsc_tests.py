@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
+from pathlib import Path
 
 import launch
 import pytest
@@ -173,3 +175,11 @@ def test_what_is_kept_of_a_run_is_read_again(tmp_path):
     (tmp_path / "journal").write_text(json.dumps(line) + "\n")
     assert petsc_tests._read(tmp_path / "journal") == {("a", "pjds"): ("error", "no", 3, "so")}
     assert petsc_tests._read(None) == {}
+
+
+def test_a_selection_is_refused_by_attacks_that_have_none():
+    program = Path(petsc_tests.__file__).parent
+    finished = launch.run([sys.executable, program, "killed_ranks", "--only", "pjds"])
+    assert finished.status == 2 and "--only is not for killed_ranks" in finished.output
+    finished = launch.run([sys.executable, program, "petsc_tests", "--only", "pjds", "--list"])
+    assert finished.status == 0 and "mat, ksp, snes" in finished.output
