@@ -159,6 +159,7 @@ class Blocks:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
             environment = dict(word.split("=", 1) for word in words_of(block.environment))
+            environment["PETSC_DIR"] = str(self._programs.sources)
             options = "-options_left -check_pointer_intensity 0 -error_output_stdout"
             run = self._programs.run(
                 block.program, self._task.ranks, words, folder, plugin, options, seconds=limit, **environment
@@ -187,8 +188,11 @@ def _without_views(text: str) -> str:
     return text
 
 
+_ERROR = re.compile(r"\[\d+\]PETSC ERROR: ")
+
+
 def _last_error(output: str) -> str:
     """What PETSc says first of an error, without the names of files and hosts."""
-    lines = [line.partition("PETSC ERROR: ")[2] for line in output.splitlines() if "PETSC ERROR: " in line]
-    told = [line for line in lines if line.strip() and not line.startswith("---")]
-    return " | ".join(told[:2]) if told else " | ".join(output.splitlines()[-3:])[:300]
+    lines = [_ERROR.split(line)[-1].strip() for line in output.splitlines() if _ERROR.search(line)]  # ranks mix theirs
+    told = dict.fromkeys(line for line in lines if line and not line.startswith("---"))
+    return " | ".join([*told][:2]) if told else " | ".join(output.splitlines()[-3:])[:300]
