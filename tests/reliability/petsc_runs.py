@@ -37,11 +37,17 @@ _SHOWN = 14
 
 
 class Outcome(NamedTuple):
-    """How a run ended, one of SAME, BAD and LEFT_OUT; why; and how many products were planned by the package."""
+    """How a run ended, one of SAME, BAD and LEFT_OUT; why; how many products of ours it planned; what it printed."""
 
     kind: str
     detail: str = ""
     plans: int = 0
+    found: str = ""
+
+    def is_like(self, other: Outcome) -> bool:
+        """Whether it ended as the other one: in the same numbers, with the same error."""
+        texts = (self.found, other.found) if self.kind == "numbers" else (self.detail, other.detail)
+        return self.kind == other.kind and not differences(*map(_without_views, texts), **TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -108,10 +114,10 @@ class Blocks:
         self._named &= bool(chosen - left)
         return None if self._named or "-mat_seqaij_type" not in left else Outcome("no aij")
 
-    def compare(self, suffix: str, plugin: bool = True) -> Outcome:
+    def compare(self, suffix: str, plugin: bool = True, more: Sequence[str] = ()) -> Outcome:
         """Of the type aij<suffix>, which options name or, where none is read, PETSc's option for sequential ones."""
         try:
-            run, found = self._run(self._typed(suffix), 2 * self._limit, plugin)
+            run, found = self._run([*self._typed(suffix), *more], 2 * self._limit, plugin)
         except TimeoutError as error:
             return Outcome("hang", str(error).split(":")[0])
         output, plans = run.finished.output, run.events["GpufmtPlan"]
@@ -126,7 +132,13 @@ class Blocks:
             return Outcome("views", plans=plans)
         if not self._repeats():
             return Outcome("aij differs from itself", plans=plans)
-        return Outcome("numbers", "\n".join(difference.splitlines()[2:_SHOWN]), plans)
+        return Outcome("numbers", "\n".join(difference.splitlines()[2:_SHOWN]), plans, found)
+
+    def with_order_of_agg(self, suffix: str) -> Outcome:
+        """With the aggregates of PETSc's GAMG, whose order ours has on one rank alone unless it is asked for."""
+        of_gamg = {word.removesuffix("pc_type") for word, value in pairwise(self._words) if value == "gamg"}
+        more = [f"{prefix}pc_gamg_gpufmt_order petsc" for prefix in sorted(of_gamg | {"-"})]
+        return self.compare(suffix, more=" ".join(more).split())
 
     def _repeats(self) -> bool:
         """Whether aij prints the same once more."""
@@ -176,13 +188,13 @@ def _filtered(output: str, commands: str) -> str:
     return text
 
 
-def without_types(text: str) -> str:
+def _without_types(text: str) -> str:
     """With the name of aij in the place of those of its types."""
     return re.sub(r"\b((?:seq|mpi)?aij)(?!cusparse|kokkos|viennacl|hipsparse)[a-z]+\b", r"\1", text)
 
 
 def _without_views(text: str) -> str:
-    text = without_types(text)
+    text = _without_types(text)
     for name in _VIEWS:
         text = FILTERS[name].apply(text)
     return text

@@ -113,11 +113,33 @@ def test_types_take_the_place_of_aij():
 
 
 def test_another_type_of_petsc_explains_the_same_end_alone():
-    error = Outcome("error", "a")
-    assert petsc_tests.as_bad(error, Outcome("error", "a"), "perm") == "PETSc's type aijperm does the same"
-    assert not petsc_tests.as_bad(error, Outcome("error", "b"), "perm")
-    assert not petsc_tests.as_bad(error, Outcome("equal"), "perm")
-    assert "otherwise" in petsc_tests.as_bad(Outcome("numbers", "a"), Outcome("numbers", "b"), "perm")
+    error = Outcome("error", "not for seqaijpjds")
+    assert error.is_like(Outcome("error", "not for seqaijperm"))
+    assert not error.is_like(Outcome("error", "other")) and not error.is_like(Outcome("equal"))
+    numbers = Outcome("numbers", "a", 0, "norm 1.5")
+    assert numbers.is_like(Outcome("numbers", "b", 0, "norm 1.500001"))
+    assert not numbers.is_like(Outcome("numbers", "a", 0, "norm 1.6"))
+
+
+@pytest.mark.parametrize(
+    ("why", "of"),
+    [
+        ("PETSc's type aijperm does the same", {"perm": "2.5", "sell": "2.5"}),
+        ("PETSc's type aijsell does the same", {"perm": "1.5", "sell": "2.5"}),
+        ("PETSc's type aijperm differs too, otherwise", {"perm": "2.6", "sell": "1.5"}),
+        ("", {"perm": "1.5", "sell": "1.5"}),
+        ("GAMG on several ranks: with -pc_gamg_gpufmt_order petsc it is as with aij", {"order petsc": "1.5"}),
+    ],
+)
+def test_what_explains_other_numbers(tmp_path, why, of):
+    def answer(words, plugin):
+        line = " ".join(words)
+        norm = next((norm for name, norm in of.items() if name in line), "2.5" if plugin else "1.5")
+        return 0, QUIET.replace("1.5", norm)
+
+    runs = Blocks(Said(tmp_path, answer), task("-mg_pc_type gamg"))
+    assert runs.look() is None
+    assert petsc_tests.explanation(runs, "pjds", runs.compare("pjds"), {}) == why
 
 
 def test_a_block_is_run_with_the_first_and_other_combinations_of_its_loops():
