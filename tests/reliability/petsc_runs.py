@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +43,7 @@ class Outcome(NamedTuple):
     detail: str = ""
     plans: int = 0
     found: str = ""
+    way: int = 0  # in which the type took the place of aij
 
     def is_like(self, other: Outcome) -> bool:
         """Whether it ended as the other one: in the same numbers, with the same error."""
@@ -81,6 +82,13 @@ def with_blocks(words: Sequence[str], suffix: str) -> list[str]:
     return [*words, "-mat_seqaij_type", f"seqaij{suffix}"]
 
 
+def with_both(words: Sequence[str], suffix: str) -> list[str]:
+    return with_blocks(with_type(words, suffix), suffix)
+
+
+Way = Callable[[Sequence[str], str], list[str]]
+
+
 class Blocks:
     """Runs of one task with aij and with other types."""
 
@@ -92,64 +100,72 @@ class Blocks:
             **{"wPETSC_DIR": sources, "PETSC_DIR": sources, "DATAFILESPATH": "", "SRCDIR": self._folder_of_source()},
             **{"PETSC_INDEX_SIZE": "32", "PETSC_SCALAR_SIZE": "64"},
         )
-        self._named, self._wanted = True, ""
+        self._ways: list[Way] = []
+        self._wanted = ""
 
     def _folder_of_source(self) -> str:
         return str(self._programs.sources / "src" / self._task.block.directory)
 
     def look(self) -> Outcome | None:
         """Run with aij; why this is not one to be compared, None if it is."""
-        words = with_type(self._words, "")
+        words, named = with_type(self._words, ""), True
         try:
             run, self._wanted = self._run(with_blocks(words, ""), self._limit, plugin=False)
-            self._named = not self._failed(run)
-            if not self._named:  # where no option names a type, the program may want another one
-                run, self._wanted = self._run(self._typed(""), self._limit, plugin=False)
+            if self._failed(run):  # where no option names a type, the program may want another one
+                named = False
+                run, self._wanted = self._run(with_blocks(self._words, ""), self._limit, plugin=False)
         except TimeoutError:
             return Outcome("aij is slow")
         if self._failed(run):
             return Outcome("aij fails", _last_error(run.finished.output))
         left = set(_LEFT.findall(run.finished.output))
         chosen = {word for word, value in pairwise(words) if _AIJ.fullmatch(value)}
-        self._named &= bool(chosen - left)
-        return None if self._named or "-mat_seqaij_type" not in left else Outcome("no aij")
+        in_blocks = "-mat_seqaij_type" not in left
+        if named and chosen - left:
+            self._ways = [with_type] + [with_both] * in_blocks
+        else:
+            self._ways = [with_blocks] * in_blocks
+        return None if self._ways else Outcome("no aij")
 
-    def compare(self, suffix: str, plugin: bool = True, more: Sequence[str] = ()) -> Outcome:
-        """Of the type aij<suffix>, which options name or, where none is read, PETSc's option for sequential ones."""
+    def compare(self, suffix: str) -> Outcome:
+        """Of the type aij<suffix> that options name; if no product of it was planned, all sequential ones are of it too."""
+        outcome = self.compare_way(suffix, 0)
+        if outcome.kind in SAME and not outcome.plans and len(self._ways) > 1:
+            outcome = self.compare_way(suffix, 1)
+        return outcome
+
+    def compare_way(self, suffix: str, way: int, plugin: bool = True, more: Sequence[str] = ()) -> Outcome:
         try:
-            run, found = self._run([*self._typed(suffix), *more], 2 * self._limit, plugin)
+            run, found = self._run([*self._ways[way](self._words, suffix), *more], 2 * self._limit, plugin)
         except TimeoutError as error:
-            return Outcome("hang", str(error).split(":")[0])
+            return Outcome("hang", str(error).split(":")[0], way=way)
         output, plans = run.finished.output, run.events["GpufmtPlan"]
         if _SIGNAL.search(output) or run.finished.status < 0:
-            return Outcome("crash", _last_error(output) or f"status {run.finished.status}")
+            return Outcome("crash", _last_error(output) or f"status {run.finished.status}", way=way)
         if self._failed(run):
-            return Outcome("error", _last_error(output) or f"status {run.finished.status}")
+            return Outcome("error", _last_error(output) or f"status {run.finished.status}", way=way)
         if not self._differ(self._wanted, found):
             return Outcome("equal", plans=plans)
         difference = self._differ(_without_views(self._wanted), _without_views(found))
         if not difference:
             return Outcome("views", plans=plans)
-        if not self._repeats():
+        if not self._repeats(way):
             return Outcome("aij differs from itself", plans=plans)
-        return Outcome("numbers", "\n".join(difference.splitlines()[2:_SHOWN]), plans, found)
+        return Outcome("numbers", "\n".join(difference.splitlines()[2:_SHOWN]), plans, found, way)
 
-    def with_order_of_agg(self, suffix: str) -> Outcome:
+    def with_order_of_agg(self, suffix: str, way: int) -> Outcome:
         """With the aggregates of PETSc's GAMG, whose order ours has on one rank alone unless it is asked for."""
         of_gamg = {word.removesuffix("pc_type") for word, value in pairwise(self._words) if value == "gamg"}
         more = [f"{prefix}pc_gamg_gpufmt_order petsc" for prefix in sorted(of_gamg | {"-"})]
-        return self.compare(suffix, more=" ".join(more).split())
+        return self.compare_way(suffix, way, more=" ".join(more).split())
 
-    def _repeats(self) -> bool:
+    def _repeats(self, way: int) -> bool:
         """Whether aij prints the same once more."""
         try:
-            _, again = self._run(self._typed(""), self._limit, plugin=False)
+            _, again = self._run(self._ways[way](self._words, ""), self._limit, plugin=False)
         except TimeoutError:
             return False
         return not self._differ(_without_views(self._wanted), _without_views(again))
-
-    def _typed(self, suffix: str) -> list[str]:
-        return (with_type if self._named else with_blocks)(self._words, suffix)
 
     def _failed(self, run: Run) -> bool:
         return run.finished.status != 0 and not self._task.block.filter.startswith("Error:")

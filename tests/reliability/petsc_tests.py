@@ -76,7 +76,10 @@ def run(
     if share < 1:
         tasks = sorted(random.Random(seed).sample(tasks, part_of(len(tasks), share)), key=tasks.index)
     known = _read(journal)
+    left_out = {name: ended for (name, _), ended in known.items() if ended[0] in LEFT_OUT}  # whatever the type is
     for number, task in enumerate(tasks):
+        if task.name in left_out:
+            known.update({(task.name, name): left_out[task.name] for name in types})
         wanted = [name for name in types if (task.name, name) not in known]
         if wanted:
             known.update(_run_task(programs, task, wanted, journal))
@@ -119,7 +122,7 @@ def outcomes(programs: Programs, task: Task, types: Iterable[str]) -> Iterable[t
         return
     runs = Blocks(programs, task)
     left_out = runs.look()
-    of_controls: dict[str, Outcome] = {}
+    of_controls: dict[tuple[str, int], Outcome] = {}
     for name in types:
         outcome, why = left_out or runs.compare(name), ""
         if outcome.kind in BAD:
@@ -127,17 +130,17 @@ def outcomes(programs: Programs, task: Task, types: Iterable[str]) -> Iterable[t
         yield name, outcome, why
 
 
-def explanation(runs: Blocks, name: str, outcome: Outcome, of_controls: dict[str, Outcome]) -> str:
+def explanation(runs: Blocks, name: str, outcome: Outcome, of_controls: dict[tuple[str, int], Outcome]) -> str:
     """What other runs say of one that ended badly: other types of PETSc's, and the order of aggregates; or ""."""
     why = ""
     for control in CONTROLS:
-        if control not in of_controls:
-            of_controls[control] = runs.compare(control, plugin=False)
-        if outcome.is_like(of_controls[control]):
+        if (control, outcome.way) not in of_controls:
+            of_controls[control, outcome.way] = runs.compare_way(control, outcome.way, plugin=False)
+        if outcome.is_like(of_controls[control, outcome.way]):
             return f"PETSc's type aij{control} does the same"
-        if outcome.kind == "numbers" == of_controls[control].kind:
+        if outcome.kind == "numbers" == of_controls[control, outcome.way].kind:
             why = why or f"PETSc's type aij{control} differs too, otherwise"
-    if outcome.kind == "numbers" and runs.with_order_of_agg(name).kind in SAME:
+    if outcome.kind == "numbers" and runs.with_order_of_agg(name, outcome.way).kind in SAME:
         return "GAMG on several ranks: with -pc_gamg_gpufmt_order petsc it is as with aij"
     return why
 

@@ -112,6 +112,21 @@ def test_types_take_the_place_of_aij():
     assert with_blocks(["-a"], "bsr") == ["-a", "-mat_seqaij_type", "seqaijbsr"]
 
 
+def test_all_sequential_matrices_are_ours_where_options_lead_to_no_product(tmp_path):
+    lines = []
+
+    def answer(words, plugin):
+        lines.append(" ".join(words) if plugin else "")
+        return 0, QUIET
+
+    said = Said(tmp_path, answer)
+    runs = Blocks(said, task())
+    assert runs.look() is None and runs.compare("pjds").plans == 1 and "seqaij" not in lines[-1]
+    run = said.run
+    said.run = lambda *given, **more: Run(run(*given, **more).finished, Counter())
+    assert runs.compare("pjds").kind == "equal" and lines[-1].endswith("-mat_seqaij_type seqaijpjds")
+
+
 def test_another_type_of_petsc_explains_the_same_end_alone():
     error = Outcome("error", "not for seqaijpjds")
     assert error.is_like(Outcome("error", "not for seqaijperm"))
