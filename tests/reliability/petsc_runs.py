@@ -22,7 +22,8 @@ TOLERANCE = {"relative": 1e-5, "absolute": 1e-8}
 
 SAME = ("equal", "views")
 BAD = ("numbers", "error", "crash", "hang")
-LEFT_OUT = ("no aij", "aij fails", "aij is slow", "aij differs from itself")
+NOT_COMPARED = ("no aij", "aij fails", "aij is slow")  # whatever the type is
+LEFT_OUT = (*NOT_COMPARED, "aij differs from itself")
 
 # What a view says of a type is not what a program computes.
 _VIEWS = ("storage", "levels", "smoothers", "inodes", "product", "package")
@@ -128,7 +129,7 @@ class Blocks:
         return None if self._ways else Outcome("no aij")
 
     def compare(self, suffix: str) -> Outcome:
-        """Of the type aij<suffix> that options name; if no product of it was planned, all sequential ones are of it too."""
+        """Of the type aij<suffix> that options name; if it had no product, of all sequential matrices too."""
         outcome = self.compare_way(suffix, 0)
         if outcome.kind in SAME and not outcome.plans and len(self._ways) > 1:
             outcome = self.compare_way(suffix, 1)

@@ -17,7 +17,7 @@ from requirements import build_of
 from petsc_gpufmt.backends.native_library import option_table
 from reliability.attack import Report, Row, part_of
 from reliability.petsc_reasons import reason
-from reliability.petsc_runs import BAD, LEFT_OUT, SAME, Blocks, Outcome, Task
+from reliability.petsc_runs import BAD, LEFT_OUT, NOT_COMPARED, SAME, Blocks, Outcome, Task
 
 ABOUT = (
     "Every test block of PETSc's mat, ksp, snes, ts, tao and dm that this build can run, with a type of ours in the "
@@ -76,7 +76,7 @@ def run(
     if share < 1:
         tasks = sorted(random.Random(seed).sample(tasks, part_of(len(tasks), share)), key=tasks.index)
     known = _read(journal)
-    left_out = {name: ended for (name, _), ended in known.items() if ended[0] in LEFT_OUT}  # whatever the type is
+    left_out = {name: ended for (name, _), ended in known.items() if ended[0] in NOT_COMPARED}
     for number, task in enumerate(tasks):
         if task.name in left_out:
             known.update({(task.name, name): left_out[task.name] for name in types})
