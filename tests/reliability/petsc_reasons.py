@@ -15,7 +15,17 @@ class Reason(NamedTuple):
     why: str
 
 
-REASONS: tuple[Reason, ...] = ()
+REASONS: tuple[Reason, ...] = (
+    Reason(
+        ".*", "error", r"Mat\w*SetAIJ\(\) with MAT\w*KAIJ does not support", "MATKAIJ takes aij by its exact name alone"
+    ),
+    Reason(
+        "ksp/ksp/tutorials/ex2 ex2_help ",
+        "numbers",
+        r"Matrix type \(one of\)",
+        "-help lists the registered types, of which there are more",
+    ),
+)
 
 
 def reason(task: str, kind: str, detail: str) -> str:

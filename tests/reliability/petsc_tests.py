@@ -139,7 +139,7 @@ def explanation(runs: Blocks, name: str, outcome: Outcome, of_controls: dict[tup
         if outcome.is_like(of_controls[control, outcome.way]):
             return f"PETSc's type aij{control} does the same"
         if outcome.kind == "numbers" == of_controls[control, outcome.way].kind:
-            why = why or f"PETSc's type aij{control} differs too, otherwise"
+            why = why or f"PETSc's type aij{control} differs from aij there too"
     if outcome.kind == "numbers" and runs.with_order_of_agg(name, outcome.way).kind in SAME:
         return "GAMG on several ranks: with -pc_gamg_gpufmt_order petsc it is as with aij"
     return why

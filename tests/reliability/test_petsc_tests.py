@@ -141,7 +141,7 @@ def test_another_type_of_petsc_explains_the_same_end_alone():
     [
         ("PETSc's type aijperm does the same", {"perm": "2.5", "sell": "2.5"}),
         ("PETSc's type aijsell does the same", {"perm": "1.5", "sell": "2.5"}),
-        ("PETSc's type aijperm differs too, otherwise", {"perm": "2.6", "sell": "1.5"}),
+        ("PETSc's type aijperm differs from aij there too", {"perm": "2.6", "sell": "1.5"}),
         ("", {"perm": "1.5", "sell": "1.5"}),
         ("GAMG on several ranks: with -pc_gamg_gpufmt_order petsc it is as with aij", {"order petsc": "1.5"}),
     ],
