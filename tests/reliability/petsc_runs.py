@@ -157,7 +157,7 @@ class Blocks:
     def with_order_of_agg(self, suffix: str, way: int) -> Outcome:
         """With the aggregates of PETSc's GAMG, whose order ours has on one rank alone unless it is asked for."""
         of_gamg = {word.removesuffix("pc_type") for word, value in pairwise(self._words) if value == "gamg"}
-        more = [f"{prefix}pc_gamg_gpufmt_order petsc" for prefix in sorted(of_gamg | {"-"})]
+        more = [f"{prefix}pc_gamg_gpufmt_order petsc" for prefix in sorted(of_gamg | {"-", "-hmg_inner_"})]
         return self.compare_way(suffix, way, more=" ".join(more).split())
 
     def _repeats(self, way: int) -> bool:

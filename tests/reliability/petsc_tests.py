@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from blocks import Block, read_blocks
 from petsc_config import find_petsc
@@ -37,6 +40,7 @@ class Counted(Row):
 
     counts: dict[str, int] = field(default_factory=dict)
     explained: dict[str, list[str]] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 def every_type() -> list[str]:
@@ -66,9 +70,18 @@ def tasks_of(block: Block) -> list[Task]:
 
 
 def run(
-    share: float, seed: int, report: Report, only: Sequence[str] = (), journal: Path | None = None
+    share: float,
+    seed: int,
+    report: Report,
+    only: Sequence[str] = (),
+    journal: Path | None = None,
+    seconds: float = math.inf,
 ) -> list[Counted]:
-    """`only` has types, and beginnings of `program name`; runs that `journal` has are not run again."""
+    """`only` has types, and beginnings of `program name`; runs that `journal` has are not run again.
+
+    None begins after `seconds`: those are counted as not run.
+    """
+    end = time.monotonic() + seconds
     types = [word for word in only if word in every_type()] or list(TYPES)
     programs = programs_here()
     blocks = blocks_to_run(programs, [word for word in only if word not in types])
@@ -76,39 +89,56 @@ def run(
     if share < 1:
         tasks = sorted(random.Random(seed).sample(tasks, part_of(len(tasks), share)), key=tasks.index)
     known = _read(journal)
-    left_out = {name: ended for (name, _), ended in known.items() if ended[0] in NOT_COMPARED}
+    left_out = {name: ended for (name, _), ended in known.items() if ended.kind in NOT_COMPARED}
     for number, task in enumerate(tasks):
         if task.name in left_out:
-            known.update({(task.name, name): left_out[task.name] for name in types})
+            known.update(
+                {
+                    (task.name, name): left_out[task.name]._replace(seconds=0.0)
+                    for name in types
+                    if (task.name, name) not in known
+                }
+            )
         wanted = [name for name in types if (task.name, name) not in known]
-        if wanted:
+        if wanted and time.monotonic() < end:
             known.update(_run_task(programs, task, wanted, journal))
             for name in wanted:
-                kind, detail, _, why = known[task.name, name]
-                if kind in BAD and not why:
-                    report(f"{number} of {len(tasks)}: {task.name}, {name}: {kind}: {detail}")
+                kept = known[task.name, name]
+                if kept.kind in BAD and not kept.why:
+                    report(f"{number} of {len(tasks)}: {task.name}, {name}: {kept.kind}: {kept.detail}")
     return _rows(tasks, types, known)
 
 
-Known = dict[tuple[str, str], tuple[str, str, int, str]]
+class Kept(NamedTuple):
+    """What a journal has of a task and a type."""
+
+    kind: str = "not run"
+    detail: str = ""
+    plans: int = 0
+    why: str = ""
+    seconds: float = 0.0
+
+
+Known = dict[tuple[str, str], Kept]
 
 
 def _read(journal: Path | None) -> Known:
     if not journal or not journal.exists():
         return {}
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    return {(line["task"], line["type"]): (line["kind"], line["detail"], line["plans"], line["why"]) for line in lines}
+    return {(line.pop("task"), line.pop("type")): Kept(**line) for line in lines}
 
 
 def _run_task(programs: Programs, task: Task, types: Iterable[str], journal: Path | None) -> Known:
     known: Known = {}
+    begin = time.monotonic()
     for name, outcome, why in outcomes(programs, task, types):
-        known[task.name, name] = (*outcome[:3], why)
+        now = time.monotonic()
+        kept = Kept(outcome.kind, outcome.detail, outcome.plans, why, round(now - begin, 2))
+        known[task.name, name], begin = kept, now
         if journal:
-            kept = {"kind": outcome.kind, "detail": outcome.detail, "plans": outcome.plans}
-            line = {"task": task.name, "type": name, **kept, "why": why}
             with journal.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps({"task": task.name, "type": name, **kept._asdict()}) + "\n")
     return known
 
 
@@ -152,7 +182,8 @@ def _rows(tasks: Sequence[Task], types: Sequence[str], known: Known) -> list[Cou
         for task in tasks:
             directory = _directory(task.block)
             row = rows.setdefault((directory, name), Counted(f"{directory}, {name}", 0))
-            kind, detail, plans, why = known[task.name, name]
+            kind, detail, plans, why, seconds = known.get((task.name, name), Kept())
+            row.seconds += seconds
             counts = kinds.setdefault((directory, name), Counter())
             counts[kind] += 1
             counts["with products of ours"] += plans > 0
@@ -169,7 +200,7 @@ def _rows(tasks: Sequence[Task], types: Sequence[str], known: Known) -> list[Cou
     return list(rows.values())
 
 
-COLUMNS = (*SAME, *BAD, "explained", "with products of ours", *LEFT_OUT, "not compiled")
+COLUMNS = (*SAME, *BAD, "explained", "with products of ours", *LEFT_OUT, "not compiled", "not run")
 
 
 def _directory(block: Block) -> str:

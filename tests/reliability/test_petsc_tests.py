@@ -189,6 +189,8 @@ def test_a_sample_is_as_with_aij(sources, tmp_path):
     assert all(row.counts["with products of ours"] for row in rows)
     assert petsc_tests.run(1, 0, lambda line: None, only=["pjds", *SAMPLE], journal=journal) == rows[:2]
     assert len(journal.read_text().splitlines()) == 8
+    (row,) = petsc_tests.run(1, 0, lambda line: None, only=["pjds", "mat/tests/ex104 ex104_1"], seconds=0)
+    assert row.counts["not run"] == row.asked == 1 and not row.tried
 
 
 FOLDERS = ("mat/tests", "ksp/ksp/tutorials")
@@ -207,10 +209,10 @@ def test_a_planted_difference_is_found_in_a_program_of_petsc(sources, monkeypatc
     assert row.counts["numbers"] == row.tried == 1 == len(row.failures) and "iterations" in row.failures[0]
 
 
-def test_what_is_kept_of_a_run_is_read_again(tmp_path):
-    line = {"task": "a", "type": "pjds", "kind": "error", "detail": "no", "plans": 3, "why": "so"}
+def test_what_a_journal_keeps_is_read_again(tmp_path):
+    line = {"task": "a", "type": "pjds", "kind": "error", "detail": "no", "plans": 3, "why": "so", "seconds": 0.5}
     (tmp_path / "journal").write_text(json.dumps(line) + "\n")
-    assert petsc_tests._read(tmp_path / "journal") == {("a", "pjds"): ("error", "no", 3, "so")}
+    assert petsc_tests._read(tmp_path / "journal") == {("a", "pjds"): ("error", "no", 3, "so", 0.5)}
     assert petsc_tests._read(None) == {}
 
 
