@@ -43,6 +43,19 @@ class Counted(Row):
     seconds: float = 0.0
 
 
+class Kept(NamedTuple):
+    """What a journal has of a task and a type."""
+
+    kind: str = "not run"
+    detail: str = ""
+    plans: int = 0
+    why: str = ""
+    seconds: float = 0.0
+
+
+Known = dict[tuple[str, str], Kept]
+
+
 def every_type() -> list[str]:
     return ["gpufmt", *option_table()]
 
@@ -91,14 +104,8 @@ def run(
     known = _read(journal)
     left_out = {name: ended for (name, _), ended in known.items() if ended.kind in NOT_COMPARED}
     for number, task in enumerate(tasks):
-        if task.name in left_out:
-            known.update(
-                {
-                    (task.name, name): left_out[task.name]._replace(seconds=0.0)
-                    for name in types
-                    if (task.name, name) not in known
-                }
-            )
+        for name in types if task.name in left_out else ():
+            known.setdefault((task.name, name), left_out[task.name]._replace(seconds=0.0))
         wanted = [name for name in types if (task.name, name) not in known]
         if wanted and time.monotonic() < end:
             known.update(_run_task(programs, task, wanted, journal))
@@ -107,19 +114,6 @@ def run(
                 if kept.kind in BAD and not kept.why:
                     report(f"{number} of {len(tasks)}: {task.name}, {name}: {kept.kind}: {kept.detail}")
     return _rows(tasks, types, known)
-
-
-class Kept(NamedTuple):
-    """What a journal has of a task and a type."""
-
-    kind: str = "not run"
-    detail: str = ""
-    plans: int = 0
-    why: str = ""
-    seconds: float = 0.0
-
-
-Known = dict[tuple[str, str], Kept]
 
 
 def _read(journal: Path | None) -> Known:
