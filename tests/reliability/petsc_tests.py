@@ -26,7 +26,7 @@ ABOUT = (
     "Every test block of PETSc's mat, ksp, snes, ts, tao and dm that this build can run, with a type of ours in the "
     "place of aij, beside its output with aij: reals within 1e-5, all else equal."
 )
-MINUTES = 300
+MINUTES = 180
 PACKAGES = ("mat", "ksp", "snes", "ts", "tao", "dm")
 TYPES = ("pjds", "gpufmt", "bsr", "csradaptive")
 MOST_RANKS = 4
