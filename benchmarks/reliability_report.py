@@ -61,11 +61,14 @@ def _tries(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _kinds(rows: Sequence[dict[str, Any]]) -> list[str]:
     """How many of each kind, and what explains those that differ."""
+    rows, without = [row for row in rows if row["tried"]], sum(not row["tried"] for row in rows)
     kinds = [kind for kind in rows[0]["counts"] if any(row["counts"][kind] for row in rows)]
     lines = [f"| what | asked for | {' | '.join(kinds)} |", f"| --- |{' --: |' * (1 + len(kinds))}"]
     for row in rows:
         what = row["what"].replace("|", "\\|")
         lines.append(f"| {what} | {row['asked']} | {' | '.join(str(row['counts'][kind]) for kind in kinds)} |")
+    if without:
+        lines += ["", f"{without} more rows have nothing to compare, or were not run."]
     whys: dict[str, list[str]] = {}
     for row in rows:
         for why, runs in row["explained"].items():

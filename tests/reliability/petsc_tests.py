@@ -184,11 +184,11 @@ def _rows(tasks: Sequence[Task], types: Sequence[str], known: Known) -> list[Cou
             row.asked += 1
             row.tried += kind in (*SAME, *BAD)
             if kind in BAD:
-                if why := why or reason(task.name, kind, detail):
+                if why := reason(task.name, kind, detail) or why:
                     row.explained.setdefault(why, []).append(f"{kind}: {task.name}")
                     counts["explained"] += 1
                 else:
-                    row.failures.append(f"{kind}: {task.name} with {name}: {detail}")
+                    row.failures.append(f"{kind}: {task.name} with {name}: {' | '.join(detail.splitlines()[:8])}")
     for key, row in rows.items():
         row.counts = {kind: kinds[key][kind] for kind in COLUMNS}
     return list(rows.values())
@@ -198,7 +198,6 @@ COLUMNS = (*SAME, *BAD, "explained", "with products of ours", *LEFT_OUT, "not co
 
 
 def _directory(block: Block) -> str:
-    """src/<package>/.../tests or tutorials; what is below belongs to it."""
+    """src/<package>/<folder>, and the next one in folders that hold most of the package."""
     words = block.directory.split("/")
-    last = next(k for k, word in enumerate(words) if word in ("tests", "tutorials"))
-    return "/".join(words[: last + 1])
+    return "/".join(words[: 3 if words[1] in ("ksp", "impls") else 2])
