@@ -16,15 +16,14 @@ class Reason(NamedTuple):
 
 
 BY_NAME = "the program wants aij by its exact name; PETSc's type aijperm ends likewise"
-ALONE = "the program makes further tests with aij alone, by name; PETSc's type aijperm ends likewise"
 FORGOTTEN = "PETSc forgets a preallocation when the type changes after it; PETSc's type aijperm ends likewise"
 
 REASONS: tuple[Reason, ...] = (
     Reason("mat/tests/ex237 ", "error", "Must indicate a MatAIJ input matrix", BY_NAME),
     Reason("mat/tests/(bench_spmv|ex72) ", "error", "Only AIJ and SBAIJ are supported", BY_NAME),
     Reason("mat/tests/ex267 ", "error", "No method choleskyfactor", BY_NAME),
-    Reason("mat/tests/ex23 ", "numbers", r"^@|Test MatConvert", ALONE),
     Reason("mat/tutorials/ex4 ", "error", "New nonzero at .* caused a malloc", FORGOTTEN),
+    Reason("tao/tests/taotermtest2 ", "error", "Must set preallocation first", FORGOTTEN),
     Reason(
         ".*", "error", r"Mat\w*SetAIJ\(\) with MAT\w*KAIJ does not support", "MATKAIJ takes aij by its exact name alone"
     ),
