@@ -6,6 +6,7 @@ import csv
 import hashlib
 import os
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,7 @@ class Programs:
                 source,
                 *(source.parent / name for name in (others[1].split() if others else ())),
                 *("-o", unfinished, f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lpetsc", "-lm"),
+                *shlex.split(self._petsc.variables.get("BLASLAPACK_LIB", "")),  # a few call LAPACK themselves
             ]
         )
         if compiled.status:
