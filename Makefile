@@ -41,7 +41,8 @@ test:
 	@$(SETUP) --petsc-source
 	@$(IN_ENVIRONMENT) $(PYTEST) -m 'not gpu' $(PYTEST_ARGS)
 
-test-long: setup
+test-long:
+	@$(SETUP) --petsc-source
 	@$(IN_ENVIRONMENT) python tests/reliability $(ATTACKS) --json results/reliability
 
 bench: setup

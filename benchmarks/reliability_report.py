@@ -45,15 +45,40 @@ def _section(result: dict[str, Any]) -> str:
         f"On {place}, PETSc {environment['petsc']}, commit {environment['commit']}, {environment['date']}: "
         f"{_minutes(result['seconds'])}, share {result['share']:g}, seed {result['seed']}.",
         "",
-        "| what | tried | asked for | ended badly | remark |",
-        "| --- | --: | --: | --: | --- |",
-        *(_line(row) for row in rows),
+        *(_kinds(rows) if "counts" in rows[0] else _tries(rows)),
         "",
     ]
     failures = [failure for row in rows for failure in row["failures"]]
     if failures:
         lines += ["Ended badly:", "", *(f"    {failure}" for failure in failures), ""]
     return "\n".join(lines)
+
+
+def _tries(rows: Sequence[dict[str, Any]]) -> list[str]:
+    header = ["| what | tried | asked for | ended badly | remark |", "| --- | --: | --: | --: | --- |"]
+    return [*header, *(_line(row) for row in rows)]
+
+
+def _kinds(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How many of each kind, and what explains those that differ."""
+    rows, without = [row for row in rows if row["tried"]], sum(not row["tried"] for row in rows)
+    kinds = [kind for kind in rows[0]["counts"] if any(row["counts"][kind] for row in rows)]
+    lines = [f"| what | asked for | {' | '.join(kinds)} |", f"| --- |{' --: |' * (1 + len(kinds))}"]
+    for row in rows:
+        what = row["what"].replace("|", "\\|")
+        lines.append(f"| {what} | {row['asked']} | {' | '.join(str(row['counts'][kind]) for kind in kinds)} |")
+    if without:
+        lines += ["", f"{without} more rows have nothing to compare, or were not run."]
+    whys: dict[str, list[str]] = {}
+    for row in rows:
+        for why, runs in row["explained"].items():
+            whys.setdefault(why, []).extend(runs)
+    if whys:
+        lines += ["", "| explained by | runs | in |", "| --- | --: | --- |"]
+    for why, runs in sorted(whys.items(), key=lambda known: -len(known[1])):
+        programs = sorted({run.split(": ", 1)[1].split()[0] for run in runs})
+        lines.append(f"| {why} | {len(runs)} | {', '.join(programs)} |")
+    return lines
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -32,3 +32,14 @@ def test_what_ended_badly_is_told():
 
     assert "| 7 | 100 | 1 |" in text
     assert "Ended badly:\n\n    seed 5: hung" in text
+
+
+def test_kinds_are_counted_and_explained():
+    explained = {"why": ["error: a/ex1 ex1_1 -n 1 -x"] * 2}
+    one = result("one", counts={"equal": 5, "error": 2, "hang": 0}, explained=explained)
+    one["rows"].append({**one["rows"][0], "what": "untried", "tried": 0})
+    text = reliability_report.page([one])
+
+    assert "| what | asked for | equal | error |\n| --- | --: | --: | --: |\n| a \\| b | 100 | 5 | 2 |" in text
+    assert "| why | 2 | a/ex1 |" in text and "hang" not in text
+    assert "untried" not in text and "\n1 more rows" in text

@@ -6,12 +6,15 @@ import csv
 import hashlib
 import os
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import launch
-from petsc_config import Petsc
+from petsc_config import Petsc, find_petsc
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class ProgramError(RuntimeError):
@@ -61,6 +64,10 @@ class Programs:
         self._cache = cache / f"{'.'.join(map(str, petsc.version))}-{key}"
         self._cache.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def sources(self) -> Path:
+        return self._sources
+
     def compile(self, program: str) -> Path:
         """Compile `program` (below src/, without `.c`) unless it was before; return the executable."""
         executable = self._cache / program.replace("/", "-")
@@ -76,9 +83,11 @@ class Programs:
                 *self._petsc.compiler,
                 "-O1",
                 *self._petsc.include_flags,
+                f"-I{self._sources / 'include'}",  # some include ../src/mat/impls/aij/seq/aij.h
                 source,
                 *(source.parent / name for name in (others[1].split() if others else ())),
                 *("-o", unfinished, f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lpetsc", "-lm"),
+                *shlex.split(self._petsc.variables.get("BLASLAPACK_LIB", "")),  # a few call LAPACK themselves
             ]
         )
         if compiled.status:
@@ -92,15 +101,25 @@ class Programs:
         alternatives = sorted(folder.glob(f"{Path(name).stem}_alt*.out"))
         return [file.read_text() for file in (folder / name, *alternatives)]
 
-    def run(self, program: str, ranks: int, arguments: list[str], folder: Path, plugin: bool = True) -> Run:
-        """Run `program` on `ranks` MPI ranks in `folder`, with or without the plug-in.
+    def run(
+        self,
+        program: str,
+        ranks: int,
+        arguments: list[str],
+        folder: Path,
+        plugin: bool = True,
+        options: str = "",
+        seconds: float = launch.TIMEOUT_SECONDS,
+        **environment: str,
+    ) -> Run:
+        """Run `program` on `ranks` MPI ranks in `folder`, with or without the plug-in, and with more `options`.
 
-        `$PETSC_SRC` in an argument stands for the source tree. TimeoutError if the run takes too long.
+        `$PETSC_SRC` in an argument stands for the source tree. TimeoutError if the run takes more than `seconds`.
         """
         log = folder / "log.csv"
         log.unlink(missing_ok=True)
         # -malloc_dump prints memory that was not freed, so that a leak fails the comparison of outputs.
-        options = f"-nox -malloc_dump -log_view :{log}:ascii_csv"
+        options += f" -nox -malloc_dump -log_view :{log}:ascii_csv"
         if plugin:
             options += f" -dll_append {self._library}"
         finished = launch.run(
@@ -111,10 +130,21 @@ class Programs:
             ],
             ranks=ranks,
             cwd=folder,
-            PETSC_OPTIONS=options,
-            PYTHONPATH=self._python_path,
+            seconds=seconds,
+            **{**environment, "PETSC_OPTIONS": options, "PYTHONPATH": self._python_path},
         )
         return Run(finished, _read_events(log))
+
+
+def programs_here() -> Programs:
+    """PETSc's own programs, of the sources that PETSC_SRC names, ready to be run with the plug-in."""
+    import petsc_gpufmt
+
+    petsc = find_petsc()
+    package = Path(petsc_gpufmt.__file__).resolve().parent
+    return Programs(
+        petsc, find_sources(petsc), petsc_gpufmt.library_path(), package.parent, ROOT / "build" / "petsc-tests"
+    )
 
 
 def _read_events(log: Path) -> Counter[str]:

@@ -11,9 +11,9 @@ PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pa
   PetscFunctionBegin;
   *pageable = (PetscBool) !(GpufmtManagedContains(host) || GpufmtDriverKnows(host));
   if (!*pageable || !GpufmtStagingWanted(bytes)) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscLogEventsPause());
+  PetscCall(GpufmtEventsPause());
   GpufmtStagingMake();
-  PetscCall(PetscLogEventsResume());
+  PetscCall(GpufmtEventsResume());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -135,9 +135,9 @@ PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent event, Mat A
 
   PetscFunctionBegin;
   PetscCall(GpufmtLeaseDrop(lease));
-  if (!started[backend]) PetscCall(PetscLogEventsPause());
+  if (!started[backend]) PetscCall(GpufmtEventsPause());
   ierr = Ask(ask, backend, event, A, request, answer);
-  if (!started[backend]) PetscCall(PetscLogEventsResume());
+  if (!started[backend]) PetscCall(GpufmtEventsResume());
   PetscCall(ierr);
   started[backend] = PETSC_TRUE;
   GpufmtLeaseTake(lease, answer->token);

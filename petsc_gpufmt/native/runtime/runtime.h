@@ -157,6 +157,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtReplay(const GpufmtPlan *, int backend, void 
 /* option_text.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtOptionTextCheck(const char prefix[], const char option[], const char text[]);
 
+/* events.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtEventsPause(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtEventsResume(void);
+
 /* flops.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtLogFlops(int backend, PetscLogDouble flops);
 
