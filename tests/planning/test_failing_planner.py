@@ -98,6 +98,36 @@ def test_an_interrupt_before_a_request_is_looked_at_reaches_the_caller(monkeypat
     assert mult(matrix).tolist() == CALLS[mult].tolist()
 
 
+class InterruptedAsItGoes:
+    """Sends SIGINT in its destructor, and gives Python time to raise it there."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        sum(range(10))
+
+
+class InterruptedAsItGivesAway(dict):
+    def pop(self, *arguments):
+        signal.raise_signal(signal.SIGINT)
+        return super().pop(*arguments)
+
+
+@pytest.mark.parametrize("where", ["before it is found", "in a destructor"])
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_a_plan_is_given_back_reaches_the_caller(monkeypatch, matrix, where):
+    mult(matrix)
+    token = max(planner._owned)
+    if where == "in a destructor":
+        planner._owned[token].append(InterruptedAsItGoes())
+    else:
+        monkeypatch.setattr(planner, "_owned", InterruptedAsItGivesAway(planner._owned))
+
+    (seen,) = raised_in_turn(matrix.destroy)
+
+    assert isinstance(seen, KeyboardInterrupt)
+    assert token not in planner._owned
+
+
 def test_an_exit_while_a_plan_is_made_is_an_error(monkeypatch, matrix):
     def end(*_):
         raise SystemExit(3)

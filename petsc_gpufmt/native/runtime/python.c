@@ -229,3 +229,29 @@ void GpufmtPythonInterrupt(void)
 {
   if (loaded) (void)py.AddPendingCall(Interrupt, NULL);
 }
+
+static volatile sig_atomic_t came = 0;
+
+static void Note(int signal_number)
+{
+  came = 1;
+}
+
+/* From here to GpufmtPythonHearInterrupts() none is seen: what it is raised in is a destructor, it may be, where Python prints and forgets it. */
+void GpufmtPythonHoldInterrupts(struct sigaction *before)
+{
+  struct sigaction note = {.sa_handler = Note, .sa_flags = SA_RESTART};
+
+  if (!sigaction(SIGINT, NULL, before) && before->sa_handler != SIG_IGN) (void)sigaction(SIGINT, &note, NULL);
+}
+
+/* one that came meanwhile comes now, for Python when it runs next */
+void GpufmtPythonHearInterrupts(const struct sigaction *before)
+{
+  if (before->sa_handler == SIG_IGN) return;
+  (void)sigaction(SIGINT, before, NULL);
+  if (!came) return;
+  came = 0;
+  (void)raise(SIGINT);
+  if (GpufmtPythonTakeInterrupt()) GpufmtPythonInterrupt();
+}
