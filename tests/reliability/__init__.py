@@ -8,4 +8,5 @@ ATTACKS: tuple[str, ...] = (
     "twins",
     "files",
     "option_values",
+    "same_bits",
 )
