@@ -9,4 +9,7 @@ ATTACKS: tuple[str, ...] = (
     "files",
     "option_values",
     "same_bits",
+    "long_runs",
+    "threads",
+    "cold_start",
 )

@@ -35,8 +35,15 @@ def petsc_variables() -> dict[str, str]:
     return find_petsc().variables
 
 
-def run(command: list, *, ranks: int | None = None, cwd: Path | None = None, **environment: str) -> Finished:
-    """Run a command, on `ranks` MPI ranks if given; TimeoutError after 120 s, with all its processes ended.
+def run(
+    command: list,
+    *,
+    ranks: int | None = None,
+    cwd: Path | None = None,
+    seconds: float = TIMEOUT_SECONDS,
+    **environment: str,
+) -> Finished:
+    """Run a command, on `ranks` MPI ranks if given; TimeoutError after some seconds, with all its processes ended.
 
     It finds the package that the tests run with, whether that is installed or not.
     """
@@ -58,9 +65,9 @@ def run(command: list, *, ranks: int | None = None, cwd: Path | None = None, **e
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+        output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise TimeoutError(f"no end after {TIMEOUT_SECONDS} s: {shlex.join(command)}") from None
+        raise TimeoutError(f"no end after {seconds:.0f} s: {shlex.join(command)}") from None
     finally:
         end_group(process)
     return Finished(shlex.join(command), process.returncode, output)
