@@ -12,4 +12,5 @@ ATTACKS: tuple[str, ...] = (
     "long_runs",
     "threads",
     "cold_start",
+    "failing_solves",
 )
