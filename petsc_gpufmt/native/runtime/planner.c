@@ -50,10 +50,9 @@ void GpufmtPlannerEnd(void)
 /* the same of one that is over soon, and does not tell of interrupts */
 #define CallPlannerToItsEnd(call) \
   do { \
-    struct sigaction before_; \
-    GpufmtPythonHoldInterrupts(&before_); \
+    GpufmtPythonHoldInterrupts(); \
     CallPlanner(call); \
-    GpufmtPythonHearInterrupts(&before_); \
+    GpufmtPythonHearInterrupts(); \
   } while (0)
 
 /* The planner names the files of kernels that plans may need at a place, those of the format first. */

@@ -1,7 +1,6 @@
 /* The planner, and the device that its plans run on. */
 #pragma once
 #include <petscmat.h>
-#include <signal.h>
 #include <stdbool.h>
 #include "gpufmt_plan.h"
 
@@ -73,8 +72,8 @@ GPUFMT_HIDDEN void           GpufmtPythonGoOn(void *);
 GPUFMT_HIDDEN void           GpufmtPythonStay(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
 GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
-GPUFMT_HIDDEN void           GpufmtPythonHoldInterrupts(struct sigaction *before);
-GPUFMT_HIDDEN void           GpufmtPythonHearInterrupts(const struct sigaction *before);
+GPUFMT_HIDDEN void           GpufmtPythonHoldInterrupts(void);
+GPUFMT_HIDDEN void           GpufmtPythonHearInterrupts(void);
 
 /* kept.c */
 enum { GPUFMT_MOST_KEPT = 32 };
