@@ -27,6 +27,7 @@ REMARKS = {
     "petsc": "under functions of the package, without solvers: PETSc cannot destroy its half-made vectors",
     "malloc": "the library calls malloc for kernels of a GPU only: these are arrays of the planner",
 }
+TOGETHER = "but for those in MatCreateSubMatrix(): there other ranks wait with any type"
 
 
 def jobs(share: float, seed: int) -> list[list[str]]:
@@ -71,7 +72,8 @@ def try_all(
     with tempfile.TemporaryDirectory() as folder:
         preload = {"LD_PRELOAD": str(compiled(Path(folder)))} if where == "malloc" else {}
         rows = children.run("allocations_child", [json.dumps(request)], ranks if ranks > 1 else None, report, **preload)
-    return [Row(row, asked, tried, bad, REMARKS.get(where, "")) for row, (asked, tried, bad) in rows.items() if asked]
+    remark = TOGETHER if ranks > 1 else REMARKS.get(where, "")
+    return [Row(row, asked, tried, bad, remark) for row, (asked, tried, bad) in rows.items() if asked]
 
 
 def run(share: float, seed: int, report: Report) -> list[Row]:
