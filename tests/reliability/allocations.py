@@ -35,7 +35,7 @@ def jobs(share: float, seed: int) -> list[list[str]]:
     from reliability.operations import OF_ALL_TYPES, OPERATIONS
 
     chosen = [[name, "aijpjds"] for name in OPERATIONS]
-    others = [f"aij{name}" for name in FORMATS if name != "pjds"] + ["aijgpufmt"]
+    others = [f"aij{name}" for name in FORMATS if name != "pjds"]
     chosen += [[name, mat_type] for mat_type in others for name in OF_ALL_TYPES]
     return chosen if share >= QUICK_SHARE else chosen[seed % 3 :: 3][:20]
 

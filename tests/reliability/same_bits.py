@@ -35,7 +35,7 @@ def jobs(share: float) -> list[tuple[str, str]]:
 
     if share < QUICK_SHARE:
         return QUICK
-    types = [f"aij{name}" for name in FORMATS] + ["aijgpufmt"]
+    types = [f"aij{name}" for name in FORMATS]
     others = [name for name in OPERATIONS if name not in (*WITH_A_VECTOR, *LEFT_OUT)]
     return [(name, t) for t in types for name in WITH_A_VECTOR] + [(name, "aijpjds") for name in others]
 

@@ -29,7 +29,7 @@ def try_all(types: list[str], threads: int, products: int, report: Report, plant
 
 
 def run(share: float, seed: int, report: Report) -> list[Row]:
-    types = [f"aij{name}" for name in (*FORMATS, "gpufmt")]
+    types = [f"aij{name}" for name in FORMATS]
     rows = try_all(types if share >= QUICK_SHARE else types[:2], THREADS, part_of(PRODUCTS, share), report)
     report(f"{len(rows)} types tried")
     return rows
