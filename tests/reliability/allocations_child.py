@@ -203,7 +203,8 @@ class Attempt:
 
     def __init__(self, operation, mat_type, allocator, number, rank):
         self.things, self.before, self.after = {}, {}, {}
-        self.bad, self.lost, self.make = [], False, Maker(mat_type, PETSc.COMM_WORLD)
+        self.bad, self.make = [], Maker(mat_type, PETSc.COMM_WORLD)
+        self.lost = self.locked = False  # a matrix, and a vector of a solver, by PETSc
         with allocator:
             self.things = operation.prepare(self.make)
             self.before = numbers_of(self.things)
@@ -212,11 +213,12 @@ class Attempt:
             self.error = self._error(operation)
             self.count = allocator.disarm()
             self.errors = COMM.allgather(self.error)
+            self.locked = any(COMM.allgather(self.locked))
             there = begun if any(self.errors) else set(self.things)
             self.after = numbers_of({name: thing for name, thing in self.things.items() if name in there})
             if number >= 0:
                 self._judge(operation, begun)
-            if any(self.errors) and "ksp" in self.things and COMM.size > 1:
+            if self.locked:
                 LOST.append(self.things)
                 self.lost = True
             else:
@@ -228,6 +230,7 @@ class Attempt:
             operation.act(self.things)
         except PETSc.Error as e:
             self.lost = any(name in str(e) for name in LOSES_WITHIN)
+            self.locked = "ksp" in self.things and "MatMult" in str(e)
             return e.ierr
         except MemoryError:  # of NumPy, in petsc4py or in the operation itself
             return OUT_OF_MEMORY
@@ -259,7 +262,7 @@ class Attempt:
         if not all(COMM.allgather(untouched)):
             return
         destroy({name: thing for name, thing in self.things.items() if name not in begun})
-        things = usable(operation, self.make, self.things) if COMM.size > 1 else self.things
+        things = usable(operation, self.make, self.things) if self.locked else self.things
         try:
             operation.act(things)
         except PETSc.Error as e:
