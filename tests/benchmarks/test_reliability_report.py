@@ -32,3 +32,17 @@ def test_what_ended_badly_is_told():
 
     assert "| 7 | 100 | 1 |" in text
     assert "Ended badly:\n\n    seed 5: hung" in text
+
+
+def test_all_attacks_are_added_up():
+    text = reliability_report.page([result("two_words", failures=["seed 5: hung"]), result("one")])
+
+    assert "| [One](#one) | 7 | 100 | 0 |\n| [Two words](#two-words) | 7 | 100 | 1 |\n" in text
+
+
+def test_the_page_is_that_of_the_committed_results(capsys, monkeypatch):
+    """After a run: python benchmarks/reliability_report.py > docs/reliability.md."""
+    monkeypatch.setattr("sys.argv", ["reliability_report.py"])
+    reliability_report.main()
+    page = reliability_report.RESULTS.parents[2] / "docs" / "reliability.md"
+    assert capsys.readouterr().out == page.read_text()
