@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -33,19 +34,28 @@ class Irregular(Maker):
 
     def filled(self, nrows, ncols, offsets, mat_type=""):
         A = self.empty(nrows, ncols, mat_type)
-        A.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
-        for row in range(*A.getOwnershipRange()):
-            chance = np.random.default_rng([row, ncols, *(offset % ncols for offset in offsets)])
-            more = chance.integers(ncols, size=ncols // 3 if row % 97 == 5 else chance.integers(6))
-            near = [row * ncols // nrows + offset for offset in offsets]
-            columns = np.unique(np.concatenate([near, more]) % ncols).astype(PETSc.IntType)
-            values = chance.uniform(0.1, 1.0, columns.size) * 10.0 ** chance.integers(-3, 1, columns.size)
-            if nrows == ncols:
-                values[columns == row] = 1.0 + values.sum()
-                values[columns != row] *= -1
-            A.setValues([row], columns, values)
+        A.setPreallocationCSR(rows(*A.getOwnershipRange(), nrows, ncols, offsets))
         A.assemble()
         return A
+
+
+@cache
+def rows(first, end, nrows, ncols, offsets):
+    """Some rows of such a matrix, as CSR."""
+    rowptr, colidx, entries = [0], [], []
+    for row in range(first, end):
+        chance = np.random.default_rng([row, ncols, *(offset % ncols for offset in offsets)])
+        more = chance.integers(ncols, size=ncols // 3 if row % 97 == 5 else chance.integers(6))
+        near = [row * ncols // nrows + offset for offset in offsets]
+        columns = np.unique(np.concatenate([near, more]) % ncols)
+        values = chance.uniform(0.1, 1.0, columns.size) * 10.0 ** chance.integers(-3, 1, columns.size)
+        if nrows == ncols:
+            values[columns == row] = 1.0 + values.sum()
+            values[columns != row] *= -1
+        rowptr.append(rowptr[-1] + columns.size)
+        colidx.append(columns)
+        entries.append(values)
+    return np.array(rowptr, PETSc.IntType), np.concatenate(colidx).astype(PETSc.IntType), np.concatenate(entries)
 
 
 def arrays(thing):
