@@ -19,8 +19,10 @@ def test_results_have_the_same_bits():
 
 @pytest.mark.mpi
 def test_on_two_ranks_too():
-    rows = same_bits.try_all([("mult", "aijpjds"), ("ptap", "aijpjds")], 2, 3, ignore, count=100)
-    assert [(row.tried, row.failures) for row in rows] == [(6, [])] * 2
+    rows = same_bits.try_all(
+        [("mult", "aijpjds"), ("ptap", "aijpjds"), ("axpy subset", "aijpjds")], 2, 3, ignore, count=100
+    )
+    assert [(row.tried, row.failures) for row in rows] == [(6, [])] * 3
 
 
 @pytest.mark.parametrize(
