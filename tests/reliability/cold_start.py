@@ -22,7 +22,7 @@ ABOUT = (
     "file, or cannot be made. All get the right kernels, damaged ones are compiled anew, and what a user has to know "
     "is one line."
 )
-MINUTES = 5
+MINUTES = 2
 PROCESSES, SECONDS = 64, 300.0
 REMARK = "where there is no GPU, a compiler and a driver that only note what they are asked for"
 KEPT = "are not kept"

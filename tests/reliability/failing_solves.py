@@ -11,7 +11,7 @@ ABOUT = (
     "Numbers that are none, and exceptions in callbacks, before and within solves: each ends within 10 s, on all ranks "
     "alike, with a reason or an error, and the next solve is right."
 )
-MINUTES = 2
+MINUTES = 1
 RANKS = (1, 4)
 SOLVERS = ("gpucg", "gpubcgs", "gpugmres", "gpufgmres", "mixedcg", "gpuchebyshev", "cg with gamg")
 QUICK_SHARE = 0.05

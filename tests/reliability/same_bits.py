@@ -13,7 +13,7 @@ from reliability.attack import Report, Row, part_of
 ABOUT = (
     "An operation is repeated in two processes, half of the times with new matrices: all results have the same bits."
 )
-MINUTES = 20
+MINUTES = 8
 REPEATS, PROCESSES = 200, 2
 QUICK_SHARE = 0.05
 QUICK = [

@@ -12,7 +12,7 @@ ABOUT = (
     "Threads of Python make, multiply and destroy matrices of their own at the same time: all results are right. "
     "petsc4py holds Python's lock in each call, but planning lets go of it in the middle of PETSc's MatMult()."
 )
-MINUTES = 3
+MINUTES = 1
 THREADS, PRODUCTS = 8, 1000
 QUICK_SHARE = 0.05
 
