@@ -99,7 +99,7 @@ def test_an_interrupt_before_a_request_is_looked_at_reaches_the_caller(monkeypat
         patch.setattr(planner, "_answer", lambda *_: signal.raise_signal(signal.SIGINT))
         error, interrupt = raised_in_turn(mult, matrix)
 
-    assert "KeyboardInterrupt" in str(error) and isinstance(interrupt, KeyboardInterrupt)
+    assert "on host: KeyboardInterrupt" in str(error) and isinstance(interrupt, KeyboardInterrupt)
     assert mult(matrix).tolist() == CALLS[mult].tolist()
 
 
