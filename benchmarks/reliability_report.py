@@ -16,29 +16,85 @@ RESULTS = Path(__file__).resolve().parent / "results" / "reliability"
 INTRODUCTION = """\
 # What can be relied on
 
-Made by `python benchmarks/reliability_report.py` from `benchmarks/results/reliability/`; do not edit this page.
+Made by `python benchmarks/reliability_report.py > docs/reliability.md` from `benchmarks/results/reliability/`; do not
+edit this page.
 
-The package is attacked from outside: hostile input, failures on purpose, random sequences of operations beside a twin.
-An attack counts what it has tried, and keeps a line for whatever ended badly, from which it can be tried again.
-`make test` runs a small part of each; all of them, or those that `ATTACKS` names:
+The package is attacked from outside: hostile input, failures on purpose, long runs, random sequences of operations
+beside a twin. An attack counts what it has tried, and keeps a line for whatever ended badly, from which it can be
+tried again. Each has defects put in on purpose that its test has to find.
+"""
+
+PROMISES = """\
+## What is promised
+
+1. A product with a vector is right to within `(nnz_row + 2) * eps * (|A| |x|)_row`, or it is an error. Nothing
+   becomes zero or old values without a word. Where a solver leaves a solve to PETSc's own method, `-info` and
+   `-ksp_view` say why.
+2. A failure is an error of PETSc with its code. A plan that fails says what was asked, where, what was found and what
+   to change, in one line ([messages](errors.md)). What fails in this package on one rank is an error on all of them.
+3. After a failed operation the matrix is as it was, or as it was to become, and can be used. So it is after Ctrl-C,
+   which reaches the program.
+4. The same program gives the same bits in every run on the same machine with the same number of ranks: products,
+   transposed and sparse ones, multigrid and solvers. The type `gpufmt` does with `-mat_gpufmt_timed_after 0`.
+5. What goes is given back: matrices, plans and solvers that come and go leave no memory behind.
+6. An option that goes is accepted for one release more, with PETSc's warning.
+7. No data are run as code: neither files nor options, and no shell is started with what they say. Compiled kernels
+   are loaded from folders that are the user's alone, each with the digest that it was written with.
+8. A matrix is used by one thread at a time. Several threads of Python may have matrices of their own.
+"""
+
+KNOWN = """\
+## What is known to be wrong
+
+- No attack has been run on a GPU so far. Kernels and plans for GPUs are tested as [testing](design/testing.md) says.
+- PETSc's MatMult() leaves its operand locked when the product fails: take another vector ([messages](errors.md)).
+  Solvers of PETSc are then to be made anew, since KSPReset() and KSPDestroy() fail on their vectors.
+- If memory runs out on one rank within a function of PETSc that goes on with other ranks, these wait, with any type:
+  MatCreateSubMatrix(), which GAMG calls where it takes coarse levels to fewer ranks, is one.
+- PETSc loses matrices that it is making where memory runs out: in MatConvert(), MatTranspose(), MatAXPY(),
+  MatCreateSubMatrix(), MatCreateMPIAIJWithSeqAIJ(), MatSetPreallocationCOO() and PCSetUp_GAMG().
+- The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
+  too.
+- Threads of C that are in PETSc at the same time have not been tried.
+"""
+
+AGAIN = """\
+## What was tried
+
+`make test` runs a small part of each attack; all of them, or those that `ATTACKS` names:
 
     make test-long ATTACKS="twins files"
 
 *Asked for* is the number that a full run tries.
+
+| attack | tried | asked for | ended badly |
+| --- | --: | --: | --: |
 """
 
 
 def page(results: Sequence[dict[str, Any]]) -> str:
     """The page of the results of attacks, in the order of their names."""
-    sections = [_section(result) for result in sorted(results, key=lambda result: result["attack"])]
-    return "\n".join([INTRODUCTION, *sections]).rstrip() + "\n"
+    results = sorted(results, key=lambda result: result["attack"])
+    summary = AGAIN + "".join(map(_total, results))
+    return "\n".join([INTRODUCTION, PROMISES, KNOWN, summary, *map(_section, results)]).rstrip() + "\n"
+
+
+def _total(result: dict[str, Any]) -> str:
+    tried, asked = (sum(row[name] for row in result["rows"]) for name in ("tried", "asked"))
+    badly = sum(len(row["failures"]) for row in result["rows"])
+    name = _name(result)
+    return f"| [{name}](#{name.lower().replace(' ', '-')}) | {tried} | {asked} | {badly} |\n"
+
+
+def _name(result: dict[str, Any]) -> str:
+    return result["attack"].replace("_", " ").capitalize()
 
 
 def _section(result: dict[str, Any]) -> str:
     environment, rows = result["environment"], result["rows"]
     place = environment.get("gpu") or "the host"
     lines = [
-        f"## {result['attack'].replace('_', ' ').capitalize()}",
+        f"## {_name(result)}",
         "",
         result["about"],
         "",

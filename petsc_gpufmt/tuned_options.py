@@ -73,7 +73,7 @@ def read_tuning(path: Path) -> dict[str, Any]:
     """The document in a file, an empty one if there is no file; ValueError, naming the file, if damaged."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, RecursionError) as e:
         raise ValueError(f"{path} cannot be read as a file of tuned options ({e})") from e

@@ -23,7 +23,7 @@ from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_sources import device_flags, source_digest
 from petsc_gpufmt.user_cache import VARIABLE, make_folder, untrusted, user_cache
 
-FORMAT = "petsc_gpufmt module 2"
+FORMAT = "petsc_gpufmt module 3"
 ENDING = ".module"
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "kernels_compiled")
 """Read only; the build of the package fills it."""
@@ -59,7 +59,6 @@ class Folder:
         self.architecture, self.scalar, self.index = architecture, scalar, index
         self._key = os.path.join(version(scalar, index), architecture, f"{scalar.name}-{index.name}")
         self.path = os.path.join(place, self._key)
-        self._checksum = zlib.adler32(self._key.encode())
 
     def file(self, module: Module) -> str:
         """Where a module is, if it is there."""
@@ -71,7 +70,7 @@ class Folder:
         """A module; None if there is none, if the file is not what was written for it, or if others could write it."""
         if refused(self.path):
             return None
-        contents = native_library.module_file(self.file(module), FORMAT, self._checksum)
+        contents = native_library.module_file(self.file(module), FORMAT, self._key)
         if contents is None:
             return None
         table, _, image = contents.partition(b"\n\n")
@@ -99,7 +98,7 @@ class Folder:
 
     def name(self, file: str) -> None:
         """Name one of `files` to the library, to be loaded beside the application."""
-        native_library.name_kernels(os.path.join(self.path, file), FORMAT, self._checksum)
+        native_library.name_kernels(os.path.join(self.path, file), FORMAT, self._key)
 
     def write(self, module: Module, compiled: Compiled) -> None:
         """Keep a module; who reads it meanwhile gets all of it, or nothing. OSError if the place takes no files."""
@@ -125,7 +124,10 @@ class Folder:
 
     def _header(self, contents: bytes) -> bytes:
         """Of the folder too: a file that was brought from another one does not fit."""
-        return f"{FORMAT} {len(contents)} {zlib.adler32(contents, self._checksum):08x}".encode()
+        import hashlib  # for who compiles alone
+
+        digest = hashlib.blake2b(contents, digest_size=32, key=self._key.encode()).hexdigest()
+        return f"{FORMAT} {len(contents)} {digest}".encode()
 
     def missing(self, modules: Iterable[Module]) -> list[Module]:
         """Those without a file."""

@@ -120,14 +120,14 @@ def _function(name: str, result: Any, *arguments: Any) -> Any:
     return function
 
 
-def module_file(path: str, file_format: str, folder: int) -> bytes | None:
+def module_file(path: str, file_format: str, folder: str) -> bytes | None:
     """A file of compiled kernels without its first line; None if it is not what was written into that folder.
 
-    `folder` is the checksum of its name.
+    `folder` is its name, the key of the digest.
     """
     text, nbytes = ctypes.c_char_p, ctypes.c_size_t()
-    read = _function("GpufmtModuleFileRead", ctypes.c_void_p, text, text, ctypes.c_uint32, ctypes.c_void_p)
-    contents = read(os.fsencode(path), file_format.encode(), folder, ctypes.addressof(nbytes))
+    read = _function("GpufmtModuleFileRead", ctypes.c_void_p, text, text, text, ctypes.c_void_p)
+    contents = read(os.fsencode(path), file_format.encode(), folder.encode(), ctypes.addressof(nbytes))
     if not contents:
         return None
     try:
@@ -136,11 +136,11 @@ def module_file(path: str, file_format: str, folder: int) -> bytes | None:
         _function("GpufmtModuleFileFree", None, ctypes.c_void_p)(contents)
 
 
-def name_kernels(path: str, file_format: str, folder: int) -> None:
+def name_kernels(path: str, file_format: str, folder: str) -> None:
     """Name a file, as for `module_file`, whose kernels the library is to load beside the application."""
     text = ctypes.c_char_p
-    name = _function("GpufmtKernelsName", None, text, text, ctypes.c_uint32)
-    name(os.fsencode(path), file_format.encode(), folder)
+    name = _function("GpufmtKernelsName", None, text, text, text)
+    name(os.fsencode(path), file_format.encode(), folder.encode())
 
 
 def take_kernels(path: str) -> tuple[int, bytes] | None:

@@ -65,7 +65,7 @@ class Known:
 class Numbers(dict[int, Known]):
     """What is known by each number; those of patterns that are gone are looked for when there are twice as many.
 
-    So a program with thousands of matrices does not go through all of them for each.
+    So a program with thousands of matrices does not go through all of them for each. Another thread may plan meanwhile.
     """
 
     left = 0  # when they were looked for last
@@ -73,8 +73,8 @@ class Numbers(dict[int, Known]):
     def forget_gone(self) -> None:
         if len(self) < max(FEW_KNOWN, 2 * self.left):
             return
-        for gone in [n for n, known in self.items() if all(array is None for array in known.arrays())]:
-            del self[gone]
+        for gone in [n for n, known in list(self.items()) if all(array is None for array in known.arrays())]:
+            self.pop(gone, None)
         self.left = len(self)
 
 

@@ -71,7 +71,9 @@ def _plan(ask: int, request_address: int, answer_address: int) -> None:
         outcome = abi.OutcomeStruct.from_address(answer_address)
         outcome.interrupted = True
         if outcome.error:
-            outcome.message = b"A plan was not made: KeyboardInterrupt"
+            kind = KINDS[Ask(ask)]
+            asked_for = _asked_for(kind, kind.request.from_address(request_address))
+            outcome.message = f"{asked_for}: KeyboardInterrupt".encode()[:1023]
 
 
 def _answer(ask: int, request_address: int, answer_address: int) -> None:
@@ -99,9 +101,12 @@ def _answer(ask: int, request_address: int, answer_address: int) -> None:
             _release(token)
         answer.outcome.interrupted = isinstance(e, KeyboardInterrupt)
         code, text = _code_and_text(e)
-        what = f"{kind.what(request)} on {abi.BACKENDS[request.place.backend]}"
-        answer.outcome.message = f"{what}: {text}".encode()[:1023]
+        answer.outcome.message = f"{_asked_for(kind, request)}: {text}".encode()[:1023]
         answer.outcome.error = code
+
+
+def _asked_for(kind: Kind, request: Any) -> str:
+    return f"{kind.what(request)} on {abi.BACKENDS[request.place.backend]}"
 
 
 def _fill(kind: Kind, request: Any, answer: Any) -> Leases:

@@ -1,11 +1,13 @@
 """Compiled kernels on disk: what is read back, and what never is."""
 
+import hashlib
 import os
+import zlib
 
 import numpy as np
 import pytest
 
-from petsc_gpufmt.backends import kernel_sources, kernel_store
+from petsc_gpufmt.backends import kernel_sources, kernel_store, native_library
 from petsc_gpufmt.backends.kernel_modules import Module
 from petsc_gpufmt.backends.kernel_store import Compiled, Folder
 
@@ -52,6 +54,39 @@ def test_a_changed_file_is_not_used(folder):
         file.seek(-1, os.SEEK_END)
         file.write(b"?")
     assert folder.read(MODULE) is None
+
+
+def test_no_changed_byte_goes_unseen(folder):
+    with open(file_of(folder), "rb") as file:
+        data = file.read()
+    for place in range(len(data)):
+        with open(file_of(folder), "wb") as file:
+            file.write(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        assert folder.read(MODULE) is None, place
+
+
+def test_a_change_that_sums_do_not_see_is_seen(folder):
+    with open(file_of(folder), "rb") as file:
+        data = bytearray(file.read())
+    before, contents = zlib.adler32(data), len(data) - len(COMPILED.image)
+    for place, change in zip(range(contents, contents + 3), (1, -2, 1), strict=True):
+        data[place] += change
+    assert zlib.adler32(data) == before
+    with open(file_of(folder), "wb") as file:
+        file.write(data)
+    assert folder.read(MODULE) is None
+
+
+@pytest.mark.parametrize("key", ["", "k", "k" * 50, "k" * 64], ids=len)
+def test_the_digest_is_that_of_hashlib(tmp_path, key):
+    path = str(tmp_path / "file")
+    for nbytes in (0, 1, 127, 128, 129, 255, 256, 257, 5000):
+        contents = bytes(k * 7 % 251 for k in range(nbytes))
+        digest = hashlib.blake2b(contents, digest_size=32, key=key.encode()).hexdigest()
+        with open(path, "wb") as file:
+            file.write(f"format {nbytes} {digest}\n".encode() + contents)
+        assert native_library.module_file(path, "format", key) == contents
+        assert native_library.module_file(path, "format", "?" + key[1:]) is None
 
 
 @pytest.mark.parametrize("other", [("sm_80", F8, I4), ("sm_90", np.dtype(np.float32), I4)], ids=["arch", "scalar"])

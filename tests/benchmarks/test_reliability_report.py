@@ -43,3 +43,17 @@ def test_kinds_are_counted_and_explained():
     assert "| what | asked for | equal | error |\n| --- | --: | --: | --: |\n| a \\| b | 100 | 5 | 2 |" in text
     assert "| why | 2 | a/ex1 |" in text and "hang" not in text
     assert "untried" not in text and "\n1 more rows" in text
+
+
+def test_all_attacks_are_added_up():
+    text = reliability_report.page([result("two_words", failures=["seed 5: hung"]), result("one")])
+
+    assert "| [One](#one) | 7 | 100 | 0 |\n| [Two words](#two-words) | 7 | 100 | 1 |\n" in text
+
+
+def test_the_page_is_that_of_the_committed_results(capsys, monkeypatch):
+    """After a run: python benchmarks/reliability_report.py > docs/reliability.md."""
+    monkeypatch.setattr("sys.argv", ["reliability_report.py"])
+    reliability_report.main()
+    page = reliability_report.RESULTS.parents[2] / "docs" / "reliability.md"
+    assert capsys.readouterr().out == page.read_text()

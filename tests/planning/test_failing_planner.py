@@ -5,6 +5,7 @@ import ctypes
 import functools
 import operator
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -20,14 +21,18 @@ ignore_what_python_ignores = pytest.mark.filterwarnings("ignore::pytest.PytestUn
 N = 20
 
 
-@pytest.fixture
-def matrix(options):
-    options["matmatmult_via"] = "rmerge"
+def diagonal():
     A = PETSc.Mat().createAIJ((N, N), nnz=1, comm=PETSc.COMM_SELF)
     for i in range(N):
         A.setValue(i, i, i + 1.0)
     A.assemble()
-    A.convert("pjds")
+    return A.convert("pjds")
+
+
+@pytest.fixture
+def matrix(options):
+    options["matmatmult_via"] = "rmerge"
+    A = diagonal()
     yield A
     A.destroy()
 
@@ -94,8 +99,69 @@ def test_an_interrupt_before_a_request_is_looked_at_reaches_the_caller(monkeypat
         patch.setattr(planner, "_answer", lambda *_: signal.raise_signal(signal.SIGINT))
         error, interrupt = raised_in_turn(mult, matrix)
 
-    assert "KeyboardInterrupt" in str(error) and isinstance(interrupt, KeyboardInterrupt)
+    assert "on host: KeyboardInterrupt" in str(error) and isinstance(interrupt, KeyboardInterrupt)
     assert mult(matrix).tolist() == CALLS[mult].tolist()
+
+
+class InterruptedAsItGoes:
+    """Sends SIGINT in its destructor, and gives Python time to raise it there."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        sum(range(10))
+
+
+class InterruptedAsItGivesAway(dict):
+    def pop(self, *arguments):
+        signal.raise_signal(signal.SIGINT)
+        return super().pop(*arguments)
+
+
+@pytest.mark.parametrize("where", ["before it is found", "in a destructor"])
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_a_plan_is_given_back_reaches_the_caller(monkeypatch, matrix, where):
+    mult(matrix)
+    token = max(planner._owned)
+    if where == "in a destructor":
+        planner._owned[token].append(InterruptedAsItGoes())
+    else:
+        monkeypatch.setattr(planner, "_owned", InterruptedAsItGivesAway(planner._owned))
+
+    (seen,) = raised_in_turn(matrix.destroy)
+
+    assert isinstance(seen, KeyboardInterrupt)
+    assert token not in planner._owned
+
+
+class WaitsAsItGoes:
+    """Its destructor says that it has begun, and waits, so that Python goes on with another thread."""
+
+    def __init__(self, begun, until):
+        self.begun, self.until = begun, until
+
+    def __del__(self):
+        self.begun.set()
+        self.until.wait(10)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_interrupts_are_heard_after_two_threads_have_given_plans_back():
+    begun, over = [threading.Event(), threading.Event()], threading.Event()
+    matrices = []
+    for own, until in zip(begun, (begun[1], over), strict=True):  # the first to begin is the first to end
+        matrices.append(diagonal())
+        mult(matrices[-1])
+        planner._owned[max(planner._owned)].append(WaitsAsItGoes(own, until))
+    threads = [threading.Thread(target=A.destroy) for A in matrices]
+    for thread, own in zip(threads, begun, strict=True):
+        thread.start()
+        assert own.wait(10)
+    threads[0].join()
+    over.set()
+    threads[1].join()
+
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_an_exit_while_a_plan_is_made_is_an_error(monkeypatch, matrix):

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import itertools
 import re
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from petsc_gpufmt import errors
 from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.backends.plan import Fused, Operation, Slot
 from petsc_gpufmt.formats.pjds import Pjds
-from petsc_gpufmt.planning import abi, planner
+from petsc_gpufmt.planning import abi, held_patterns, planner
 
 SCALAR, INDEX = native_library.petsc_types()
 OPENED = driver.libraries.__wrapped__
@@ -325,3 +326,17 @@ def test_without_a_driver_a_plan_for_the_gpu_says_so(monkeypatch):
             assert a.error[0] == errors.UnsupportedError.petsc_code
             assert "on cuda: storing a matrix on the GPU needs NVIDIA's driver" in a.error[1]
             assert "libcuda.so.1: not found" in a.error[1] and "-device_enable none" in a.error[1]
+
+
+def test_another_thread_may_plan_while_patterns_that_are_gone_are_looked_for():
+    numbers, new = held_patterns.Numbers(), itertools.count(1000)
+
+    class Gone:
+        def arrays(self):
+            numbers[next(new)] = None  # as another thread does
+            numbers.pop(1, None)
+            return None, None
+
+    numbers.update({number: Gone() for number in range(held_patterns.FEW_KNOWN)})
+    numbers.forget_gone()
+    assert list(numbers.values()) == [None] * held_patterns.FEW_KNOWN

@@ -8,5 +8,10 @@ ATTACKS: tuple[str, ...] = (
     "twins",
     "files",
     "option_values",
+    "same_bits",
+    "long_runs",
+    "threads",
+    "cold_start",
+    "failing_solves",
     "petsc_tests",
 )

@@ -27,6 +27,7 @@ REMARKS = {
     "petsc": "under functions of the package, without solvers: PETSc cannot destroy its half-made vectors",
     "malloc": "the library calls malloc for kernels of a GPU only: these are arrays of the planner",
 }
+TOGETHER = "but for those in MatCreateSubMatrix(): there other ranks wait with any type"
 
 
 def jobs(share: float, seed: int) -> list[list[str]]:
@@ -34,7 +35,7 @@ def jobs(share: float, seed: int) -> list[list[str]]:
     from reliability.operations import OF_ALL_TYPES, OPERATIONS
 
     chosen = [[name, "aijpjds"] for name in OPERATIONS]
-    others = [f"aij{name}" for name in FORMATS if name != "pjds"] + ["aijgpufmt"]
+    others = [f"aij{name}" for name in FORMATS if name != "pjds"]
     chosen += [[name, mat_type] for mat_type in others for name in OF_ALL_TYPES]
     return chosen if share >= QUICK_SHARE else chosen[seed % 3 :: 3][:20]
 
@@ -71,7 +72,8 @@ def try_all(
     with tempfile.TemporaryDirectory() as folder:
         preload = {"LD_PRELOAD": str(compiled(Path(folder)))} if where == "malloc" else {}
         rows = children.run("allocations_child", [json.dumps(request)], ranks if ranks > 1 else None, report, **preload)
-    return [Row(row, asked, tried, bad, REMARKS.get(where, "")) for row, (asked, tried, bad) in rows.items() if asked]
+    remark = TOGETHER if ranks > 1 else REMARKS.get(where, "")
+    return [Row(row, asked, tried, bad, remark) for row, (asked, tried, bad) in rows.items() if asked]
 
 
 def run(share: float, seed: int, report: Report) -> list[Row]:

@@ -25,12 +25,14 @@ from petsc4py import PETSc  # noqa: E402
 import petsc_gpufmt  # noqa: E402, F401
 from reliability.children import Child  # noqa: E402
 from reliability.operations import (  # noqa: E402
+    LOST,
     OPERATIONS,
     OPTIONS,
     Maker,
     destroy,
     differences,
     numbers_of,
+    usable,
     wrong_products,
 )
 
@@ -45,6 +47,12 @@ LOSES = {
     "GAMG set-up": "PCSetUp_GAMG() in src/ksp/pc/impls/gamg/gamg.c",
 }
 """Where PETSc loses a matrix that it has made itself, if MatSetType() or what comes next fails: not counted."""
+LOSES_WITHIN = {
+    "MatCreateMPIAIJWithSeqAIJ()": "src/mat/impls/aij/mpi/mpiaij.c, with the blocks that it was given",
+    "MatTranspose_MPIAIJ()": "src/mat/impls/aij/mpi/mpiaij.c",
+    "MatSetPreallocationCOO_MPIAIJ()": "src/mat/impls/aij/mpi/mpiaij.c: its arrays of coordinates",
+}
+"""Likewise in operations of several ranks, where the error has come through this function."""
 PLANTED = {}
 """Operations with a defect, for the test that an attack finds them."""
 
@@ -108,6 +116,24 @@ class UnderThePackage(Allocations):
         return self._ours[address]
 
 
+class Together(UnderThePackage):
+    """On several ranks not those under a function of PETSc that makes matrices of a rank and then goes on with others.
+
+    Whatever the type, another rank waits there for one that has failed.
+    """
+
+    function = b"MatCreateSubMatrix"
+
+    def counts(self, file):
+        return Allocations.counts(self, file) and not super().counts(file)
+
+    def _is_ours(self, address):
+        if address not in self._ours:
+            found = self._system.dladdr(ctypes.c_void_p(address), ctypes.byref(self._code))
+            self._ours[address] = bool(found and self._code.name == self.function)
+        return self._ours[address]
+
+
 class PetscAllocator:
     """What PETSc's allocator is asked for in one place; and what of it is left when all is destroyed."""
 
@@ -115,7 +141,8 @@ class PetscAllocator:
         self.where, self.files = where, FILES[where]
 
     def __enter__(self):
-        self.watched = (UnderThePackage if self.where == "petsc" else Allocations)(self.files)
+        kind = UnderThePackage if self.where == "petsc" else Together if COMM.size > 1 else Allocations
+        self.watched = kind(self.files)
         self.watched.__enter__()
         return self
 
@@ -176,26 +203,34 @@ class Attempt:
 
     def __init__(self, operation, mat_type, allocator, number, rank):
         self.things, self.before, self.after = {}, {}, {}
-        self.bad = []
+        self.bad, self.make = [], Maker(mat_type, PETSc.COMM_WORLD)
+        self.lost = self.locked = False  # a matrix, and a vector of a solver, by PETSc
         with allocator:
-            self.things = operation.prepare(Maker(mat_type, PETSc.COMM_WORLD))
+            self.things = operation.prepare(self.make)
             self.before = numbers_of(self.things)
             begun = set(self.things)
             allocator.arm(number if COMM.rank == rank or number < 0 else -1)
             self.error = self._error(operation)
             self.count = allocator.disarm()
             self.errors = COMM.allgather(self.error)
-            usable = begun if any(self.errors) else set(self.things)
-            self.after = numbers_of({name: thing for name, thing in self.things.items() if name in usable})
+            self.locked = any(COMM.allgather(self.locked))
+            there = begun if any(self.errors) else set(self.things)
+            self.after = numbers_of({name: thing for name, thing in self.things.items() if name in there})
             if number >= 0:
                 self._judge(operation, begun)
-            destroy(self.things)
+            if self.locked:
+                LOST.append(self.things)
+                self.lost = True
+            else:
+                destroy(self.things)
         self.left, self.place = allocator.left(), allocator.place()
 
     def _error(self, operation):
         try:
             operation.act(self.things)
         except PETSc.Error as e:
+            self.lost = any(name in str(e) for name in LOSES_WITHIN)
+            self.locked = "ksp" in self.things and "MatMult" in str(e)
             return e.ierr
         except MemoryError:  # of NumPy, in petsc4py or in the operation itself
             return OUT_OF_MEMORY
@@ -227,12 +262,15 @@ class Attempt:
         if not all(COMM.allgather(untouched)):
             return
         destroy({name: thing for name, thing in self.things.items() if name not in begun})
+        things = usable(operation, self.make, self.things) if self.locked else self.things
         try:
-            operation.act(self.things)
+            operation.act(things)
         except PETSc.Error as e:
             self.bad.append(f"fails again, with error {e.ierr}")
         else:
-            self.bad += differences(numbers_of(self.things), expected)
+            self.bad += differences(numbers_of(things), expected)
+        if things is not self.things:
+            destroy(things)
 
 
 EXPECTED = {}
@@ -265,7 +303,7 @@ def main():
             attempt = Attempt(operation, mat_type, allocator, names[title], rank)
             bad = list(attempt.bad)
             left = attempt.left - whole.left
-            lost = name in LOSES and any("MatCreate()" in place for place in left)
+            lost = attempt.lost or (name in LOSES and any("MatCreate()" in place for place in left))
             if left and where != "petsc" and not lost:
                 bad.append(f"left behind: {', '.join(sorted(left))}")
             for at, lines in enumerate(COMM.allgather(bad)):

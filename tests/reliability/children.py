@@ -22,8 +22,15 @@ SECONDS = 60  # after which a child leaves the rest to the next one, well before
 class Child:
     """The child's side. `begin` says where to go on; a try that takes longer than `limit` seconds ends the process."""
 
-    def __init__(self, begin: int, speaks: bool, limit: float = 10.0, agree: Callable[[bool], bool] = bool):
-        self.begin, self.speaks, self.limit, self.agree = begin, speaks, limit, agree
+    def __init__(
+        self,
+        begin: int,
+        speaks: bool,
+        limit: float = 10.0,
+        agree: Callable[[bool], bool] = bool,
+        seconds: float = SECONDS,
+    ):
+        self.begin, self.speaks, self.limit, self.agree, self.seconds = begin, speaks, limit, agree, seconds
         self.number, self.start = 0, time.monotonic()
 
     def tell(self, **what: Any) -> None:
@@ -38,7 +45,7 @@ class Child:
             self.number += 1
             if self.number <= self.begin:
                 continue
-            if self.agree(time.monotonic() - self.start > SECONDS):
+            if self.agree(time.monotonic() - self.start > self.seconds):
                 self.tell(next=self.number - 1)
                 raise SystemExit(0)
             self.tell(at=self.number, row=row, name=name)
@@ -51,7 +58,12 @@ class Child:
 
 
 def run(
-    program: str, arguments: list[str], ranks: int | None, report: Callable[[str], None], **environment: str
+    program: str,
+    arguments: list[str],
+    ranks: int | None,
+    report: Callable[[str], None],
+    seconds: float = 2 * SECONDS,
+    **environment: str,
 ) -> dict[str, Any]:
     """All tries of a program of this folder: {row: [asked, tried, failures]}."""
     import launch
@@ -62,7 +74,7 @@ def run(
     while True:
         command = [sys.executable, FOLDER / f"{program}.py", str(begin), *arguments]
         try:
-            finished = launch.run(command, ranks=ranks, **environment)
+            finished = launch.run(command, ranks=ranks, seconds=seconds, **environment)
             status, output = finished.status, finished.output
         except TimeoutError as e:
             status, output = -1, str(e)

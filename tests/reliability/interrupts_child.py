@@ -89,9 +89,9 @@ PLANTED = {
 def interrupted(operation, things, seconds):
     """How the operation ends that gets a SIGINT after some seconds."""
     end, number = "", struct.unpack("q", SENT[:])[0] + 1
-    os.write(ASK, struct.pack("d", seconds))
     try:
         try:
+            os.write(ASK, struct.pack("d", seconds))  # on a busy machine it may come right here
             operation.act(things)
             end = "ended before"
         except PETSc.Error as e:

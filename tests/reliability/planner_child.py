@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -37,6 +37,36 @@ from reliability.operations import (  # noqa: E402
 COMM = PETSc.COMM_WORLD.tompi4py()
 ERRORS = {e.__name__: e for e in (ValueError, MemoryError, KeyboardInterrupt, UnsupportedError)}
 PURPOSE = "on purpose"
+
+
+def quiet(things):
+    """An operation with a defect, for the test that the attack finds it: an error is taken for success."""
+    with suppress(PETSc.Error):
+        OPERATIONS["mult"].act(things)
+
+
+def lasting(things):
+    """Likewise: after an error it fails for ever."""
+    if lasting.failed:
+        raise PETSc.Error(76)
+    try:
+        OPERATIONS["mult"].act(things)
+    except PETSc.Error:
+        lasting.failed = True
+        raise
+
+
+def vague(things):
+    """Likewise: the message says nothing."""
+    try:
+        OPERATIONS["mult"].act(things)
+    except PETSc.Error as e:
+        raise PETSc.Error(e.ierr) from None
+
+
+lasting.failed = False
+DEFECTS = {"planted success": quiet, "planted failure": lasting, "planted silence": vague}
+KNOWN = {**OPERATIONS, **{name: OPERATIONS["mult"]._replace(act=act) for name, act in DEFECTS.items()}}
 
 
 @contextmanager
@@ -121,7 +151,7 @@ def users(jobs, mat_type):
     for name, options in jobs:
         for key, value in options.items():
             PETSc.Options()[key] = value
-        operation, counts = OPERATIONS[name], {}
+        operation, counts = KNOWN[name], {}
         for ask in Ask:
             things = operation.prepare(Maker(mat_type, PETSc.COMM_WORLD))
             with raising(ask, None, 0) as asked:
@@ -156,7 +186,7 @@ def main():
     child.tell(never=[ask.name for ask in Ask if ask not in of_request])
     for title in child.tries(row, list(tries)[given["offset"] % given["step"] :: given["step"]]):
         ask, name, numbers, options, error, rank = tries[title]
-        bad, asked, end = one(OPERATIONS[name], given["type"], ask, error, rank, numbers, options)
+        bad, asked, end = one(KNOWN[name], given["type"], ask, error, rank, numbers, options)
         child.tell(end_of_try=end, asked_for=asked, of=title)
         for at, lines in enumerate(COMM.allgather(bad)):
             if lines:

@@ -20,9 +20,12 @@ def jobs() -> list[tuple[str, dict[str, str]]]:
 
 
 def try_all(ranks: int, step: int, seed: int, uses: int, report: Report, names: tuple[str, ...] = ()) -> list[Row]:
-    """Every `step`-th combination of request, operation, exception and rank; `uses` operations of each request."""
+    """Every `step`-th combination of request, operation, exception and rank; `uses` operations of each request.
+
+    `names` of operations, all if none, or of those with a defect that planner_child.py has.
+    """
     request = {
-        "jobs": [job for job in jobs() if not names or job[0] in names],
+        "jobs": [job for job in jobs() if not names or job[0] in names] or [(name, {}) for name in names],
         "type": "aijpjds",
         "step": step,
         "offset": seed,

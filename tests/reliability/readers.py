@@ -140,7 +140,7 @@ def module_files() -> list[bytes]:
 
 
 def of_module(data: bytes, rng: random.Random) -> bytes:
-    """Half of them sealed anew, so that what is behind the checksum is seen too."""
+    """Half of them sealed anew, so that what is behind the digest is seen too."""
     if rng.random() < 0.5:
         return mutations.of_bytes(data, rng)
     contents = mutations.of_bytes(data.partition(b"\n")[2], rng)

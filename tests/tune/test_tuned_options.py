@@ -199,3 +199,8 @@ def test_the_shipped_files_are_sound(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(known_options(read_tuning(path)["gpu"]) is not None for path in shipped)
+
+
+def test_where_no_folder_can_be_there_is_no_file(tmp_path):
+    (tmp_path / "file").touch()
+    assert read_tuning(tmp_path / "file" / "tuning" / "gpu.json") == {}

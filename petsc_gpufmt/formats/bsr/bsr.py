@@ -361,5 +361,5 @@ def interleaved_kernels() -> Iterator[list[Instance]]:
             for p, padded in product(chosen, (0, 1))
         ]
         yield from in_parts([("bsr_spmv_interleaved", template) for template in templates], MOST_IN_A_MODULE)
-        if shape[0] == shape[1]:
+        if templates and shape[0] == shape[1]:
             yield [("bsr_fused_interleaved", template[:-1]) for template in templates[::2]]

@@ -33,7 +33,7 @@ static PetscErrorCode Queue(GpufmtKspQueue *q, PetscInt n)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtKspIterate(q, n));
-  if (q->state != q->own->plans.state) PetscCall(GpufmtKspStateQueue(q->own, q->own->plans.state, q->bytes));
+  if (q->state != q->own->plans.state) PetscCall(GpufmtKspStateQueue(q->own, q->own->plans.state));
   q->ahead = n;
   q->queued += n;
   q->nlooks++;

@@ -249,6 +249,7 @@ static PetscErrorCode Prepare(Bcgs *s, int backend)
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)ksp), &s->nranks));
   PetscCall(GpufmtKspKeep(ksp, s->own, GpufmtKspDiagonal(ksp, &d, &s->is_diagonal)));
   PetscCall(GpufmtKspPlansGet(ksp, s->own, GPUFMT_KRYLOV_BCGS, backend));
+  PetscCall(GpufmtKspStatesReserve(ksp, s->own, sizeof(s->state)));
   if (ksp->pc_side == PC_RIGHT) s->right = d;
   else s->left = d;
   if (s->right) s->dz = s->between;
@@ -266,7 +267,6 @@ static PetscErrorCode Prepare(Bcgs *s, int backend)
                   GpufmtChanges(GPUFMT_SLOT_W, s->v), GpufmtChanges(GPUFMT_SLOT_W, s->t), GpufmtChanges(GPUFMT_SLOT_P, s->p),
                   GpufmtReads(GPUFMT_SLOT_D, d), GpufmtChanges(GPUFMT_SLOT_Z, s->dz)},
     .state     = &s->state,
-    .bytes     = sizeof(s->state),
     .iteration = &s->state.iteration,
     .stop      = &s->state.stop,
     .ahead     = 1,

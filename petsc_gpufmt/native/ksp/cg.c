@@ -257,6 +257,7 @@ static PetscErrorCode KSPSolve_GPUCG(KSP ksp)
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)ksp), &s.nranks));
   PetscCall(GpufmtKspKeep(ksp, s.own, GpufmtKspDiagonal(ksp, &s.d, &s.is_diagonal)));
   PetscCall(GpufmtKspPlansGet(ksp, s.own, GPUFMT_KRYLOV_CG, backend));
+  PetscCall(GpufmtKspStatesReserve(ksp, s.own, sizeof(s.state)));
   if (!s.is_diagonal) s.z = s.w; /* z has been used when w is written */
   PetscCall(PetscSNPrintf(s.own->last, sizeof(s.own->last), "scalars on the %s, %s", backend == GPUFMT_BACKEND_CUDA ? "device" : "host",
                           s.is_diagonal ? "the preconditioner in the update" : "with PCApply"));
@@ -272,7 +273,6 @@ static PetscErrorCode KSPSolve_GPUCG(KSP ksp)
     .vectors   = {GpufmtChanges(GPUFMT_SLOT_X, ksp->vec_sol), GpufmtChanges(GPUFMT_SLOT_R, s.r), GpufmtChanges(GPUFMT_SLOT_P, s.p),
                   GpufmtChanges(GPUFMT_SLOT_W, s.w), GpufmtReads(GPUFMT_SLOT_D, s.d)},
     .state     = &s.state,
-    .bytes     = sizeof(s.state),
     .iteration = &s.state.iteration,
     .stop      = &s.state.stop,
     .ahead     = 1,

@@ -105,13 +105,16 @@ static PetscErrorCode KSPSolve_Gpufmt(KSP ksp)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A KSP that PETSc has just created gets our functions, and what belongs to them. */
+/* A KSP that PETSc has just created gets our functions, and what belongs to them. Collective, and so is the lack of memory for it. */
 PetscErrorCode GpufmtKspTake(KSP ksp, PetscErrorCode (*solve)(KSP), PetscErrorCode (*options)(KSP, PetscOptionItems))
 {
-  GpufmtKsp *own;
+  GpufmtKsp     *own = NULL;
+  PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(PetscNew(&own));
+  ierr = GpufmtAgree((PetscObject)ksp, "The making of a solver", PetscNew(&own), 0, NULL);
+  if (ierr) PetscCall(PetscFree(own));
+  PetscCall(ierr);
   own->parent = *ksp->ops;
   own->graphs = GpufmtDeviceUsable();
   PetscCall(PetscObjectContainerCompose((PetscObject)ksp, container, own, Destroy));

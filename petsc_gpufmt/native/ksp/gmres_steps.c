@@ -197,13 +197,13 @@ static PetscErrorCode Begin(GpufmtGmres *s, int backend)
   PetscCall(GpufmtKspPlansGet(s->ksp, s->own, GPUFMT_KRYLOV_GMRES, backend));
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)s->ksp), &s->nranks));
   PetscCall(GpufmtAgree((PetscObject)s->ksp, "The basis of a Krylov method", Prepare(s), 0, NULL));
+  if (s->read != StateOf(s)) PetscCall(GpufmtKspStatesReserve(s->ksp, s->own, ReadBytes(s)));
   s->queue = (GpufmtKspQueue){.ksp       = s->ksp,
                               .own       = s->own,
                               .iterate   = QueueNext,
                               .method    = s,
                               .cycle     = restart,
                               .state     = s->read,
-                              .bytes     = ReadBytes(s),
                               .iteration = &s->read->iteration,
                               .stop      = &s->read->stop,
                               .ahead     = 1};

@@ -115,7 +115,6 @@ typedef struct {
   GpufmtKspVector vectors[GPUFMT_MOST_RECORDED]; /* all that iterations use */
   PetscInt        before, cycle;                 /* iterations of cycles that have ended, and of one at most; 0: there are no cycles */
   void           *state;                         /* as it was when it was last read; on the host it may be the state itself */
-  size_t          bytes;                         /* of it */
   const int64_t  *iteration, *stop;              /* in it */
   PetscInt        i;                             /* the iteration whose record comes next */
   PetscInt        ahead;                         /* iterations that were queued the last time */
@@ -258,7 +257,8 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspRecordReady(KSP, GpufmtKsp *, Mat, PetscBo
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspIterate(const GpufmtKspQueue *, PetscInt n);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *, const void *const keys[GPUFMT_GRAPH_KEYS], PetscErrorCode (*iterate)(void *), void *method,
                                               PetscInt n, const void *stop);
-GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *, const void *state, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspStatesReserve(KSP, GpufmtKsp *, size_t bytes);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *, const void *state);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStateTake(GpufmtKsp *, void *state);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspStatesDrop(GpufmtKsp *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspQueueClear(GpufmtKsp *);

@@ -248,6 +248,7 @@ static PetscErrorCode KSPSolve_MIXEDCG(KSP ksp)
   ksp->its = 0;
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)ksp), &s.nranks));
   PetscCall(GpufmtKspPlansGet(ksp, s.own, GPUFMT_KRYLOV_MIXED, backend));
+  PetscCall(GpufmtKspStatesReserve(ksp, s.own, sizeof(s.inner)));
   PetscCall(GpufmtMixedPlansGet(&s));
   PetscCall(GpufmtLowUpdate(s.A, backend, &s.scaling));
   if (s.scaling) { /* of the type that the matrix has for its vectors */

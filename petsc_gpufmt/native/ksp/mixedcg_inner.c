@@ -192,7 +192,7 @@ static PetscErrorCode RunLoop(GpufmtMixed *s)
   PetscFunctionBegin;
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(GpufmtGraphLaunch(s->own->graph, stream));
-  PetscCall(GpufmtKspStateQueue(s->own, StateOf(s), sizeof(s->inner)));
+  PetscCall(GpufmtKspStateQueue(s->own, StateOf(s)));
   PetscCall(GpufmtKspStateTake(s->own, &s->inner));
   PetscCall(GpufmtKspKeep(s->ksp, s->own,
                           GpufmtLowLaunched(s->A, backend, (PetscInt)(s->inner.iteration - s->base) + (s->inner.stop == GPUFMT_STOP_CURVATURE))));
@@ -215,7 +215,7 @@ static PetscErrorCode RunBatches(GpufmtMixed *s)
       told[k]   = s->told;
       queued[k] = last = n;
       s->queued += n;
-      PetscCall(GpufmtKspStateQueue(s->own, StateOf(s), sizeof(s->inner)));
+      PetscCall(GpufmtKspStateQueue(s->own, StateOf(s)));
     }
     PetscCheck(queued[0], PETSC_COMM_SELF, PETSC_ERR_PLIB, "Iterations in single precision did not stop after %" PetscInt64_FMT, s->inner.iteration);
     PetscCall(GpufmtKspStateTake(s->own, &s->inner));

@@ -174,18 +174,25 @@ PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *own, const void *const keys[GPUFMT_GR
 
 /* ---- states ---- */
 
+/* What states of so many bytes are copied to, once for the plans of the method. Collective: a rank that lacked it later would fail alone. */
+PetscErrorCode GpufmtKspStatesReserve(KSP ksp, GpufmtKsp *own, size_t bytes)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  if (own->readback.bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  ierr = GpufmtAgree((PetscObject)ksp, "The beginning of a solve", GpufmtReadbackCreate(own->backend, bytes, &own->readback), 0, NULL);
+  if (ierr) PetscCall(GpufmtReadbackDestroy(&own->readback));
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* a state as what is queued so far will leave it */
-PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *own, const void *state, size_t bytes)
+PetscErrorCode GpufmtKspStateQueue(GpufmtKsp *own, const void *state)
 {
   void *stream = NULL;
 
   PetscFunctionBegin;
-  if (!own->readback.bytes) {
-    const PetscErrorCode ierr = GpufmtReadbackCreate(own->backend, bytes, &own->readback);
-
-    if (ierr) PetscCall(GpufmtReadbackDestroy(&own->readback));
-    PetscCall(ierr);
-  }
   if (own->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(GpufmtReadbackQueue(&own->readback, state, stream));
   PetscFunctionReturn(PETSC_SUCCESS);

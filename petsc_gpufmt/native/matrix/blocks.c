@@ -21,6 +21,7 @@ PetscErrorCode GpufmtCreateFromBlocks(MPI_Comm comm, MatType type, PetscInt nrow
   const Mat       taken[] = {blocks[0], blocks[1]};
   PetscInt *const garray  = *ghosts;
   GpufmtManaged  *managed[2];
+  PetscErrorCode  ierr;
 
   PetscFunctionBegin;
   for (int k = 0; k < 2; k++) {
@@ -30,8 +31,10 @@ PetscErrorCode GpufmtCreateFromBlocks(MPI_Comm comm, MatType type, PetscInt nrow
   blocks[0] = blocks[1] = NULL;
   *ghosts               = NULL;
   PetscCall(MatCreateMPIAIJWithSeqAIJ(comm, nrows, ncols, taken[0], taken[1], garray, A));
-  PetscCall(MatConvert(*A, type, MAT_INPLACE_MATRIX, A));
-  if (extensible) PetscCall(MatSetOption(*A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE));
+  ierr = MatConvert(*A, type, MAT_INPLACE_MATRIX, A);
+  if (!ierr && extensible) ierr = MatSetOption(*A, MAT_NEW_NONZERO_ALLOCATION_ERR, PETSC_FALSE);
+  if (ierr) PetscCall(MatDestroy(A));
+  PetscCall(ierr);
   for (int k = 0; k < 2; k++)
     if (managed[k]) GpufmtManagedArraysSet(taken[k], PETSC_TRUE);
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -171,6 +171,7 @@ typedef struct {
   PetscErrorCode     *failure;        /* inside a product of the parallel matrix that this is a block of: where a failure waits for its end */
   PetscBool           pinned;         /* addresses of its values are kept somewhere: it gets no other arrays */
   PetscBool           managed_blocks; /* of a parallel matrix: since it was assembled, a block may have managed arrays */
+  PetscObjectState    converted;      /* of a parallel matrix: its pattern when all ranks last knew that its blocks are of our type */
   GpufmtHalo          halo;           /* of a parallel matrix that has been multiplied */
   PetscBool           agreed[2];      /* of a parallel matrix: all ranks know that its products, direct or transposed, succeed as it was assembled */
 } Mat_Gpufmt;

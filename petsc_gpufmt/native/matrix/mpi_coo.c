@@ -38,7 +38,7 @@ static PetscErrorCode BlocksTakeOptions(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* PETSc sorts on the host, with one core. */
+/* PETSc sorts on the host, with one core. In the end it gives the blocks their type, on each rank alone. */
 static PetscErrorCode SortByParent(Mat A, PetscCount count, PetscInt rows[], PetscInt columns[])
 {
   PetscInt      *copies[2];
@@ -46,7 +46,7 @@ static PetscErrorCode SortByParent(Mat A, PetscCount count, PetscInt rows[], Pet
 
   PetscFunctionBegin;
   ierr = GpufmtCooAgree(A, GpufmtCooToHost(count, rows, columns, copies));
-  if (!ierr) ierr = (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns);
+  if (!ierr) ierr = GpufmtCooAgree(A, (*parent_preallocation)(A, count, copies[0] ? copies[0] : rows, copies[1] ? copies[1] : columns));
   for (int k = 0; k < 2; k++) PetscCall(PetscFree(copies[k]));
   PetscCall(ierr);
   PetscCall(GpufmtParallelSumsForget(A));

@@ -14,7 +14,21 @@ static PetscErrorCode BlocksVecType(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-PetscErrorCode GpufmtBlocksConvert(Mat A)
+/* a block has the options prefix of its parallel matrix */
+static PetscErrorCode PrefixTake(Mat A, Mat_Gpufmt *block)
+{
+  PetscBool same;
+
+  PetscFunctionBegin;
+  PetscCall(PetscStrcmp(((PetscObject)A)->prefix, block->parent_prefix, &same));
+  if (same) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(PetscFree(block->parent_prefix));
+  PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &block->parent_prefix));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* on this rank */
+static PetscErrorCode BlocksConvert(Mat A)
 {
   Mat_Gpufmt         *parallel = (Mat_Gpufmt *)A->spptr;
   const GpufmtFormat *format   = parallel->format;
@@ -31,8 +45,7 @@ PetscErrorCode GpufmtBlocksConvert(Mat A)
     PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(blocks[k], format->seq_type, MAT_INPLACE_MATRIX, &blocks[k]));
     gpufmt          = (Mat_Gpufmt *)blocks[k]->spptr;
     gpufmt->offdiag = (PetscBool)(k == 1);
-    PetscCall(PetscFree(gpufmt->parent_prefix));
-    PetscCall(PetscStrallocpy(((PetscObject)A)->prefix, &gpufmt->parent_prefix));
+    PetscCall(PrefixTake(A, gpufmt));
     PetscCall(PetscObjectSetOptions((PetscObject)blocks[k], ((PetscObject)A)->options));
 #if PetscDefined(HAVE_DEVICE)
     PetscCall(MatBindToCPU(blocks[k], A->boundtocpu));
@@ -41,6 +54,19 @@ PetscErrorCode GpufmtBlocksConvert(Mat A)
     if (managed) parallel->managed_blocks = PETSC_TRUE;
   }
   GpufmtParallelMultChanged(A);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* The blocks become of our type. Collective, and so are errors, unless the pattern is that of the last time: then nothing is made that could fail. */
+PetscErrorCode GpufmtBlocksConvert(Mat A)
+{
+  Mat_Gpufmt    *parallel = (Mat_Gpufmt *)A->spptr;
+  PetscErrorCode ierr     = BlocksConvert(A);
+
+  PetscFunctionBegin;
+  if (A->nonzerostate != parallel->converted) PetscCall(GpufmtAgree((PetscObject)A, "The assembly of a matrix", ierr, 0, NULL));
+  PetscCall(ierr);
+  parallel->converted = A->nonzerostate;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -200,8 +226,9 @@ static PetscErrorCode MatDestroy_MPIAIJGpufmt(Mat A)
 PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reuse, Mat *newmat)
 {
   const GpufmtFormat *format = GpufmtFormatFind(type);
-  Mat_Gpufmt         *gpufmt;
+  Mat_Gpufmt         *gpufmt = NULL;
   PetscBool           done;
+  PetscErrorCode      ierr;
   Mat                 B;
 
   PetscFunctionBegin;
@@ -220,7 +247,9 @@ PetscErrorCode MatConvert_MPIAIJ_MPIAIJGpufmt(Mat A, MatType type, MatReuse reus
     if (B->assembled) PetscCall(GpufmtBlocksConvert(B));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(Mat_GpufmtCreate(format, &gpufmt));
+  ierr = GpufmtAgree((PetscObject)B, "The making of a matrix", Mat_GpufmtCreate(format, &gpufmt), 0, NULL);
+  if (ierr) PetscCall(Mat_GpufmtDestroy(&gpufmt));
+  PetscCall(ierr);
   B->spptr                      = gpufmt;
   B->ops->assemblyend           = MatAssemblyEnd_MPIAIJGpufmt;
   B->ops->destroy               = MatDestroy_MPIAIJGpufmt;

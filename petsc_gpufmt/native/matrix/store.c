@@ -10,8 +10,9 @@ PetscErrorCode Mat_GpufmtCreate(const GpufmtFormat *format, Mat_Gpufmt **out)
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&gpufmt));
-  gpufmt->format = format;
-  *out           = gpufmt;
+  gpufmt->format    = format;
+  gpufmt->converted = -1;
+  *out              = gpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -40,7 +41,8 @@ PetscErrorCode Mat_GpufmtSetFormat(Mat_Gpufmt *gpufmt, const GpufmtFormat *forma
 {
   PetscFunctionBegin;
   PetscCall(StoresDrop(gpufmt));
-  gpufmt->format = format;
+  gpufmt->format    = format;
+  gpufmt->converted = -1;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

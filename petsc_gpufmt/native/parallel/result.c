@@ -116,13 +116,16 @@ static PetscErrorCode ResultAssemble(Mat C)
 /* C, which has nothing but its product yet, becomes the matrix of these blocks */
 static PetscErrorCode ResultFromBlocks(Mat C, GpufmtParallelProduct *product, MatType type, PetscLayout rows, PetscLayout columns, Pieces *pieces)
 {
-  const Mat blocks[] = {pieces->blocks[0], pieces->blocks[1]};
-  Mat       result;
+  const Mat      blocks[] = {pieces->blocks[0], pieces->blocks[1]};
+  PetscErrorCode ierr;
+  Mat            result;
 
   PetscFunctionBegin;
   PetscCall(GpufmtCreateFromBlocks(PetscObjectComm((PetscObject)C), type, rows->N, columns->N, PETSC_TRUE, pieces->blocks, &pieces->garray, &result));
-  PetscCall(MatSetSizes(C, rows->n, columns->n, rows->N, columns->N));
-  PetscCall(MatSetType(C, type));
+  ierr = MatSetSizes(C, rows->n, columns->n, rows->N, columns->N);
+  if (!ierr) ierr = MatSetType(C, type);
+  if (ierr) PetscCall(MatDestroy(&result));
+  PetscCall(ierr);
   PetscCall(MatHeaderMerge(C, &result));
   PetscCall(ResultAssemble(C)); /* the blocks take the options prefix of C */
   PetscCall(GpufmtResultPatternEnd(blocks, &pieces->digestion, &product->result));

@@ -16,11 +16,11 @@
 enum { WAITS, LOADS, LOADED, LEFT };
 
 typedef struct {
-  char    *path;
-  uint32_t folder; /* its checksum */
-  int      state;
-  void    *module;
-  char    *symbols; /* a line for each kernel, with its name and its symbol */
+  char *path;
+  char *folder; /* its name, the key of the digest */
+  int   state;
+  void *module;
+  char *symbols; /* a line for each kernel, with its name and its symbol */
 } ModuleFile;
 
 static const time_t seconds_at_end = 1;
@@ -40,7 +40,7 @@ static int         device;
 static void       *context;
 
 /* The planner names a file of compiled kernels, those that are wanted first before others. After PETSc's end it names them again. */
-PETSC_EXTERN void GpufmtKernelsName(const char path[], const char format_of_files[], uint32_t folder)
+PETSC_EXTERN void GpufmtKernelsName(const char path[], const char format_of_files[], const char folder[])
 {
   ModuleFile *more;
 
@@ -51,8 +51,8 @@ PETSC_EXTERN void GpufmtKernelsName(const char path[], const char format_of_file
   if (!more) return;
   files = more;
   if (!format) format = strdup(format_of_files);
-  files[nfiles] = (ModuleFile){.path = strdup(path), .folder = folder};
-  if (format && files[nfiles].path) nfiles++;
+  files[nfiles] = (ModuleFile){.path = strdup(path), .folder = strdup(folder)};
+  if (format && files[nfiles].path && files[nfiles].folder) nfiles++;
 }
 
 /* The driver may put off kernels until they are asked for. */
@@ -194,7 +194,7 @@ void GpufmtKernelsEnd(void)
 
 #else
 
-PETSC_EXTERN void GpufmtKernelsName(const char path[], const char format_of_files[], uint32_t folder) { }
+PETSC_EXTERN void GpufmtKernelsName(const char path[], const char format_of_files[], const char folder[]) { }
 
 void GpufmtKernelsStart(int device_wanted, void *its_context) { }
 

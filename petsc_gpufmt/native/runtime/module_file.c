@@ -1,31 +1,10 @@
-/* Files of compiled kernels, which petsc_gpufmt/backends/kernel_store.py writes: a line with what they are, how many bytes follow it, and the checksum
+/* Files of compiled kernels, which petsc_gpufmt/backends/kernel_store.py writes: a line with what they are, how many bytes follow it, and the digest
    of these; then a line for each kernel with its name and its symbol, an empty line, and what the driver loads. */
 #include "runtime/runtime.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LONGEST_HEADER = 128 };
-
-/* that of zlib.adler32(), which goes on from `sum` */
-static uint32_t Checksum(uint32_t sum, const char bytes[], size_t nbytes)
-{
-  enum {
-    MODULUS      = 65521,
-    MOST_AT_ONCE = 5552 /* after which 32 bits may overflow */
-  };
-  uint32_t a = sum & 0xffff, b = sum >> 16;
-
-  while (nbytes) {
-    const size_t n = PetscMin(nbytes, (size_t)MOST_AT_ONCE);
-
-    for (size_t k = 0; k < n; k++) b += a += (unsigned char)bytes[k];
-    a %= MODULUS;
-    b %= MODULUS;
-    bytes += n;
-    nbytes -= n;
-  }
-  return b << 16 | a;
-}
+enum { LONGEST_HEADER = 160, LONGEST_KEY = 64 };
 
 /* the bytes of a file and a 0 behind them, for free(); NULL: there is none */
 static char *ReadAll(const char path[], size_t *nbytes)
@@ -49,16 +28,27 @@ static char *ReadAll(const char path[], size_t *nbytes)
   return bytes;
 }
 
-/* What follows the first line of a file, and a 0 behind it, for GpufmtModuleFileFree(); NULL if it is not what was written there: a checksum begins with
-   that of the folder. Any thread may call this. */
-char *GpufmtModuleFileRead(const char path[], const char format[], uint32_t folder, size_t *nbytes)
+/* the first line of a file with these contents, in a folder of this name */
+static void HeaderOf(const char format[], const char folder[], const char contents[], size_t nbytes, char header[LONGEST_HEADER])
+{
+  unsigned char digest[GPUFMT_DIGEST_BYTES];
+  char          text[2 * GPUFMT_DIGEST_BYTES + 1];
+
+  GpufmtBlake2b(folder, strnlen(folder, LONGEST_KEY), contents, nbytes, digest);
+  for (int k = 0; k < GPUFMT_DIGEST_BYTES; k++) (void)snprintf(text + 2 * k, 3, "%02x", digest[k]);
+  (void)snprintf(header, LONGEST_HEADER, "%s %zu %s\n", format, nbytes, text);
+}
+
+/* What follows the first line of a file, and a 0 behind it, for GpufmtModuleFileFree(); NULL if it is not what was written there: the name of the folder,
+   of at most 64 bytes, is the key of the digest. Any thread may call this. */
+char *GpufmtModuleFileRead(const char path[], const char format[], const char folder[], size_t *nbytes)
 {
   char   header[LONGEST_HEADER], *bytes = ReadAll(path, nbytes), *end = bytes ? strchr(bytes, '\n') : NULL;
   size_t length = end ? (size_t)(end + 1 - bytes) : 0;
 
   if (length && length < sizeof(header)) {
     *nbytes -= length;
-    (void)snprintf(header, sizeof(header), "%s %zu %08x\n", format, *nbytes, Checksum(folder, end + 1, *nbytes));
+    HeaderOf(format, folder, end + 1, *nbytes, header);
     if (!strncmp(bytes, header, length)) {
       memmove(bytes, end + 1, *nbytes + 1);
       return bytes;

@@ -47,6 +47,14 @@ void GpufmtPlannerEnd(void)
     if (interrupted_) GpufmtPythonInterrupt(); \
   } while (0)
 
+/* the same of one that is over soon, and does not tell of interrupts */
+#define CallPlannerToItsEnd(call) \
+  do { \
+    GpufmtPythonHoldInterrupts(); \
+    CallPlanner(call); \
+    GpufmtPythonHearInterrupts(); \
+  } while (0)
+
 /* The planner names the files of kernels that plans may need at a place, those of the format first. */
 void GpufmtPlannerNameKernels(const GpufmtPlace *place, const char format[])
 {
@@ -63,7 +71,7 @@ static void StopCompiling(void)
 {
   if (!planner_set || compiling != getpid()) return;
   gpufmt_generation++;
-  CallPlanner(planner.release_all());
+  CallPlannerToItsEnd(planner.release_all());
 }
 
 /* For petsc_gpufmt/backends/native_library.py: what is compiled in the thread of start.c, nobody waits for. */
@@ -149,7 +157,7 @@ PetscErrorCode GpufmtPlannerRelease(int64_t token)
   PetscFunctionBegin;
   if (!planner_set) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtDeviceSettle());
-  CallPlanner(planner.release(token));
+  CallPlannerToItsEnd(planner.release(token));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -158,11 +166,11 @@ PetscErrorCode GpufmtPlannerReleaseAll(void)
   PetscFunctionBegin;
   if (!planner_set) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtDeviceSettle());
-  CallPlanner(planner.release_all());
+  CallPlannerToItsEnd(planner.release_all());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 void GpufmtPlannerFreePool(void)
 {
-  if (planner_set && !GpufmtStartRuns()) CallPlanner(planner.free_pool());
+  if (planner_set && !GpufmtStartRuns()) CallPlannerToItsEnd(planner.free_pool());
 }

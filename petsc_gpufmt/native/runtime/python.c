@@ -1,6 +1,8 @@
 /* Starts Python in a program that is not a Python program. */
 #include "runtime/runtime.h"
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -228,4 +230,41 @@ static int Interrupt(void *unused)
 void GpufmtPythonInterrupt(void)
 {
   if (loaded) (void)py.AddPendingCall(Interrupt, NULL);
+}
+
+static pthread_mutex_t       hold_lock = PTHREAD_MUTEX_INITIALIZER;
+static int                   nholds    = 0; /* of threads, since Python may go on with another one meanwhile */
+static struct sigaction      before;        /* the first of them */
+static volatile sig_atomic_t came = 0;
+
+static void Note(int signal_number)
+{
+  came = 1;
+}
+
+/* From here to GpufmtPythonHearInterrupts() none is seen: what it is raised in is a destructor, it may be, where Python prints and forgets it. */
+void GpufmtPythonHoldInterrupts(void)
+{
+  const struct sigaction note = {.sa_handler = Note, .sa_flags = SA_RESTART};
+
+  (void)pthread_mutex_lock(&hold_lock);
+  if (!nholds++ && !sigaction(SIGINT, NULL, &before) && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &note, NULL);
+  (void)pthread_mutex_unlock(&hold_lock);
+}
+
+/* one that came meanwhile comes now, for Python when it runs next */
+void GpufmtPythonHearInterrupts(void)
+{
+  bool heard = false;
+
+  (void)pthread_mutex_lock(&hold_lock);
+  if (!--nholds) {
+    (void)sigaction(SIGINT, &before, NULL);
+    heard = came;
+    came  = 0;
+  }
+  (void)pthread_mutex_unlock(&hold_lock);
+  if (!heard) return;
+  (void)raise(SIGINT);
+  if (GpufmtPythonTakeInterrupt()) GpufmtPythonInterrupt();
 }

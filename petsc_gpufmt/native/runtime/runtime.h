@@ -28,8 +28,12 @@ GPUFMT_HIDDEN PetscBool      GpufmtPlannerPresent(void);
 GPUFMT_HIDDEN bool           GpufmtPlannerPrepare(const GpufmtPlace *, const char format[]);
 GPUFMT_HIDDEN void           GpufmtPlannerNameKernels(const GpufmtPlace *, const char format[]);
 
+/* blake2b.c */
+enum { GPUFMT_DIGEST_BYTES = 32 };
+GPUFMT_HIDDEN void GpufmtBlake2b(const char key[], size_t key_length, const char bytes[], size_t nbytes, unsigned char digest[GPUFMT_DIGEST_BYTES]);
+
 /* module_file.c; backends/native_library.py calls these too */
-PETSC_EXTERN char *GpufmtModuleFileRead(const char path[], const char format[], uint32_t folder, size_t *nbytes);
+PETSC_EXTERN char *GpufmtModuleFileRead(const char path[], const char format[], const char folder[], size_t *nbytes);
 PETSC_EXTERN void  GpufmtModuleFileFree(char *contents);
 
 /* kernels.c */
@@ -68,6 +72,8 @@ GPUFMT_HIDDEN void           GpufmtPythonGoOn(void *);
 GPUFMT_HIDDEN void           GpufmtPythonStay(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPythonTakeInterrupt(void);
 GPUFMT_HIDDEN void           GpufmtPythonInterrupt(void);
+GPUFMT_HIDDEN void           GpufmtPythonHoldInterrupts(void);
+GPUFMT_HIDDEN void           GpufmtPythonHearInterrupts(void);
 
 /* kept.c */
 enum { GPUFMT_MOST_KEPT = 32 };

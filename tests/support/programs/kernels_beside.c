@@ -4,13 +4,14 @@
 #include <sys/wait.h>
 
 /* the files under test; they are compiled for devices whatever the PETSc at hand is for */
+#include "runtime/blake2b.c"
 #include "runtime/kernels.c"
 #include "runtime/module_file.c"
 
 #define Check(what) PetscCheckAbort(what, PETSC_COMM_SELF, PETSC_ERR_PLIB, "not so: %s", #what)
 
-enum { FILES = 12, FOLDER = 77, IMAGE_BYTES = 9000, THE_CONTEXT = 0xC0, ANOTHER = 0xC1 };
-static const char text[] = "some modules 3";
+enum { FILES = 12, IMAGE_BYTES = 9000, THE_CONTEXT = 0xC0, ANOTHER = 0xC1 };
+static const char text[] = "some modules 3", folder[] = "the folder";
 
 GpufmtDriver gpufmt_driver;
 
@@ -78,20 +79,21 @@ static const char *Path(int number)
 static void Write(int number)
 {
   static const char table[] = "first<1> _Z5firstv\nsecond _Z6secondv\n\n";
-  char              contents[sizeof(table) - 1 + IMAGE_BYTES];
+  char              contents[sizeof(table) - 1 + IMAGE_BYTES], header[LONGEST_HEADER];
   FILE             *file = fopen(Path(number), "wb");
 
   Check(file);
   memcpy(contents, table, sizeof(table) - 1);
   memset(contents + sizeof(table) - 1, number, IMAGE_BYTES);
-  (void)fprintf(file, "%s %zu %08x\n", text, sizeof(contents), Checksum(FOLDER, contents, sizeof(contents)));
+  HeaderOf(text, folder, contents, sizeof(contents), header);
+  (void)fputs(header, file);
   Check(fwrite(contents, 1, sizeof(contents), file) == sizeof(contents));
   Check(!fclose(file));
 }
 
 static void NameAll(void)
 {
-  for (int k = 1; k <= FILES; k++) GpufmtKernelsName(Path(k), text, FOLDER);
+  for (int k = 1; k <= FILES; k++) GpufmtKernelsName(Path(k), text, folder);
 }
 
 static void Begin(void)
@@ -141,7 +143,7 @@ static void All(void)
   while (atomic_load(&nfunctions) < 2 * FILES) (void)usleep(100);
   for (int k = 1; k <= FILES; k++) Check(Taken(k) && Taken(k));
   Check(nloads == FILES);
-  GpufmtKernelsName("late", text, FOLDER);
+  GpufmtKernelsName("late", text, folder);
   Check(nfiles == FILES && !Taken(FILES + 1));
   current = (void *)ANOTHER;
   Check(!Taken(1));
@@ -197,7 +199,7 @@ static void Again(void)
   delay = 0;
   NameAll();
   Write(FILES + 1);
-  GpufmtKernelsName(Path(FILES + 1), text, FOLDER);
+  GpufmtKernelsName(Path(FILES + 1), text, folder);
   Check(nfiles == FILES + 1);
   GpufmtKernelsStart(3, NULL);
   UntilLookedAt(FILES + 1);

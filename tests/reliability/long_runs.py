@@ -1,0 +1,56 @@
+"""The same for a long time: what does not come back adds up."""
+
+from __future__ import annotations
+
+import json
+
+from petsc_gpufmt.choice.registry import FORMATS
+from reliability import children
+from reliability.attack import Report, Row, part_of
+
+ABOUT = (
+    "Matrices come and go, products and solves go on: after the first block of each process the host's memory stays "
+    "within 1 MB, and none of the planner's is left."
+)
+MINUTES = 4
+MOST_BYTES = 1 << 20
+SECONDS = 900.0  # of a process: what it gains must not be lost with it
+NUMBERS = {
+    "create, convert, multiply, destroy": 100_000,
+    "products": 1_000_000,
+    "transposed products": 1_000_000,
+    "new values and a product": 100_000,
+    "sparse products": 10_000,
+    "set-ups and solves of GAMG": 10_000,
+    "without destroy()": 10_000,
+    "alive at once": 10_000,
+}
+BLOCKS = 10
+"""Of a number: memory is looked at after each of them; those that make little by little are longer than the rest."""
+REMARKS = {"alive at once": "counts matrices; their memory is taken again by the next block"}
+QUICK_SHARE = 0.005
+QUICK_SECONDS = 1.0
+
+
+def try_all(numbers: dict[str, int], ranks: int, report: Report, seconds: float = SECONDS) -> list[Row]:
+    """Rows of what is repeated as often as `numbers` say, in blocks."""
+    types = [f"aij{name}" for name in FORMATS]
+    sizes = {name: max(1, number // BLOCKS) for name, number in numbers.items()}
+    request = {"sizes": sizes, "blocks": BLOCKS, "types": types, "most": MOST_BYTES, "seconds": seconds}
+    found = children.run("long_child", [json.dumps(request)], ranks if ranks > 1 else None, report, seconds=seconds * 2)
+    rows = []
+    for what, (asked, tried, bad) in found.items():
+        size, where = sizes.get(what, 1), "one rank" if ranks == 1 else f"{ranks} ranks"
+        rows.append(Row(f"{what}, {where}", asked * size, tried * size, bad, REMARKS.get(what, "")))
+    return rows
+
+
+def run(share: float, seed: int, report: Report) -> list[Row]:
+    rows = []
+    for ranks in (1, 2):
+        numbers = {name: part_of(number, share if ranks == 1 else share / 10) for name, number in NUMBERS.items()}
+        if ranks > 1:
+            numbers.pop("alive at once")
+        rows += try_all(numbers, ranks, report)
+        report(f"{ranks} ranks: {sum(len(row.failures) for row in rows)} ended badly")
+    return rows
