@@ -30,6 +30,8 @@ class Pattern:
 
     rows: np.ndarray
     columns: np.ndarray
+    state: tuple[int, int] = (0, 0)
+    """By which PETSc knows whether it is still the same; a pattern made anew with the same entries is not."""
 
     @classmethod
     def of(cls, A: PETSc.Mat) -> Pattern:
@@ -37,7 +39,7 @@ class Pattern:
         rows = np.repeat(np.arange(*A.getOwnershipRange()), np.diff(rowptr))
         if COMM.size > 1:
             rows, columns = (np.concatenate(WORLD.allgather(a)) for a in (rows, columns))
-        return cls(rows, np.array(columns))
+        return cls(rows, np.array(columns), (A.id, nonzero_state(A)))
 
     def same(self, other: Pattern) -> bool:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
@@ -116,6 +118,17 @@ class Sibling:
                 A.destroy()
 
 
+def layouts(A: PETSc.Mat) -> tuple[list[int], list[int]]:
+    """How rows and columns are dealt to ranks, which all ranks know."""
+    return A.getOwnershipRanges().tolist(), A.getOwnershipRangesColumn().tolist()
+
+
+def same_layouts(A: PETSc.Mat) -> bool:
+    """Whether rows and columns are dealt to ranks alike; all ranks agree."""
+    rows, columns = layouts(A)
+    return rows == columns
+
+
 def nonzero_state(A: PETSc.Mat) -> int:
     state = ctypes.c_int64()
     native_library.load().MatGetNonzeroState(ctypes.c_void_p(A.handle), ctypes.byref(state))
@@ -123,8 +136,12 @@ def nonzero_state(A: PETSc.Mat) -> int:
 
 
 def take_new_nonzeros(A: PETSc.Mat) -> None:
-    """Whether a matrix that PETSc has made or filled anew refuses them depends on how, and differs with the types."""
+    """Whether a matrix that PETSc has made or filled anew refuses them depends on how, and differs with the types.
+
+    Nor are those of other ranks refused, as by results of products.
+    """
     A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    A.setOption(Option.NO_OFF_PROC_ENTRIES, False)
 
 
 def random_values(rng: np.random.Generator, count: int) -> np.ndarray:

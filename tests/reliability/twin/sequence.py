@@ -29,6 +29,7 @@ from reliability.twin.matrices import (
     random_values,
 )
 from reliability.twin.operations import OPERATIONS, Operation, Step
+from reliability.twin.petsc_faults import left_out
 
 LENGTH = 50
 LARGEST = 2.0**60  # of a magnitude: beyond it all siblings are scaled down, exactly
@@ -145,9 +146,10 @@ def _run(walk: Walk, siblings: list[Sibling], defect: Defect | None) -> None:
 
 
 def _forget_coordinates(siblings: list[Sibling]) -> None:
-    """Of a matrix whose pattern has been another one meanwhile: PETSc would take places in arrays that are gone."""
+    """Of a matrix whose pattern has been another one meanwhile."""
     aij = siblings[0]
-    if "coordinates" in aij.kept and aij.kept["coordinates"][1:] != (aij.A.handle, nonzero_state(aij.A)):
+    if "coordinates" in aij.kept and aij.kept["coordinates"][1:] != (aij.A.id, nonzero_state(aij.A)):
+        left_out("MatSetValuesCOO() after other entries")
         for s in siblings:
             s.keep("coordinates")
             del s.kept["coordinates"]
@@ -177,10 +179,15 @@ def _call(
             results.append(Failed(error.ierr))
         except (ValueError, TypeError) as error:
             results.append(Failed(str(error)))
-        for A in (s.A, s.B):
-            if not A.isAssembled():  # the operation failed between two values
+        if _on_any_rank(isinstance(results[-1], Failed)):  # perhaps between two values, of a block alone too
+            for A in (s.A, s.B):
+                A.setOption(A.Option.UNUSED_NONZERO_LOCATION_ERR, False)
                 A.assemble()
     return results
+
+
+def _on_any_rank(true: bool) -> bool:
+    return any(WORLD.allgather(true)) if COMM.size > 1 else true
 
 
 @dataclass(frozen=True)
