@@ -16,7 +16,7 @@ from reliability.twin.matrices import (
     random_pattern,
     random_values,
     same_layouts,
-    take_new_nonzeros,
+    set_usual_options,
 )
 from reliability.twin.operations import Step, changes, rows_long
 from reliability.twin.petsc_faults import assemble, left_out
@@ -65,7 +65,7 @@ def _add(s: Sibling, step: Step, pattern: Pattern, structure: str, mat_type: str
     add = step.one_of(s.A.axpy, s.A.aypx)
     add(factor, other, s.structure(structure))
     other.destroy()
-    take_new_nonzeros(s.A)
+    set_usual_options(s.A)
 
 
 @changes()
@@ -109,7 +109,7 @@ def add_spare(s: Sibling, step: Step):
     if COMM.size > 1 and layouts(s.A) != layouts(s.B):
         return left_out("MatMatMult() and MatAXPY() of several ranks, sizes that fit on some")
     s.A.axpy(s.given(-0.5), s.B, s.structure("DIFFERENT"))
-    take_new_nonzeros(s.A)
+    set_usual_options(s.A)
 
 
 @changes()
@@ -267,7 +267,7 @@ def new_coordinates(s: Sibling, step: Step):
     s.A.setPreallocationCOO(rows, np.array(columns, PETSc.IntType))
     values = s.given(random_values(step.rng, pattern.rows.size * repeats))[COMM.rank :: COMM.size]
     s.A.setValuesCOO(values)
-    take_new_nonzeros(s.A)
+    set_usual_options(s.A)
     s.keep("coordinates", values.size, s.A.id, nonzero_state(s.A))
 
 

@@ -98,7 +98,7 @@ class Sibling:
         """A (or B) is another matrix from now on."""
         old = getattr(self, name)
         setattr(self, name, A)
-        take_new_nonzeros(A)
+        set_usual_options(A)
         if old is not None:
             old.destroy()
 
@@ -135,13 +135,11 @@ def nonzero_state(A: PETSc.Mat) -> int:
     return state.value
 
 
-def take_new_nonzeros(A: PETSc.Mat) -> None:
-    """Whether a matrix that PETSc has made or filled anew refuses them depends on how, and differs with the types.
-
-    Nor are those of other ranks refused, as by results of products.
-    """
-    A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
-    A.setOption(Option.NO_OFF_PROC_ENTRIES, False)
+def set_usual_options(A: PETSc.Mat) -> None:
+    """Those that a matrix has which PETSc has made or filled anew depend on how, and differ with the types."""
+    unusual = (Option.UNUSED_NONZERO_LOCATION_ERR, Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES)
+    for option in (*unusual, Option.NEW_NONZERO_ALLOCATION_ERR, Option.NO_OFF_PROC_ENTRIES):
+        A.setOption(option, False)
 
 
 def random_values(rng: np.random.Generator, count: int) -> np.ndarray:

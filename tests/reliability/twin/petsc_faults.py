@@ -34,6 +34,10 @@ FAULTS = {
         "src/mat/impls/aij/mpi/mpiaij.c:961",
         "marks rows in a vector of the columns, and beyond it",
     ),
+    "MatGetColumnIJ() after MatTranspose() in place": (
+        "src/mat/impls/aij/seq/inode.c:18",
+        "looks for rows of equal columns, which the new data of the matrix do not have: an error",
+    ),
     "MatStoreValues() once more": (
         "src/mat/impls/aij/seq/aij.c:3666",
         "keeps the array of an earlier call, which has no room for more entries",

@@ -166,8 +166,9 @@ def _call(
 ) -> list[Any]:
     """What the operation gives for each sibling; magnitudes are left alone if it fails for the first two."""
     results: list[Any] = []
+    failed = False
     for s in siblings:
-        if s.kind == MAGNITUDES and any(isinstance(result, Failed) for result in results):
+        if s.kind == MAGNITUDES and failed:
             return [*results, None]
         step = Step(number, np.random.default_rng(number), *patterns)
         try:
@@ -179,7 +180,8 @@ def _call(
             results.append(Failed(error.ierr))
         except (ValueError, TypeError) as error:
             results.append(Failed(str(error)))
-        if _on_any_rank(isinstance(results[-1], Failed)):  # perhaps between two values, of a block alone too
+        if _on_any_rank(isinstance(results[-1], Failed)):
+            failed = True  # perhaps between two values, of a block alone too
             for A in (s.A, s.B):
                 A.setOption(A.Option.UNUSED_NONZERO_LOCATION_ERR, False)
                 A.assemble()

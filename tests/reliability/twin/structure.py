@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from petsc4py import PETSc
 
-from reliability.twin.matrices import COMM, Sibling, layouts, same_layouts, saved_and_loaded, take_new_nonzeros
+from reliability.twin.matrices import COMM, Sibling, layouts, same_layouts, saved_and_loaded, set_usual_options
 from reliability.twin.operations import Step, changes, looks, rows_long
 from reliability.twin.petsc_faults import left_out
 from reliability.twin.vectors import entries
@@ -14,7 +14,7 @@ from reliability.twin.vectors import entries
 @changes()
 def transpose_in_place(s: Sibling, step: Step):
     s.A.transpose()
-    take_new_nonzeros(s.A)
+    set_usual_options(s.A)
 
 
 @changes()
@@ -60,9 +60,9 @@ def copy_to_spare(s: Sibling, step: Step):
             return left_out("SAME_NONZERO_PATTERN of several ranks")
         s.A.copy(s.B, s.structure(structure))
     else:
-        take_new_nonzeros(s.B)
+        set_usual_options(s.B)
         s.A.copy(s.B, s.structure("DIFFERENT"))
-    take_new_nonzeros(s.B)
+    set_usual_options(s.B)
     return entries(s, s.B)
 
 
