@@ -11,8 +11,8 @@ import launch
 from reliability.attack import Report, Row, part_of
 
 ABOUT = "Random sequences of 50 operations, on a matrix of a type of ours and on its twin of type aij."
-MINUTES = 12
-SEQUENCES = {1: 6000, 2: 2500, 3: 1500}
+MINUTES = 50
+SEQUENCES = {1: 8000, 2: 1500, 3: 700}
 """How many by the number of ranks; in all more than 10^4."""
 
 _PROGRAM = Path(__file__).with_name("twin_ranks.py")

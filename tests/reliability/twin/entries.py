@@ -309,14 +309,12 @@ def conjugate(s: Sibling, step: Step):
 
 @changes()
 def set_option(s: Sibling, step: Step):
-    option = step.one_of(
-        *(*ERRORS, Option.NEW_NONZERO_LOCATIONS, Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES),
-        *(Option.SYMMETRIC, Option.STRUCTURALLY_SYMMETRIC),
-    )
-    flag = step.one_of(True, False)
+    """None on symmetry: it is lost where PETSc makes the matrix anew for a sum, which ours may not have to."""
+    others = (Option.NEW_NONZERO_LOCATIONS, Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES)
+    option, flag = step.one_of(*ERRORS, *others), step.one_of(True, False)
     if COMM.size > 1 and flag and option in ERRORS:
         return  # an error of PETSc's on one rank leaves the others waiting
-    if s.structured and (option not in (Option.SYMMETRIC, Option.STRUCTURALLY_SYMMETRIC) or not flag):
+    if s.structured:
         s.A.setOption(option, flag)
 
 

@@ -38,7 +38,7 @@ class Pattern:
         rowptr, columns, _ = A.getValuesCSR()
         rows = np.repeat(np.arange(*A.getOwnershipRange()), np.diff(rowptr))
         if COMM.size > 1:
-            rows, columns = (np.concatenate(WORLD.allgather(a)) for a in (rows, columns))
+            rows, columns = (np.concatenate(parts) for parts in zip(*WORLD.allgather((rows, columns)), strict=True))
         return cls(rows, np.array(columns), (A.id, nonzero_state(A)))
 
     def same(self, other: Pattern) -> bool:

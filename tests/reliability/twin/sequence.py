@@ -139,8 +139,8 @@ def _run(walk: Walk, siblings: list[Sibling], defect: Defect | None) -> None:
         _agree(_compared(results, rounds_of_result), what)
         if operation.writes:
             rounds = rounds_of_result
-        _forget_coordinates(siblings)
-        _scale_down(siblings)
+            _forget_coordinates(siblings)
+            _scale_down(siblings)
         _check_of(siblings, check, rounds, what)
     _check_of(siblings, _all_entries, rounds, "at the end")
 
@@ -169,7 +169,8 @@ def _call(
     failed = False
     for s in siblings:
         if s.kind == MAGNITUDES and failed:
-            return [*results, None]
+            here = any(isinstance(result, Failed) for result in results)
+            return [*results, None] if here else [None, None, None]  # what other ranks give has no bound
         step = Step(number, np.random.default_rng(number), *patterns)
         try:
             with _our_products() if ours_multiply and s.kind == OURS else nullcontext():
