@@ -6,7 +6,7 @@ from petsc4py import PETSc
 
 FAULTS = {
     "MatZeroRows() of rows without entries": (
-        "src/mat/impls/aij/seq/aij.c:2092",
+        "src/mat/impls/aij/seq/aij.c:2093",
         "inserts the diagonal of such a row, which may replace the array, and writes those of later rows into the "
         "one that was freed; of a parallel matrix, where the diagonal block has such rows",
     ),
@@ -23,7 +23,7 @@ FAULTS = {
         "keeps arrays for the longest row until the next assembly, which these two leave out, and writes beyond them",
     ),
     "MatShift() of several ranks, columns dealt otherwise than rows": (
-        "src/mat/utils/gcreate.c:55",
+        "src/mat/utils/gcreate.c:54",
         "restores an option of the off-diagonal block, which a new nonzero has replaced meanwhile",
     ),
     "MatGetRowMax() and its like without columns": (
