@@ -12,7 +12,7 @@ from reliability.twin.matrices import (
     Pattern,
     Sibling,
     layouts,
-    nonzero_state,
+    pattern_version,
     random_pattern,
     random_values,
     same_layouts,
@@ -23,7 +23,7 @@ from reliability.twin.petsc_faults import assemble, left_out
 from reliability.twin.vectors import local
 
 BLOCK_ALONE = "MatGetRow() after MatDiagonalSet() or MatZeroRowsColumns()"
-ERRORS = (Option.NEW_NONZERO_LOCATION_ERR, Option.NEW_NONZERO_ALLOCATION_ERR, Option.UNUSED_NONZERO_LOCATION_ERR)
+ERRORS = (Option.NEW_NONZERO_LOCATION_ERR, Option.NEW_NONZERO_ALLOCATION_ERR)
 """Options by which what was allowed becomes an error."""
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
 
@@ -268,7 +268,7 @@ def new_coordinates(s: Sibling, step: Step):
     values = s.given(random_values(step.rng, pattern.rows.size * repeats))[COMM.rank :: COMM.size]
     s.A.setValuesCOO(values)
     set_usual_options(s.A)
-    s.keep("coordinates", values.size, s.A.id, nonzero_state(s.A))
+    s.keep("coordinates", values.size, pattern_version(s.A))
 
 
 @changes(rows_long)
@@ -276,7 +276,7 @@ def values_at_coordinates(s: Sibling, step: Step):
     """Again, while the entries are still those of the coordinates."""
     if "coordinates" not in s.kept:
         return
-    count, _, _ = s.kept["coordinates"]
+    count, _ = s.kept["coordinates"]
     values = random_values(step.rng, 4000)[COMM.rank :: COMM.size][:count]
     s.A.setValuesCOO(s.given(values), addv=step.one_of(ADD, INSERT))
 

@@ -62,7 +62,7 @@ def vectors_of_wrong_sizes(s: Sibling, step: Step):
 def matrices_of_wrong_sizes(s: Sibling, step: Step):
     (m, _), (n, _) = s.A.getSizes()
     other = PETSc.Mat().create(COMM)
-    other.setSizes(((m + 1, PETSc.DECIDE), (n + 2, PETSc.DECIDE)))
+    other.setSizes(((m + n + 1, PETSc.DECIDE), (m + n + 2, PETSc.DECIDE)))  # fits nowhere
     other.setType(s.mat_type)
     other.setUp()
     other.assemble()

@@ -135,6 +135,11 @@ def nonzero_state(A: PETSc.Mat) -> int:
     return state.value
 
 
+def pattern_version(A: PETSc.Mat) -> tuple[int, int, float]:
+    """Differs when the entries have become others; MatEliminateZeros() does not tell a parallel matrix's state."""
+    return A.id, nonzero_state(A), A.getInfo(PETSc.Mat.InfoType.GLOBAL_SUM)["nz_used"]
+
+
 def set_usual_options(A: PETSc.Mat) -> None:
     """Those that a matrix has which PETSc has made or filled anew depend on how, and differ with the types."""
     unusual = (Option.UNUSED_NONZERO_LOCATION_ERR, Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES)

@@ -62,6 +62,14 @@ FAULTS = {
         "src/mat/impls/aij/mpi/mpiaij.c:5830",
         "compares them on each rank by itself, and returns an error on one, while the others wait for it",
     ),
+    "MatConvert() to baij of several ranks, MAT_NEW_NONZERO_LOCATIONS false": (
+        "src/mat/impls/aij/mpi/mmaij.c:174",
+        "makes the off-diagonal block of the converted matrix anew, and ignores its entries as new ones",
+    ),
+    "MatCreateSubMatrices() of several ranks, columns dealt otherwise than rows": (
+        "src/mat/impls/aij/mpi/mpiov.c:1138",
+        "counts columns from the first row of the rank where all rows and columns are asked for",
+    ),
     "MatConvert() from a type without MatGetRow()": (
         "src/mat/impls/shell/shellcnv.c:62",
         "makes columns by products, and leaves stored zeros out, for a type that it has no converter for",

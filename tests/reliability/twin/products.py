@@ -44,7 +44,7 @@ def _product(
     again = multiply(s.A, P, C)
     second = entries(s, again)
     s.A.scale(0.5)
-    s.keep(name, C, P, step.A)
+    s.keep(name, C, P, step.A, layouts(s.A))
     return [first, second]
 
 
@@ -52,8 +52,8 @@ def _again(s: Sibling, step: Step, name: str, multiply: Callable) -> list[Any] |
     """The kept product with the values that the matrix has by now, if its pattern is still that one."""
     if name not in s.kept:
         return None
-    C, P, pattern = s.kept[name]
-    if not pattern.same(step.A):
+    C, P, pattern, dealt = s.kept[name]
+    if not pattern.same(step.A) or layouts(s.A) != dealt:
         return None
     if s.structured:
         return entries(s, multiply(s.A, P, C))

@@ -23,7 +23,7 @@ from reliability.twin.matrices import (
     Pattern,
     Sibling,
     made,
-    nonzero_state,
+    pattern_version,
     random_pattern,
     random_split,
     random_values,
@@ -148,7 +148,7 @@ def _run(walk: Walk, siblings: list[Sibling], defect: Defect | None) -> None:
 def _forget_coordinates(siblings: list[Sibling]) -> None:
     """Of a matrix whose pattern has been another one meanwhile."""
     aij = siblings[0]
-    if "coordinates" in aij.kept and aij.kept["coordinates"][1:] != (aij.A.id, nonzero_state(aij.A)):
+    if "coordinates" in aij.kept and aij.kept["coordinates"][1] != pattern_version(aij.A):
         left_out("MatSetValuesCOO() after other entries")
         for s in siblings:
             s.keep("coordinates")

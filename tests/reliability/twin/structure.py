@@ -101,6 +101,8 @@ def convert_by_another_type(s: Sibling, step: Step):
     through = step.one_of("baij", "sell")
     if s.A.getType().startswith("mpi") and through == "sell":
         return left_out("MatConvert() from a type without MatGetRow()")
+    set_usual_options(s.A)
+    left_out("MatConvert() to baij of several ranks, MAT_NEW_NONZERO_LOCATIONS false")
     other = s.A.convert(through, PETSc.Mat())
     s.replace(other.convert(s.mat_type, PETSc.Mat()), "B")
     other.destroy()
@@ -157,6 +159,8 @@ def submatrices(s: Sibling, step: Step):
     m, n = s.A.getSize()
     rows = np.flatnonzero(step.rng.random(m) < 0.5).astype(PETSc.IntType)
     columns = np.flatnonzero(step.rng.random(n) < 0.7).astype(PETSc.IntType)
+    if not same_layouts(s.A) and (rows.size, columns.size) == (m, n) and COMM.size > 1:
+        return left_out("MatCreateSubMatrices() of several ranks, columns dealt otherwise than rows")
     sets = [PETSc.IS().createGeneral(a, comm=PETSc.COMM_SELF) for a in (rows, columns)]
     parts = s.A.createSubMatrices([sets[0]], [sets[1]])
     first = entries(s, parts[0])
