@@ -41,7 +41,7 @@ def test_kinds_are_counted_and_explained():
     text = reliability_report.page([one])
 
     assert "| what | asked for | equal | error |\n| --- | --: | --: | --: |\n| a \\| b | 100 | 5 | 2 |" in text
-    assert "| why | 2 | a/ex1 |" in text and "hang" not in text
+    assert "| why | 2 | a/ex1 |" in text and "| hang" not in text
     assert "untried" not in text and "\n1 more rows" in text
 
 

@@ -4,24 +4,28 @@
     mpiexec -n 2 python tests/reliability/twin_ranks.py --seed 7 --calls scale:3 mult:12
 
 The first rank prints `begin SEED` before each sequence, and `differs SEED CALLS : WHAT` for each that ends badly,
-with the calls of the shortest sequence that still does. A sequence that does not end takes the program with it.
+with the calls of the shortest sequence that still does. A sequence that does not end takes the program with it: all
+ranks say where they are. After `SECONDS` the rest is left to another program.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import signal
 import sys
+import time
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+SECONDS = 60  # well before launch.run ends it
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent / "support")]
 
 from petsc4py import PETSc  # noqa: E402
 
 import petsc_gpufmt  # noqa: E402, F401
 from reliability.twin.defects import DEFECTS  # noqa: E402
-from reliability.twin.matrices import COMM  # noqa: E402
+from reliability.twin.matrices import COMM, WORLD  # noqa: E402
 from reliability.twin.sequence import Walk, difference, shrunk  # noqa: E402
 
 
@@ -47,20 +51,25 @@ def main() -> int:
     defect = DEFECTS.get(options.defect)
 
     def differs(walk: Walk) -> str:
-        signal.alarm(options.limit)
+        faulthandler.dump_traceback_later(options.limit)
+        signal.alarm(options.limit + 2)  # once all ranks have said where they are
         try:
             return difference(walk, defect)
         finally:
             signal.alarm(0)
+            faulthandler.cancel_dump_traceback_later()
 
-    failed = 0
+    failed, done, start = 0, 0, time.monotonic()
     for walk in walks:
+        if WORLD.bcast(time.monotonic() - start > SECONDS):
+            break
+        done += 1
         say(f"begin {walk.seed}")
         if differs(walk):
             failed += 1
             short = shrunk(walk, lambda shorter: bool(differs(shorter)))
             say(f"differs {' '.join(short.words())} : {differs(short)}")
-    say(f"end {len(walks)}")
+    say(f"end {done}")
     PETSc.garbage_cleanup()
     return 1 if failed else 0
 

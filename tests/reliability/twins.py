@@ -11,40 +11,48 @@ import launch
 from reliability.attack import Report, Row, part_of
 
 ABOUT = "Random sequences of 50 operations, on a matrix of a type of ours and on its twin of type aij."
-MINUTES = 12
-SEQUENCES = {1: 6000, 2: 2500, 3: 1500}
+MINUTES = 25
+SEQUENCES = {1: 8000, 2: 1500, 3: 700}
 """How many by the number of ranks; in all more than 10^4."""
 
 _PROGRAM = Path(__file__).with_name("twin_ranks.py")
 _BATCH = 200  # sequences of one program, which has two minutes
 _TRIES = 60  # programs that are started to shrink a sequence that ends one
+_LIMIT = 10  # seconds that each of them waits for its sequence
 
 
 def run(share: float, seed: int, report: Report) -> list[Row]:
-    return [_run_on(ranks, part_of(number, share), seed, report) for ranks, number in SEQUENCES.items()]
+    return [
+        run_on(ranks, seed * 10**7 + ranks * 10**6, part_of(number, share), report)
+        for ranks, number in SEQUENCES.items()
+    ]
 
 
-def _run_on(ranks: int, number: int, seed: int, report: Report) -> Row:
+def run_on(ranks: int, first: int, number: int, report: Report) -> Row:
+    """Sequences of these seeds, in one program after another."""
     row = Row(f"sequences of 50 operations on {ranks} rank{'s' * (ranks > 1)}", asked=number)
-    first = seed * 10**7 + ranks * 10**6
-    end = first + number
-    while first < end:
-        ended = run_batch(ranks, first, min(_BATCH, end - first))
-        row.tried += ended.tried
+    while row.tried < number:
+        ended = run_batch(ranks, first + row.tried, min(_BATCH, number - row.tried))
+        row.tried += max(1, ended.tried)
         row.failures += ended.failures
-        report(f"{ranks} ranks: {row.tried} of {number} sequences, seeds to {first + ended.tried - 1}")
-        first += max(1, ended.tried)
+        report(f"{ranks} ranks: {row.tried} of {number} sequences, seeds to {first + row.tried - 1}")
     return row
 
 
-def run_batch(ranks: int, first: int, count: int, *more: object) -> Row:
-    """Sequences of these seeds; up to the one, and with it, that ends the program."""
+def run_batch(ranks: int, first: int, count: int, *more: object, tries: int = _TRIES) -> Row:
+    """Sequences of these seeds; up to the one, and with it, that ends the program, or until it leaves the rest."""
     output, status = _ended(ranks, "--first", first, "--count", count, *more)
     begun = [int(seed) for seed in re.findall(r"^begin (\d+)$", output, re.MULTILINE)]
     failures = [f"{_command(ranks)} {line}" for line in re.findall(r"^differs (.*)$", output, re.MULTILINE)]
-    if not re.search(r"^end \d+$", output, re.MULTILINE):
-        failures.append(_shrunk_by_programs(ranks, begun[-1], *more) if begun else f"status {status}: {output[-2000:]}")
+    if not _came_to_its_end(output):
+        failures.append(
+            _shrunk_by_programs(ranks, begun[-1], tries, *more) if begun else f"status {status}: {output[-2000:]}"
+        )
     return Row("", count, len(begun), failures)
+
+
+def _came_to_its_end(output: str) -> bool:
+    return bool(re.search(r"^end \d+$", output, re.MULTILINE))
 
 
 def _ended(ranks: int, *words: object) -> tuple[str, int | str]:
@@ -59,15 +67,21 @@ def _command(ranks: int) -> str:
     return f"mpiexec -n {ranks} python tests/reliability/{_PROGRAM.name}"
 
 
-def _shrunk_by_programs(ranks: int, seed: int, *more: object) -> str:
-    """The shortest sequence that still ends a program before its own end, and with what status."""
+def _shrunk_by_programs(ranks: int, seed: int, tries: int, *more: object) -> str:
+    """The shortest sequence that still ends a program before its own end, and how."""
     from reliability.twin.sequence import Walk, shrunk
 
     def ends_program(walk: Walk) -> bool:
-        output, _ = _ended(ranks, *walk.words(), *more)
-        return not re.search(r"^end \d+$", output, re.MULTILINE)
+        return not _came_to_its_end(_ended(ranks, *walk.words(), "--limit", _LIMIT, *more)[0])
 
-    short = shrunk(Walk.drawn(seed), ends_program, _TRIES)
-    output, status = _ended(ranks, *short.words(), *more)
-    reason = next(iter(re.findall(r"Caught signal.*", output)), f"status {status}")
-    return f"{_command(ranks)} {' '.join(short.words())} : {reason}"
+    short = shrunk(Walk.drawn(seed), ends_program, tries)
+    output, status = _ended(ranks, *short.words(), "--limit", _LIMIT, *more)
+    return f"{_command(ranks)} {' '.join(short.words())} : {_reason(output, status)}"
+
+
+def _reason(output: str, status: int | str) -> str:
+    """How a program has ended: by which signal, or where its ranks were waiting."""
+    waiting = re.findall(r"^Timeout .*\n(?:.*\n)*?.*/twin/(\w+\.py)\", line (\d+) in (\w+)", output, re.MULTILINE)
+    if waiting:
+        return "no end: " + ", ".join(f"a rank is in {name}() ({file}:{line})" for file, line, name in waiting)
+    return next(iter(re.findall(r"Caught signal.*", output)), f"status {status}")

@@ -11,14 +11,20 @@ from reliability.twin.matrices import (
     Option,
     Pattern,
     Sibling,
-    nonzero_state,
+    layouts,
+    pattern_version,
     random_pattern,
     random_values,
-    take_new_nonzeros,
+    same_layouts,
+    set_usual_options,
 )
 from reliability.twin.operations import Step, changes, rows_long
+from reliability.twin.petsc_faults import assemble, left_out
 from reliability.twin.vectors import local
 
+BLOCK_ALONE = "MatGetRow() after MatDiagonalSet() or MatZeroRowsColumns()"
+ERRORS = (Option.NEW_NONZERO_LOCATION_ERR, Option.NEW_NONZERO_ALLOCATION_ERR)
+"""Options by which what was allowed becomes an error."""
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
 
 
@@ -29,13 +35,18 @@ def scale(s: Sibling, step: Step):
 
 @changes()
 def shift(s: Sibling, step: Step):
+    if COMM.size > 1 and not same_layouts(s.A):
+        return left_out("MatShift() of several ranks, columns dealt otherwise than rows")
     s.A.shift(s.given(step.one_of(0.5, -1.5)))
 
 
 @changes()
 def set_diagonal(s: Sibling, step: Step):
+    if COMM.size > 1 and s.A.getSize()[0] > s.A.getSize()[1]:
+        return left_out("MatDiagonalSet() of several ranks, more rows than columns")
     d = s.vector(step.rng, right=False)
     s.A.setDiagonal(d, step.one_of(ADD, INSERT))
+    assemble(s.A, BLOCK_ALONE)
     d.destroy()
 
 
@@ -54,12 +65,15 @@ def _add(s: Sibling, step: Step, pattern: Pattern, structure: str, mat_type: str
     add = step.one_of(s.A.axpy, s.A.aypx)
     add(factor, other, s.structure(structure))
     other.destroy()
-    take_new_nonzeros(s.A)
+    set_usual_options(s.A)
 
 
 @changes()
 def add_same_pattern(s: Sibling, step: Step):
-    _add(s, step, step.A, step.one_of("SAME", "SUBSET", "DIFFERENT", "UNKNOWN"))
+    structure = step.one_of("SAME", "SUBSET", "DIFFERENT", "UNKNOWN")
+    if COMM.size > 1 and structure == "SAME":
+        return left_out("SAME_NONZERO_PATTERN of several ranks")
+    return _add(s, step, step.A, structure)
 
 
 @changes()
@@ -92,8 +106,10 @@ def add_of_another_format(s: Sibling, step: Step):
 
 @changes()
 def add_spare(s: Sibling, step: Step):
+    if COMM.size > 1 and layouts(s.A) != layouts(s.B):
+        return left_out("MatMatMult() and MatAXPY() of several ranks, sizes that fit on some")
     s.A.axpy(s.given(-0.5), s.B, s.structure("DIFFERENT"))
-    take_new_nonzeros(s.A)
+    set_usual_options(s.A)
 
 
 @changes()
@@ -184,44 +200,59 @@ def set_values_in_blocks(s: Sibling, step: Step):
     s.A.assemble()
 
 
-def _chosen_rows(s: Sibling, step: Step) -> np.ndarray:
-    """Some rows, named by any rank, some of them by several."""
+def _chosen_rows(s: Sibling, step: Step) -> tuple[np.ndarray, np.ndarray]:
+    """Some rows that this rank names, some of them of other ranks or named by several, and those of all ranks."""
     m = s.A.getSize()[0]
     rows = [np.flatnonzero(step.rng.random(m) < 0.25) for _ in range(COMM.size)]
     first, last = s.A.getOwnershipRange()
+    of_all = np.unique(np.concatenate(rows)).astype(PETSc.IntType)
     if step.number % 2:
-        rows = np.concatenate(rows)
-        return np.unique(rows[(rows >= first) & (rows < last)]).astype(PETSc.IntType)
-    return rows[COMM.rank].astype(PETSc.IntType)
+        return of_all[(of_all >= first) & (of_all < last)], of_all
+    return rows[COMM.rank].astype(PETSc.IntType), of_all
 
 
-def _zero(s: Sibling, step: Step, zero) -> object:
-    s.A.setOption(Option.KEEP_NONZERO_PATTERN, step.one_of(True, False))
+def _zero(s: Sibling, step: Step, zero, fault) -> object:
+    s.A.setOption(Option.KEEP_NONZERO_PATTERN, keep := step.one_of(True, False))
     factor = s.given(step.one_of(1.0, -2.0, 0.0))
-    rows = _chosen_rows(s, step)
+    rows, of_all = _chosen_rows(s, step)
+    if factor and (name := fault(s, step, of_all, keep)):
+        return left_out(name)
     if step.rng.random() < 0.5:
         zero(rows, factor)
+        assemble(s.A, BLOCK_ALONE)
         return None
     x, b = s.vector(step.rng), s.vector(step.rng, right=False)
     if not s.structured:
         x.scale(-1.0)  # what is subtracted from b makes it larger
     zero(rows, factor, x, b)
+    assemble(s.A, BLOCK_ALONE)
     x.destroy()
     return s.given(local(b))
 
 
+def _fault_of_zero_rows(s: Sibling, step: Step, rows: np.ndarray, keep: bool) -> str:
+    """The fault of PETSc that MatZeroRows() would meet with a diagonal that is not 0, if it would."""
+    rank_of_row = np.searchsorted(s.A.getOwnershipRanges(), step.A.rows, "right")
+    in_diagonal_block = rank_of_row == np.searchsorted(s.A.getOwnershipRangesColumn(), step.A.columns, "right")
+    if not keep and not np.isin(rows, step.A.rows[in_diagonal_block]).all():
+        return "MatZeroRows() of rows without entries"
+    if COMM.size > 1 and keep and not np.isin(rows, step.A.rows[step.A.rows == step.A.columns]).all():
+        return "MatZeroRows() of several ranks, a diagonal entry lacking"
+    return ""
+
+
 @changes(rows_long)
 def zero_rows(s: Sibling, step: Step):
-    if s.A.getSizes()[0] != s.A.getSizes()[1]:
+    if not same_layouts(s.A):
         return None
-    return _zero(s, step, s.A.zeroRows)
+    return _zero(s, step, s.A.zeroRows, _fault_of_zero_rows)
 
 
 @changes(rows_long)
 def zero_rows_and_columns(s: Sibling, step: Step):
-    if s.A.getSizes()[0] != s.A.getSizes()[1]:
-        return None  # MatZeroRowsColumns_SeqAIJ() of PETSc 3.26 writes outside of its arrays
-    return _zero(s, step, s.A.zeroRowsColumns)
+    if s.A.getType().startswith("mpi") and not same_layouts(s.A):
+        return left_out("MatZeroRowsColumns() of several ranks, columns dealt otherwise than rows")
+    return _zero(s, step, s.A.zeroRowsColumns, lambda *_: "")
 
 
 @changes(rows_long)
@@ -236,8 +267,8 @@ def new_coordinates(s: Sibling, step: Step):
     s.A.setPreallocationCOO(rows, np.array(columns, PETSc.IntType))
     values = s.given(random_values(step.rng, pattern.rows.size * repeats))[COMM.rank :: COMM.size]
     s.A.setValuesCOO(values)
-    take_new_nonzeros(s.A)
-    s.keep("coordinates", values.size, s.A.handle, nonzero_state(s.A))
+    set_usual_options(s.A)
+    s.keep("coordinates", values.size, pattern_version(s.A))
 
 
 @changes(rows_long)
@@ -245,7 +276,7 @@ def values_at_coordinates(s: Sibling, step: Step):
     """Again, while the entries are still those of the coordinates."""
     if "coordinates" not in s.kept:
         return
-    count, _, _ = s.kept["coordinates"]
+    count, _ = s.kept["coordinates"]
     values = random_values(step.rng, 4000)[COMM.rank :: COMM.size][:count]
     s.A.setValuesCOO(s.given(values), addv=step.one_of(ADD, INSERT))
 
@@ -253,7 +284,7 @@ def values_at_coordinates(s: Sibling, step: Step):
 @changes()
 def store_and_retrieve(s: Sibling, step: Step):
     if "stored" in s.kept:
-        return  # MatStoreValues_SeqAIJ() of PETSc 3.26 keeps its array when there are more entries
+        return left_out("MatStoreValues() once more")
     s.keep("stored")
     s.A.setOption(Option.NEW_NONZERO_LOCATIONS, False)
     try:
@@ -278,13 +309,12 @@ def conjugate(s: Sibling, step: Step):
 
 @changes()
 def set_option(s: Sibling, step: Step):
-    option = step.one_of(
-        *(Option.NEW_NONZERO_LOCATIONS, Option.NEW_NONZERO_LOCATION_ERR, Option.NEW_NONZERO_ALLOCATION_ERR),
-        *(Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES, Option.SYMMETRIC, Option.STRUCTURALLY_SYMMETRIC),
-        Option.UNUSED_NONZERO_LOCATION_ERR,
-    )
-    flag = step.one_of(True, False)
-    if s.structured and (option not in (Option.SYMMETRIC, Option.STRUCTURALLY_SYMMETRIC) or not flag):
+    """None on symmetry: it is lost where PETSc makes the matrix anew for a sum, which ours may not have to."""
+    others = (Option.NEW_NONZERO_LOCATIONS, Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES)
+    option, flag = step.one_of(*ERRORS, *others), step.one_of(True, False)
+    if COMM.size > 1 and flag and option in ERRORS:
+        return  # an error of PETSc's on one rank leaves the others waiting
+    if s.structured:
         s.A.setOption(option, flag)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from petsc4py import PETSc
 
-from reliability.twin.matrices import COMM, Option, Pattern, Sibling
+from reliability.twin.matrices import COMM, Option, Pattern, Sibling, same_layouts
 from reliability.twin.operations import Step, changes, looks
 
 
@@ -51,7 +51,7 @@ def vectors_of_wrong_sizes(s: Sibling, step: Step):
         code_of(A.diagonalScale, None, wrong_right),
         code_of(A.setDiagonal, wrong_left),
     ]
-    if A.getSizes()[0] == A.getSizes()[1]:
+    if same_layouts(A):
         found.append(code_of(A.mult, right, right))
     for v in (right, left, wrong_right, wrong_left):
         v.destroy()
@@ -62,12 +62,12 @@ def vectors_of_wrong_sizes(s: Sibling, step: Step):
 def matrices_of_wrong_sizes(s: Sibling, step: Step):
     (m, _), (n, _) = s.A.getSizes()
     other = PETSc.Mat().create(COMM)
-    other.setSizes(((m + 1, PETSc.DECIDE), (n + 2, PETSc.DECIDE)))
+    other.setSizes(((m + n + 1, PETSc.DECIDE), (m + n + 2, PETSc.DECIDE)))  # fits nowhere
     other.setType(s.mat_type)
     other.setUp()
     other.assemble()
     A, same = s.A, PETSc.Mat.Structure.DIFFERENT_NONZERO_PATTERN
-    square = m == n  # the other ones PETSc's MatPtAP() and MatRARt() do not refuse
+    square = s.A.getSize()[0] == s.A.getSize()[1]  # the other ones PETSc's MatPtAP() and MatRARt() do not refuse
     found = [
         code_of(A.axpy, 2.0, other, same),
         code_of(A.aypx, 2.0, other, same),
@@ -112,10 +112,16 @@ def what_no_matrix_can(s: Sibling, step: Step):
         code_of(s.A.setSizes, ((m + 1, PETSc.DECIDE), (n, PETSc.DECIDE))),
         code_of(s.A.convert, "no such type"),
         code_of(s.A.setType, "no such type"),
-        code_of(s.A.setBlockSize, 7),
+        code_of(s.A.setBlockSize, 7) if _on_no_rank_divisible_by(7, s.A) else None,
         code_of(s.A.norm, PETSc.NormType.NORM_2),
     ]
     return found
+
+
+def _on_no_rank_divisible_by(block: int, A: PETSc.Mat) -> bool:
+    """Where rows or columns are, PETSc would take the block size on that rank alone."""
+    ranges = A.getOwnershipRanges(), A.getOwnershipRangesColumn()
+    return all(np.all(np.diff(some) % block > 0) for some in ranges)
 
 
 @looks()

@@ -30,14 +30,16 @@ class Pattern:
 
     rows: np.ndarray
     columns: np.ndarray
+    state: tuple[int, int] = (0, 0)
+    """By which PETSc knows whether it is still the same; a pattern made anew with the same entries is not."""
 
     @classmethod
     def of(cls, A: PETSc.Mat) -> Pattern:
         rowptr, columns, _ = A.getValuesCSR()
         rows = np.repeat(np.arange(*A.getOwnershipRange()), np.diff(rowptr))
         if COMM.size > 1:
-            rows, columns = (np.concatenate(WORLD.allgather(a)) for a in (rows, columns))
-        return cls(rows, np.array(columns))
+            rows, columns = (np.concatenate(parts) for parts in zip(*WORLD.allgather((rows, columns)), strict=True))
+        return cls(rows, np.array(columns), (A.id, nonzero_state(A)))
 
     def same(self, other: Pattern) -> bool:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
@@ -96,7 +98,7 @@ class Sibling:
         """A (or B) is another matrix from now on."""
         old = getattr(self, name)
         setattr(self, name, A)
-        take_new_nonzeros(A)
+        set_usual_options(A)
         if old is not None:
             old.destroy()
 
@@ -116,15 +118,33 @@ class Sibling:
                 A.destroy()
 
 
+def layouts(A: PETSc.Mat) -> tuple[list[int], list[int]]:
+    """How rows and columns are dealt to ranks, which all ranks know."""
+    return A.getOwnershipRanges().tolist(), A.getOwnershipRangesColumn().tolist()
+
+
+def same_layouts(A: PETSc.Mat) -> bool:
+    """Whether rows and columns are dealt to ranks alike; all ranks agree."""
+    rows, columns = layouts(A)
+    return rows == columns
+
+
 def nonzero_state(A: PETSc.Mat) -> int:
     state = ctypes.c_int64()
     native_library.load().MatGetNonzeroState(ctypes.c_void_p(A.handle), ctypes.byref(state))
     return state.value
 
 
-def take_new_nonzeros(A: PETSc.Mat) -> None:
-    """Whether a matrix that PETSc has made or filled anew refuses them depends on how, and differs with the types."""
-    A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+def pattern_version(A: PETSc.Mat) -> tuple[int, int, float]:
+    """Differs when the entries have become others; MatEliminateZeros() does not tell a parallel matrix's state."""
+    return A.id, nonzero_state(A), A.getInfo(PETSc.Mat.InfoType.GLOBAL_SUM)["nz_used"]
+
+
+def set_usual_options(A: PETSc.Mat) -> None:
+    """Those that a matrix has which PETSc has made or filled anew depend on how, and differ with the types."""
+    unusual = (Option.UNUSED_NONZERO_LOCATION_ERR, Option.KEEP_NONZERO_PATTERN, Option.IGNORE_ZERO_ENTRIES)
+    for option in (*unusual, Option.NEW_NONZERO_ALLOCATION_ERR, Option.NO_OFF_PROC_ENTRIES):
+        A.setOption(option, False)
 
 
 def random_values(rng: np.random.Generator, count: int) -> np.ndarray:

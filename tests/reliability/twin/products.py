@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
-from reliability.twin.matrices import COMM, Pattern, Sibling
+from reliability.twin.matrices import COMM, Pattern, Sibling, layouts, same_layouts
 from reliability.twin.operations import Step, changes, looks, rows_long, rows_long_twice
+from reliability.twin.petsc_faults import left_out
 from reliability.twin.vectors import entries
+
+NOT_SQUARE = "MatPtAP() and MatRARt() of a matrix that is not square"
 
 
 def _thin(step: Step, nrows: int, ncols: int) -> Pattern:
@@ -41,7 +44,7 @@ def _product(
     again = multiply(s.A, P, C)
     second = entries(s, again)
     s.A.scale(0.5)
-    s.keep(name, C, P, step.A)
+    s.keep(name, C, P, step.A, layouts(s.A))
     return [first, second]
 
 
@@ -49,8 +52,8 @@ def _again(s: Sibling, step: Step, name: str, multiply: Callable) -> list[Any] |
     """The kept product with the values that the matrix has by now, if its pattern is still that one."""
     if name not in s.kept:
         return None
-    C, P, pattern = s.kept[name]
-    if not pattern.same(step.A):
+    C, P, pattern, dealt = s.kept[name]
+    if not pattern.same(step.A) or layouts(s.A) != dealt:
         return None
     if s.structured:
         return entries(s, multiply(s.A, P, C))
@@ -70,11 +73,6 @@ def transpose_mat_mult(A, P, C):
 
 def mat_transpose_mult(A, P, C):
     return A.matTransposeMult(P, result=C)
-
-
-def _square(A: PETSc.Mat) -> bool:
-    """MatPtAP() and MatRARt() of PETSc 3.26 do not look whether the matrix between is square, and read beyond P."""
-    return A.getSizes()[0] == A.getSizes()[1]
 
 
 def galerkin(A, P, C):
@@ -121,8 +119,8 @@ def product_with_transpose(s: Sibling, step: Step):
 
 @looks(rows_long_twice)
 def galerkin_product(s: Sibling, step: Step):
-    if not _square(s.A):
-        return None
+    if not same_layouts(s.A):
+        return left_out(NOT_SQUARE)
     return _product(s, step, "galerkin", galerkin, lambda sizes: (sizes[1], _coarse(sizes[1][1])))
 
 
@@ -134,8 +132,10 @@ def galerkin_product_again(s: Sibling, step: Step):
 @looks(rows_long_twice)
 def galerkin_product_by_restriction(s: Sibling, step: Step):
     """PETSc has none of parallel matrices."""
-    if s.A.getType().startswith("mpi") or not _square(s.A):
+    if s.A.getType().startswith("mpi"):
         return None
+    if not same_layouts(s.A):
+        return left_out(NOT_SQUARE)
     return _product(s, step, "rart", galerkin_by_restriction, lambda sizes: (_coarse(sizes[1][1]), sizes[1]))
 
 
@@ -150,16 +150,17 @@ def product_from_here_on(s: Sibling, step: Step):
 
 @changes(rows_long, doubles=True)
 def product_with_spare(s: Sibling, step: Step):
-    C = s.A.matMult(s.B)
-    s.replace(C)
+    if COMM.size > 1 and layouts(s.A)[1] != layouts(s.B)[0]:
+        return left_out("MatMatMult() and MatAXPY() of several ranks, sizes that fit on some")
+    return s.replace(s.A.matMult(s.B))
 
 
 @changes(rows_long_twice)
 def galerkin_product_from_here_on(s: Sibling, step: Step):
     """The spare matrix is that of a coarse grid."""
     sizes = s.A.getSizes()
-    if not _square(s.A):
-        return None
+    if not same_layouts(s.A):
+        return left_out(NOT_SQUARE)
     P = s.matrix(_thin(step, sizes[1][1], _coarse(sizes[1][1])[1]), step.rng, (sizes[1], _coarse(sizes[1][1])))
     s.replace(s.A.ptap(P), "B")
     P.destroy()

@@ -23,12 +23,13 @@ from reliability.twin.matrices import (
     Pattern,
     Sibling,
     made,
-    nonzero_state,
+    pattern_version,
     random_pattern,
     random_split,
     random_values,
 )
 from reliability.twin.operations import OPERATIONS, Operation, Step
+from reliability.twin.petsc_faults import left_out
 
 LENGTH = 50
 LARGEST = 2.0**60  # of a magnitude: beyond it all siblings are scaled down, exactly
@@ -138,16 +139,17 @@ def _run(walk: Walk, siblings: list[Sibling], defect: Defect | None) -> None:
         _agree(_compared(results, rounds_of_result), what)
         if operation.writes:
             rounds = rounds_of_result
-        _forget_coordinates(siblings)
-        _scale_down(siblings)
+            _forget_coordinates(siblings)
+            _scale_down(siblings)
         _check_of(siblings, check, rounds, what)
     _check_of(siblings, _all_entries, rounds, "at the end")
 
 
 def _forget_coordinates(siblings: list[Sibling]) -> None:
-    """Of a matrix whose pattern has been another one meanwhile: PETSc would take places in arrays that are gone."""
+    """Of a matrix whose pattern has been another one meanwhile."""
     aij = siblings[0]
-    if "coordinates" in aij.kept and aij.kept["coordinates"][1:] != (aij.A.handle, nonzero_state(aij.A)):
+    if "coordinates" in aij.kept and aij.kept["coordinates"][1] != pattern_version(aij.A):
+        left_out("MatSetValuesCOO() after other entries")
         for s in siblings:
             s.keep("coordinates")
             del s.kept["coordinates"]
@@ -164,9 +166,11 @@ def _call(
 ) -> list[Any]:
     """What the operation gives for each sibling; magnitudes are left alone if it fails for the first two."""
     results: list[Any] = []
+    failed = False
     for s in siblings:
-        if s.kind == MAGNITUDES and any(isinstance(result, Failed) for result in results):
-            return [*results, None]
+        if s.kind == MAGNITUDES and failed:
+            here = any(isinstance(result, Failed) for result in results)
+            return [*results, None] if here else [None, None, None]  # what other ranks give has no bound
         step = Step(number, np.random.default_rng(number), *patterns)
         try:
             with _our_products() if ours_multiply and s.kind == OURS else nullcontext():
@@ -177,10 +181,16 @@ def _call(
             results.append(Failed(error.ierr))
         except (ValueError, TypeError) as error:
             results.append(Failed(str(error)))
-        for A in (s.A, s.B):
-            if not A.isAssembled():  # the operation failed between two values
+        if _on_any_rank(isinstance(results[-1], Failed)):
+            failed = True  # perhaps between two values, of a block alone too
+            for A in (s.A, s.B):
+                A.setOption(A.Option.UNUSED_NONZERO_LOCATION_ERR, False)
                 A.assemble()
     return results
+
+
+def _on_any_rank(true: bool) -> bool:
+    return any(WORLD.allgather(true)) if COMM.size > 1 else true
 
 
 @dataclass(frozen=True)

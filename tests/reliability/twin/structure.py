@@ -5,20 +5,16 @@ from __future__ import annotations
 import numpy as np
 from petsc4py import PETSc
 
-from reliability.twin.matrices import COMM, Option, Sibling, saved_and_loaded
+from reliability.twin.matrices import COMM, Sibling, layouts, same_layouts, saved_and_loaded, set_usual_options
 from reliability.twin.operations import Step, changes, looks, rows_long
+from reliability.twin.petsc_faults import left_out
 from reliability.twin.vectors import entries
-
-
-def _square_layout(A: PETSc.Mat) -> bool:
-    """Whether rows and columns are dealt to ranks alike; all ranks agree."""
-    rows, columns = A.getOwnershipRanges(), A.getOwnershipRangesColumn()
-    return np.array_equal(rows, columns)
 
 
 @changes()
 def transpose_in_place(s: Sibling, step: Step):
     s.A.transpose()
+    set_usual_options(s.A)
 
 
 @changes()
@@ -29,10 +25,10 @@ def transpose_to_spare(s: Sibling, step: Step):
 
 @looks()
 def transpose_with_reuse(s: Sibling, step: Step):
-    """The same transpose is filled once more where the pattern is still the same."""
+    """The same transpose is filled once more while PETSc takes the pattern for the same."""
     if "transpose" in s.kept:
         transposed, pattern = s.kept["transpose"]
-        if pattern.same(step.A) and transposed.getSizes() == s.A.getSizes()[::-1] and s.structured:
+        if pattern.state == step.A.state and pattern.same(step.A) and s.structured:
             s.A.transpose(transposed)
             return entries(s, transposed)
     transposed = s.A.transpose(PETSc.Mat())
@@ -56,11 +52,17 @@ def swap(s: Sibling, step: Step):
 
 @changes()
 def copy_to_spare(s: Sibling, step: Step):
-    if step.A.same(step.B) and s.A.getSizes() == s.B.getSizes():
-        s.A.copy(s.B, s.structure(step.one_of("SAME", "DIFFERENT")))
-    elif s.A.getSizes() == s.B.getSizes():
-        s.B.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    if layouts(s.A) != layouts(s.B):
+        return None
+    if step.A.same(step.B):
+        structure = step.one_of("SAME", "DIFFERENT")
+        if COMM.size > 1 and structure == "SAME":
+            return left_out("SAME_NONZERO_PATTERN of several ranks")
+        s.A.copy(s.B, s.structure(structure))
+    else:
+        set_usual_options(s.B)
         s.A.copy(s.B, s.structure("DIFFERENT"))
+    set_usual_options(s.B)
     return entries(s, s.B)
 
 
@@ -96,7 +98,11 @@ def convert_to_another_format(s: Sibling, step: Step):
 @changes()
 def convert_by_another_type(s: Sibling, step: Step):
     """Of PETSc, whose conversions go by way of aij."""
-    through = step.one_of("baij", "sell")  # from dense and is, PETSc stores other zeros in types it does not know
+    through = step.one_of("baij", "sell")
+    if s.A.getType().startswith("mpi") and through == "sell":
+        return left_out("MatConvert() from a type without MatGetRow()")
+    set_usual_options(s.A)
+    left_out("MatConvert() to baij of several ranks, MAT_NEW_NONZERO_LOCATIONS false")
     other = s.A.convert(through, PETSc.Mat())
     s.replace(other.convert(s.mat_type, PETSc.Mat()), "B")
     other.destroy()
@@ -136,6 +142,8 @@ def submatrix(s: Sibling, step: Step):
 @changes()
 def submatrix_from_here_on(s: Sibling, step: Step):
     """All rows and columns, once in their order and once in another one on each rank."""
+    if COMM.size > 1 and step.number % 2:
+        return left_out("MatAXPY() of several ranks, columns in another order")
     sets = []
     for first, last in (s.A.getOwnershipRange(), s.A.getOwnershipRangeColumn()):
         here = np.arange(first, last, dtype=PETSc.IntType)
@@ -151,6 +159,8 @@ def submatrices(s: Sibling, step: Step):
     m, n = s.A.getSize()
     rows = np.flatnonzero(step.rng.random(m) < 0.5).astype(PETSc.IntType)
     columns = np.flatnonzero(step.rng.random(n) < 0.7).astype(PETSc.IntType)
+    if not same_layouts(s.A) and (rows.size, columns.size) == (m, n) and COMM.size > 1:
+        return left_out("MatCreateSubMatrices() of several ranks, columns dealt otherwise than rows")
     sets = [PETSc.IS().createGeneral(a, comm=PETSc.COMM_SELF) for a in (rows, columns)]
     parts = s.A.createSubMatrices([sets[0]], [sets[1]])
     first = entries(s, parts[0])
@@ -179,6 +189,8 @@ def permute(s: Sibling, step: Step):
 
 @looks(rows_long)
 def virtual_submatrix(s: Sibling, step: Step):
+    if COMM.size > 1 and s.A.getBlockSizes() != (1, 1):
+        return left_out("MatCreateSubMatrixVirtual() of several ranks, in blocks")
     rows, columns = _index_sets(s, step)
     part = PETSc.Mat().createSubMatrixVirtual(s.A, rows, columns)
     x, y = part.createVecs()
@@ -195,7 +207,7 @@ def names_and_null_spaces(s: Sibling, step: Step):
     """Stay with the matrix when its type changes."""
     s.A.setName(f"named {step.number}")
     s.A.setOptionsPrefix(f"p{step.number}_")
-    if not _square_layout(s.A):
+    if not same_layouts(s.A):
         return None
     constant = PETSc.NullSpace().create(constant=True, comm=COMM)
     s.A.setNullSpace(constant)
