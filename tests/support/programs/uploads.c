@@ -18,6 +18,7 @@ static int Processors(cpu_set_t *set)
 
 /* the files under test; they are compiled for devices whatever the PETSc at hand is for */
 #include "runtime/device.c"
+#include "runtime/events.c"
 #include "runtime/kept.c"
 #include "runtime/staging.c"
 #include "memory/upload.c"
