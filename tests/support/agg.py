@@ -26,7 +26,7 @@ def laplacian(graph: Graph, block: int = 1) -> PETSc.Mat:
     blocks = np.concatenate([np.tile(neighbours, block) for neighbours in graph.rows])
     columns = (blocks[:, None] * block + np.arange(block)).ravel()
     values = np.where(rows == columns, 1.0 + lengths[rows], np.where(rows % block == columns % block, -1.0, 0.01))
-    csr = (rowptr.astype(PETSc.IntType), columns.astype(PETSc.IntType), values)
+    csr = (rowptr.astype(PETSc.IntType), columns.astype(PETSc.IntType), values.astype(PETSc.ScalarType))
     A = PETSc.Mat().createAIJ((n, n), bsize=block, csr=csr, comm=PETSc.COMM_SELF)
     A.setOption(PETSc.Mat.Option.SYMMETRIC, True)
     return A

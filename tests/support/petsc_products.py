@@ -30,7 +30,11 @@ VIA = {
 
 
 def petsc_matrix(given: CsrMatrix, mat_type="aijpjds"):
-    csr = (given.rowptr.astype(PETSc.IntType), given.colidx.astype(PETSc.IntType), given.values)
+    csr = (
+        given.rowptr.astype(PETSc.IntType),
+        given.colidx.astype(PETSc.IntType),
+        given.values.astype(PETSc.ScalarType),
+    )
     A = PETSc.Mat().createAIJ((given.nrows, given.ncols), csr=csr, comm=PETSc.COMM_SELF)
     if mat_type != "aij":
         A.convert(mat_type)
@@ -74,7 +78,7 @@ def other_values(matrices, operands, seed):
     changed = []
     for A, m in zip(matrices, operands, strict=True):
         values = rng.standard_normal(m.values.size)
-        A.setValuesCSR(m.rowptr.astype(PETSc.IntType), m.colidx.astype(PETSc.IntType), values)
+        A.setValuesCSR(m.rowptr.astype(PETSc.IntType), m.colidx.astype(PETSc.IntType), values.astype(PETSc.ScalarType))
         A.assemble()
         changed.append(CsrMatrix(m.nrows, m.ncols, m.rowptr, m.colidx, values))
     return changed

@@ -4,7 +4,7 @@
 static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols, const PetscInt rowptr[], PetscInt colidx[], PetscInt row_block,
                                    PetscInt col_block, PetscBool inodes, Mat *A)
 {
-  PetscInt      *lengths;
+  PetscInt      *lengths, none = 0;
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
@@ -14,7 +14,7 @@ static PetscErrorCode CreateMatrix(MatType type, PetscInt nrows, PetscInt ncols,
   if (!ierr) ierr = MatSeqAIJSetPreallocation(*A, 0, lengths);
   PetscCall(PetscFree(lengths));
   PetscCall(ierr);
-  PetscCall(MatSeqAIJSetColumnIndices(*A, colidx));
+  PetscCall(MatSeqAIJSetColumnIndices(*A, colidx ? colidx : &none)); /* a debugging PETSc refuses NULL, of a matrix without entries too */
   if (!inodes) PetscCall(MatSetOption(*A, MAT_USE_INODES, PETSC_FALSE));
   PetscCall(MatAssemblyBegin(*A, MAT_FINAL_ASSEMBLY));
   PetscCall(MatAssemblyEnd(*A, MAT_FINAL_ASSEMBLY));
