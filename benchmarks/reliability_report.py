@@ -47,9 +47,11 @@ KNOWN = """\
 ## What is known to be wrong
 
 - No attack has been run on a GPU so far, but for a million products on four of them ([scaling](scaling.md#measured)).
-  Kernels and plans for GPUs are tested as [testing](design/testing.md) says. compute-sanitizer finds nothing in memory,
-  and races in nothing that it has looked at: whole Krylov solves were too long for it. Its synccheck stops products in
-  single precision within loops of CUDA graphs, with a barrier that all threads of a block come to; why was not found.
+  Kernels and plans for GPUs are tested as [testing](design/testing.md) says. compute-sanitizer's
+  memcheck finds nothing, racecheck nothing in what it has looked at: Krylov methods took it too long. Its synccheck
+  stops products in single precision within loops of CUDA graphs, at a barrier that all threads of a block come to; why
+  was not found. initcheck reports arrays that kernels of CuPy have written, which it was told not to look at; it has
+  not been run with all of them.
 - PETSc's MatMult() leaves its operand locked when the product fails: take another vector ([messages](errors.md)).
   Solvers of PETSc are then to be made anew, since KSPReset() and KSPDestroy() fail on their vectors.
 - If memory runs out on one rank within a function of PETSc that goes on with other ranks, these wait, with any type:

@@ -1,6 +1,5 @@
 /* Sums over vectors where these are, by plans of the planner: dot products for estimates of eigenvalues, and a look at signs. One plan serves vectors
-   of any length, so the process has one on each backend, as long as there is a PCGAMG or
-   a solver of ours. */
+   of any length, so the process has one on each backend, as long as there is a PCGAMG or a solver of ours. */
 #include "ksp/ksp.h"
 #include "gpufmt_plan_multigrid.h"
 

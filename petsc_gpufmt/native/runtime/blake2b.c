@@ -1,12 +1,12 @@
 /* BLAKE2b (RFC 7693), as Python's hashlib has it: in C since files of kernels are read beside Python. */
 #include "runtime/runtime.h"
 
-enum { BLOCK = 128, ROUNDS = 12 };
+enum { BLOCK = 128, ROUNDS = 12, ORDERS = 10 };
 
 static const uint64_t initial[8] = {0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
                                     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
 
-static const unsigned char order[ROUNDS][16] = {
+static const unsigned char order[ORDERS][16] = {
   {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15},
   {14, 10, 4,  8,  9,  15, 13, 6,  1,  12, 0,  2,  11, 7,  5,  3 },
   {11, 8,  12, 0,  5,  2,  15, 13, 10, 14, 3,  6,  7,  1,  9,  4 },
@@ -17,8 +17,6 @@ static const unsigned char order[ROUNDS][16] = {
   {13, 11, 7,  14, 12, 1,  3,  9,  5,  0,  15, 4,  8,  6,  2,  10},
   {6,  15, 14, 9,  11, 3,  0,  8,  12, 2,  13, 7,  1,  4,  10, 5 },
   {10, 2,  8,  4,  7,  6,  1,  5,  15, 11, 9,  14, 3,  12, 13, 0 },
-  {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15},
-  {14, 10, 4,  8,  9,  15, 13, 6,  1,  12, 0,  2,  11, 7,  5,  3 },
 };
 
 static inline uint64_t Rotated(uint64_t word, int right)
@@ -56,7 +54,7 @@ static void Compress(uint64_t h[8], const void *block, uint64_t count, bool last
   }
   v[12] ^= count;
   if (last) v[14] = ~v[14];
-  for (int r = 0; r < ROUNDS; r++) Round(v, m, order[r]);
+  for (int r = 0; r < ROUNDS; r++) Round(v, m, order[r % ORDERS]);
   for (int k = 0; k < 8; k++) h[k] ^= v[k] ^ v[k + 8];
 }
 
