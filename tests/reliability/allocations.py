@@ -71,7 +71,7 @@ def try_all(
     }
     with tempfile.TemporaryDirectory() as folder:
         preload = {"LD_PRELOAD": str(compiled(Path(folder)))} if where == "malloc" else {}
-        rows = children.run("allocations_child", [json.dumps(request)], ranks if ranks > 1 else None, report, **preload)
+        rows = children.run("allocations_child", [json.dumps(request)], ranks, report, **preload)
     remark = TOGETHER if ranks > 1 else REMARKS.get(where, "")
     return [Row(row, asked, tried, bad, remark) for row, (asked, tried, bad) in rows.items() if asked]
 

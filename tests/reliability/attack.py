@@ -32,6 +32,10 @@ class Row:
         return asdict(self)
 
 
+def ranks_in_words(ranks: int) -> str:
+    return "one rank" if ranks == 1 else f"{ranks} ranks"
+
+
 def part_of(number: int, share: float) -> int:
     """That share of a number, 1 at least."""
     return max(1, round(number * share))

@@ -60,12 +60,12 @@ class Child:
 def run(
     program: str,
     arguments: list[str],
-    ranks: int | None,
+    ranks: int,
     report: Callable[[str], None],
     seconds: float = 2 * SECONDS,
     **environment: str,
 ) -> dict[str, Any]:
-    """All tries of a program of this folder: {row: [asked, tried, failures]}."""
+    """All tries of a program of this folder, on one rank without mpiexec: {row: [asked, tried, failures]}."""
     import launch
 
     rows: dict[str, list[Any]] = {}
@@ -74,7 +74,7 @@ def run(
     while True:
         command = [sys.executable, FOLDER / f"{program}.py", str(begin), *arguments]
         try:
-            finished = launch.run(command, ranks=ranks, seconds=seconds, **environment)
+            finished = launch.run(command, ranks=ranks if ranks > 1 else None, seconds=seconds, **environment)
             status, output = finished.status, finished.output
         except TimeoutError as e:
             status, output = -1, str(e)

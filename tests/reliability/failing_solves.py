@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from reliability import children
-from reliability.attack import Report, Row
+from reliability.attack import Report, Row, ranks_in_words
 
 ABOUT = (
     "Numbers that are none, and exceptions in callbacks, before and within solves: each ends within 10 s, on all ranks "
@@ -25,8 +25,8 @@ REMARKS = {
 def try_all(solvers: tuple[str, ...], ranks: int, report: Report, planted: str = "") -> list[Row]:
     """A row for each way to fail."""
     request = {"solvers": solvers, "planted": planted}
-    found = children.run("failing_child", [json.dumps(request)], ranks if ranks > 1 else None, report)
-    where = "one rank" if ranks == 1 else f"{ranks} ranks"
+    found = children.run("failing_child", [json.dumps(request)], ranks, report)
+    where = ranks_in_words(ranks)
     return [
         Row(f"{what}, {where}", asked, tried, bad, REMARKS.get(what, "")) for what, (asked, tried, bad) in found.items()
     ]

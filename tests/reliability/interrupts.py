@@ -23,7 +23,7 @@ QUICK_OPERATIONS = ("mult", "ptap", "GAMG set-up", "gpucg")
 def try_all(names: tuple[str, ...], moments: int, report: Report, limit: float = 10.0) -> list[Row]:
     """Rows of the named operations."""
     request = {"jobs": [[name, SIZES.get(name, 1500)] for name in names], "moments": moments, "limit": limit}
-    rows = children.run("interrupts_child", [json.dumps(request)], None, report)
+    rows = children.run("interrupts_child", [json.dumps(request)], 1, report)
     return [Row(f"SIGINT in {row}", asked, tried, bad) for row, (asked, tried, bad) in rows.items()]
 
 

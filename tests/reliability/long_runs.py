@@ -6,7 +6,7 @@ import json
 
 from petsc_gpufmt.choice.registry import FORMATS
 from reliability import children
-from reliability.attack import Report, Row, part_of
+from reliability.attack import Report, Row, part_of, ranks_in_words
 
 ABOUT = (
     "Matrices come and go, products and solves go on: after the first block of each process the host's memory stays "
@@ -37,10 +37,10 @@ def try_all(numbers: dict[str, int], ranks: int, report: Report, seconds: float 
     types = [f"aij{name}" for name in FORMATS]
     sizes = {name: max(1, number // BLOCKS) for name, number in numbers.items()}
     request = {"sizes": sizes, "blocks": BLOCKS, "types": types, "most": MOST_BYTES, "seconds": seconds}
-    found = children.run("long_child", [json.dumps(request)], ranks if ranks > 1 else None, report, seconds=seconds * 2)
+    found = children.run("long_child", [json.dumps(request)], ranks, report, seconds=seconds * 2)
     rows = []
     for what, (asked, tried, bad) in found.items():
-        size, where = sizes.get(what, 1), "one rank" if ranks == 1 else f"{ranks} ranks"
+        size, where = sizes.get(what, 1), ranks_in_words(ranks)
         rows.append(Row(f"{what}, {where}", asked * size, tried * size, bad, REMARKS.get(what, "")))
     return rows
 

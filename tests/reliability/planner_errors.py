@@ -32,7 +32,7 @@ def try_all(ranks: int, step: int, seed: int, uses: int, report: Report, names: 
         "uses": uses,
         "row": f"exceptions in plans, {ranks} ranks",
     }
-    rows = children.run("planner_child", [json.dumps(request)], ranks if ranks > 1 else None, report)
+    rows = children.run("planner_child", [json.dumps(request)], ranks, report)
     return [Row(row, asked, tried, bad, REMARK) for row, (asked, tried, bad) in rows.items()]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from petsc_gpufmt.choice.registry import FORMATS
 from reliability import children
-from reliability.attack import Report, Row, part_of
+from reliability.attack import Report, Row, part_of, ranks_in_words
 
 ABOUT = (
     "An operation is repeated in two processes, half of the times with new matrices: all results have the same bits."
@@ -46,26 +46,20 @@ def try_all(given: list[tuple[str, str]], ranks: int, repeats: int, report: Repo
     with tempfile.TemporaryDirectory() as folder:
         for process in range(PROCESSES):
             request = {"jobs": given, "repeats": repeats, "digests": str(Path(folder, "digests")), "count": count}
-            found = children.run(
-                "bits_child", [json.dumps(request)], ranks if ranks > 1 else None, report, PYTHONHASHSEED=str(process)
-            )
+            found = children.run("bits_child", [json.dumps(request)], ranks, report, PYTHONHASHSEED=str(process))
             for what, (asked, tried, bad) in found.items():
                 remark = next((text for name, text in REMARKS.items() if name in what), "")
-                row = rows.setdefault(what, Row(f"{what}, {_ranks(ranks)}", 0, 0, [], remark))
+                row = rows.setdefault(what, Row(f"{what}, {ranks_in_words(ranks)}", 0, 0, [], remark))
                 row.asked += asked * repeats
                 row.tried += tried * repeats
                 row.failures += [f"process {process}: {line}" for line in bad]
     return list(rows.values())
 
 
-def _ranks(ranks: int) -> str:
-    return "one rank" if ranks == 1 else f"{ranks} ranks"
-
-
 def run(share: float, seed: int, report: Report) -> list[Row]:
     rows = []
     for ranks in (1, 2) if share >= QUICK_SHARE else (1,):
         made = try_all(jobs(share), ranks, part_of(REPEATS, max(share, 0.02)), report)
-        report(f"{_ranks(ranks)}: {sum(row.tried for row in made)} results compared")
+        report(f"{ranks_in_words(ranks)}: {sum(row.tried for row in made)} results compared")
         rows += made
     return rows

@@ -20,7 +20,7 @@ QUICK_SHARE = 0.05
 def try_all(types: list[str], threads: int, products: int, report: Report, planted: bool = False) -> list[Row]:
     """A row for each type: `products` of each thread."""
     request = {"types": types, "threads": threads, "products": products, "planted": planted}
-    found = children.run("threads_child", [json.dumps(request)], None, report)
+    found = children.run("threads_child", [json.dumps(request)], 1, report)
     times = threads * products
     return [
         Row(f"{threads} threads, products of {what}", asked * times, tried * times, bad)
