@@ -1,6 +1,7 @@
 """The page of what was attacked, and how often: `python benchmarks/reliability_report.py > docs/reliability.md`.
 
-Reads what `python tests/reliability --json benchmarks/results/reliability` has written, failures included.
+Reads what `python tests/reliability --json benchmarks/results/reliability` has written, failures included; runs on a
+GPU are in `gpu/` there, and follow those on the host.
 """
 
 from __future__ import annotations
@@ -72,46 +73,53 @@ AGAIN = """\
 
 *Asked for* is the number that a full run tries.
 
-| attack | tried | asked for | ended badly |
-| --- | --: | --: | --: |
+| attack | on | tried | asked for | ended badly |
+| --- | --- | --: | --: | --: |
 """
 
 
 def page(results: Sequence[dict[str, Any]]) -> str:
-    """The page of the results of attacks, in the order of their names."""
-    results = sorted(results, key=lambda result: result["attack"])
-    summary = AGAIN + "".join(map(_total, results))
-    return "\n".join([INTRODUCTION, PROMISES, KNOWN, summary, *map(_section, results)]).rstrip() + "\n"
+    """The page of the results of attacks, in the order of their names, and for each the host before GPUs."""
+    attacks: dict[str, list[dict[str, Any]]] = {}
+    for result in sorted(results, key=lambda result: (result["attack"], result["environment"].get("gpu") or "")):
+        attacks.setdefault(result["attack"], []).append(result)
+    summary = AGAIN + "".join(_total(result) for runs in attacks.values() for result in runs)
+    return "\n".join([INTRODUCTION, PROMISES, KNOWN, summary, *map(_section, attacks.values())]).rstrip() + "\n"
 
 
 def _total(result: dict[str, Any]) -> str:
     tried, asked = (sum(row[name] for row in result["rows"]) for name in ("tried", "asked"))
     badly = sum(len(row["failures"]) for row in result["rows"])
     name = _name(result)
-    return f"| [{name}](#{name.lower().replace(' ', '-')}) | {tried} | {asked} | {badly} |\n"
+    return f"| [{name}](#{name.lower().replace(' ', '-')}) | {_place(result)} | {tried} | {asked} | {badly} |\n"
 
 
 def _name(result: dict[str, Any]) -> str:
     return result["attack"].replace("_", " ").capitalize()
 
 
-def _section(result: dict[str, Any]) -> str:
-    environment, rows = result["environment"], result["rows"]
-    place = environment.get("gpu") or "the host"
-    lines = [
-        f"## {_name(result)}",
-        "",
-        result["about"],
-        "",
-        f"On {place}, PETSc {environment['petsc']}, commit {environment['commit']}, {environment['date']}: "
-        f"{_minutes(result['seconds'])}, share {result['share']:g}, seed {result['seed']}.",
-        "",
-        *(_kinds(rows) if "counts" in rows[0] else _tries(rows)),
-        "",
-    ]
-    failures = [failure for row in rows for failure in row["failures"]]
-    if failures:
-        lines += ["Ended badly:", "", *(f"    {failure}" for failure in failures), ""]
+def _place(result: dict[str, Any]) -> str:
+    environment = result["environment"]
+    if not environment.get("gpu"):
+        return "host"
+    return f"{environment['gpu_count']} x {environment['gpu']}" if environment["gpu_count"] > 1 else environment["gpu"]
+
+
+def _section(runs: Sequence[dict[str, Any]]) -> str:
+    lines = [f"## {_name(runs[0])}", "", runs[0]["about"], ""]
+    for result in runs:
+        environment, rows, place = result["environment"], result["rows"], _place(result)
+        lines += [
+            f"On {'the host' if place == 'host' else place}, PETSc {environment['petsc']}, commit "
+            f"{environment['commit']}, {environment['date']}: {_minutes(result['seconds'])}, share "
+            f"{result['share']:g}, seed {result['seed']}.",
+            "",
+            *(_kinds(rows) if "counts" in rows[0] else _tries(rows)),
+            "",
+        ]
+        failures = [failure for row in rows for failure in row["failures"]]
+        if failures:
+            lines += ["Ended badly:", "", *(f"    {failure}" for failure in failures), ""]
     return "\n".join(lines)
 
 
@@ -154,7 +162,7 @@ def _minutes(seconds: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="*", type=Path, help="JSON files (default: those of benchmarks/results)")
-    files = parser.parse_args().results or sorted(RESULTS.glob("*.json"))
+    files = parser.parse_args().results or sorted(RESULTS.rglob("*.json"))
     print(page([json.loads(file.read_text()) for file in files]), end="")
 
 

@@ -48,7 +48,17 @@ def test_kinds_are_counted_and_explained():
 def test_all_attacks_are_added_up():
     text = reliability_report.page([result("two_words", failures=["seed 5: hung"]), result("one")])
 
-    assert "| [One](#one) | 7 | 100 | 0 |\n| [Two words](#two-words) | 7 | 100 | 1 |\n" in text
+    assert "| [One](#one) | host | 7 | 100 | 0 |\n| [Two words](#two-words) | host | 7 | 100 | 1 |\n" in text
+
+
+def test_runs_on_gpus_follow_that_on_the_host():
+    on_gpus = result("one", what="c")
+    on_gpus["environment"] = {**on_gpus["environment"], "gpu": "NVIDIA X", "gpu_count": 4}
+    text = reliability_report.page([on_gpus, result("one")])
+
+    assert "| [One](#one) | host | 7 | 100 | 0 |\n| [One](#one) | 4 x NVIDIA X | 7 | 100 | 0 |\n" in text
+    assert text.count("## One") == text.count("About it.") == 1
+    assert text.index("On the host") < text.index("| a \\| b |") < text.index("On 4 x NVIDIA X") < text.index("| c |")
 
 
 def test_the_page_is_that_of_the_committed_results(capsys, monkeypatch):

@@ -12,6 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent / "support")]
 
+import numpy as np  # noqa: E402
 import petsc4py  # noqa: E402
 
 petsc4py.init(["long_runs"])
@@ -43,6 +44,8 @@ class Pieces:
         vector(self.x, 1)
         pattern.destroy()
         self.made = [self.matrix(k) for k in range(len(types))]
+        self.firsts, self.difference, self.differences = {}, self.y.duplicate(), self.y.duplicate()
+        self.differences.set(0.0)
         self.tall = Maker("aijpjds", WORLD).tall()
         self.solver = None
 
@@ -53,6 +56,21 @@ class Pieces:
     def of(self, number):
         return self.made[number % len(self.made)]
 
+    def compare(self, what, number):
+        """Keeps in mind whether y is what it was the first time, without waiting for a device."""
+        key = what, number % len(self.made)
+        if key not in self.firsts:
+            self.firsts[key] = self.y.copy()
+        self.difference.waxpy(-1.0, self.firsts[key], self.y)
+        self.difference.pointwiseMult(self.difference, self.difference)
+        self.differences.axpy(1.0, self.difference)
+
+    def differ(self):
+        """Entries of this rank that have differed since this was asked last."""
+        count = np.count_nonzero(self.differences.array_r)  # what is not a number is not 0
+        self.differences.set(0.0)
+        return count
+
 
 def cycle(pieces, number):
     A = pieces.matrix(number)
@@ -62,15 +80,18 @@ def cycle(pieces, number):
 
 def product(pieces, number):
     pieces.of(number).mult(pieces.x, pieces.y)
+    pieces.compare("mult", number)
 
 
 def transposed(pieces, number):
     pieces.of(number).multTranspose(pieces.x, pieces.y)
+    pieces.compare("multTranspose", number)
 
 
 def new_values(pieces, number):
-    pieces.of(number).scale(-1.0)
-    product(pieces, number)
+    A = pieces.of(number)
+    A.scale(-1.0)
+    A.mult(pieces.x, pieces.y)
 
 
 def sparse_product(pieces, number):
@@ -113,6 +134,14 @@ def hoard(pieces, number):
     hoard.kept.append(bytearray(20_000))
 
 
+def wrong_bit(pieces, number):
+    """With a defect, too."""
+    if number == 7 and COMM.rank == COMM.size - 1:
+        with pieces.x as x:
+            x[-1] = np.nextafter(x[-1], 2.0)
+    product(pieces, number)
+
+
 def keep_a_plan(pieces, number):
     A = pieces.matrix(number)
     A.mult(pieces.x, pieces.y)
@@ -131,6 +160,7 @@ OPERATIONS = {
     "alive at once": alive,
     "planted hoard": hoard,
     "planted plan": keep_a_plan,
+    "planted bit": wrong_bit,
 }
 
 
@@ -172,6 +202,10 @@ def main():
         for title in child.tries(name, [f"{name}, block {k} of {size}" for k in range(given["blocks"])]):
             pieces = before[3] if before else Pieces(given["types"])
             repeated(operation, pieces, size)
+            differ = COMM.allgather(pieces.differ())
+            for rank, count in enumerate(differ):
+                if count:
+                    child.bad(name, f"{title}, rank {rank}: {count} entries were not always what they were at first")
             now = resident(), planner.owned_tokens(), on_device()
             if before is None:
                 before = (*now, pieces)

@@ -32,6 +32,12 @@ def test_what_is_not_destroyed_comes_back_on_two_ranks():
     assert (row.tried, row.failures) == (400, [])
 
 
+@pytest.mark.mpi
+def test_the_attack_finds_a_product_with_other_bits():
+    (row,) = long_runs.try_all({"planted bit": 200}, 2, ignore, seconds=100.0)
+    assert any("rank 1: " in line and "entries were not always" in line for line in row.failures), row
+
+
 @pytest.mark.parametrize(("name", "words"), [("planted hoard", "bytes more than"), ("planted plan", " 10 plans")])
 def test_the_attack_finds(name, words):
     (row,) = long_runs.try_all({name: 1000 if name == "planted hoard" else 100}, 1, ignore, seconds=100.0)
