@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,25 +37,28 @@ class Allocation:
 
     def __del__(self) -> None:
         # No call of the driver: this may run in any thread, in another context, in a child of fork(), and after PETSc
-        # has ended.
-        self.memory.given_back.setdefault(self.nbytes, []).append(self.address)
+        # has ended. Nothing but this one step, since Python may go on with another thread in between.
+        self.memory.coming_back.append((self.nbytes, self.address))
 
 
 class DeviceMemory:
     """Memory of one device, for plans on one stream at a time. Functions of the driver need its context.
+
+    One thread at a time calls it; arrays may go in any.
 
     Attributes
     ----------
     stream : the one that memory was last taken for; it comes back in the order of this stream
     context : the device's primary context
     told : address of MOST_FETCHED bytes of the host to which kernels write what it is to know
-    given_back : addresses of what no array uses any more, by bytes. It is taken again for as many; where there is
+    coming_back : (bytes, address) of what no array uses any more. It is taken again for as many bytes; where there is
         too much of it, all but small pieces return to the pool before that is asked for more.
     """
 
     def __init__(self, device: int):
         self.context, self.stream = driver.primary_context(device), NULL_STREAM
-        self.given_back: dict[int, list[int]] = {}
+        self.coming_back: deque[tuple[int, int]] = deque()
+        self._given_back: dict[int, list[int]] = {}  # by bytes
         self._taken = False
         self._spare = 0  # bytes that the pool keeps for later, or fewer
         self._zeros: tuple[Allocation | None, int] = None, 0  # what was filled at once, and where the rest of it begins
@@ -99,7 +103,7 @@ class DeviceMemory:
             self._follow(stream)
         self._taken = True
         self._spare -= nbytes
-        fitting = self.given_back.get(nbytes)
+        fitting = self._all_given_back().get(nbytes)
         if fitting:
             return fitting.pop()
         if nbytes > SMALL and self.bytes_given_back() > MOST_KEPT:
@@ -116,8 +120,8 @@ class DeviceMemory:
 
     def _return(self, largest_kept: int = 0) -> None:
         """Give what has come back to the pool, but for pieces of at most `largest_kept` bytes."""
-        for nbytes in list(self.given_back):
-            addresses = self.given_back.pop(nbytes) if nbytes > largest_kept else None
+        for nbytes in list(self._all_given_back()):
+            addresses = self._given_back.pop(nbytes) if nbytes > largest_kept else None
             while addresses:
                 if self._pool is None:
                     driver.free(addresses.pop())  # device synchronisation: by the driver
@@ -153,7 +157,13 @@ class DeviceMemory:
 
     def bytes_given_back(self) -> int:
         """Bytes that no array uses, but that the pool does not have yet."""
-        return sum([nbytes * len(addresses) for nbytes, addresses in list(self.given_back.items())])
+        return sum([nbytes * len(addresses) for nbytes, addresses in self._all_given_back().items()])
+
+    def _all_given_back(self) -> dict[int, list[int]]:
+        while self.coming_back:
+            nbytes, address = self.coming_back.popleft()
+            self._given_back.setdefault(nbytes, []).append(address)
+        return self._given_back
 
     def keeps(self, nbytes: int) -> bool:
         """Whether the pool keeps so many bytes for later; the driver is asked only where that is not known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,11 @@ SCALARS: dict[int, np.dtype] = {4: np.dtype(np.float32), 8: np.dtype(np.float64)
 INDICES: dict[int, np.dtype] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
+on_devices = threading.RLock()
+"""Held while something is planned on a device, or its memory given back: Python may go on with another thread that has
+matrices of its own, and all have one memory. A thread that holds it may plan within a plan."""
+
+
 @functools.cache
 def cuda_backend(scalar: np.dtype, index: np.dtype, device: int) -> CudaBackend:
     """Made once: its pinned memory and the like take as long as a few launches."""
@@ -33,7 +39,7 @@ def backend_at(place: Any) -> Iterator[Backend]:
     if abi.BACKENDS[place.backend] == "host":
         yield HostBackend(scalar, index)
         return
-    with cuda_backend(scalar, index, place.device).on(place.stream or 0) as backend:
+    with on_devices, cuda_backend(scalar, index, place.device).on(place.stream or 0) as backend:
         yield backend
 
 

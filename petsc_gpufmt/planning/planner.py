@@ -16,7 +16,7 @@ from petsc_gpufmt.backends.device_memory import trim_all
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.planning import abi, start
 from petsc_gpufmt.planning.abi import Ask
-from petsc_gpufmt.planning.given import backend_at, cuda_backend
+from petsc_gpufmt.planning.given import backend_at, cuda_backend, on_devices
 from petsc_gpufmt.planning.kinds import Kind, Leases
 from petsc_gpufmt.planning.requests import KINDS
 
@@ -179,7 +179,8 @@ def _release_all() -> None:
 def _free_pool() -> None:
     """Give memory that is kept for later back to the device: ours, and CuPy's where that was used."""
     native_library.trim()
-    trim_all()
+    with on_devices:
+        trim_all()
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return

@@ -1,6 +1,7 @@
 """The planner on a device, without CuPy: driver and device are fakes, kernels are those of the emulation."""
 
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from stored_matrix import assert_product
 from test_planner import SCALAR
 
 from petsc_gpufmt.backends.plan import Operation, Product
+from petsc_gpufmt.planning import abi, given
 
 STREAM = 0x51
 
@@ -52,3 +54,27 @@ def test_products(fake, product):
         a.check()
 
     assert {call[-1] for call in fake.named("launch", "cuMemAllocFromPoolAsync", "cuMemsetD8Async")} == {STREAM}
+
+
+def test_threads_plan_one_after_the_other():
+    """They have one memory, in which each takes what is free and reads what its kernels have told."""
+    place = abi.PlaceStruct(abi.BACKENDS.index("cuda"), 0, 4, np.dtype(SCALAR).itemsize)
+    inside, seen, has_begun, never = [], [], threading.Event(), threading.Event()
+
+    def plan(number):
+        with given.backend_at(place), given.backend_at(place):  # a plan within a plan
+            inside.append(number)
+            has_begun.set()
+            seen.append(list(inside))
+            never.wait(0.02)
+            inside.remove(number)
+
+    with given.backend_at(place):
+        threads = [threading.Thread(target=plan, args=(k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        assert not has_begun.wait(0.1)
+    for thread in threads:
+        thread.join()
+
+    assert sorted(seen) == [[0], [1], [2]]
