@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,9 @@ def bench_cases(setting: Setting, *words: str) -> list[Case]:
         results = Path(folder, "results.json")
         command = [sys.executable, "-m", "petsc_gpufmt", "bench", *words, "--json", str(results)]
         command += ["--host"] * (setting.place.name == "host")
-        finished = subprocess.run(command, capture_output=True, text=True)
+        # os.environ has what Python began with, and not what the MPI of this process has put beside it: with that, ranks
+        # of another mpiexec take themselves for those of this process
+        finished = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
         if finished.returncode:
             last = (finished.stderr.strip() or finished.stdout.strip())[-400:]
             raise BenchError(f"bench {words[0]} ended with status {finished.returncode}: {last}")
