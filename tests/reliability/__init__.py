@@ -13,5 +13,6 @@ ATTACKS: tuple[str, ...] = (
     "threads",
     "cold_start",
     "failing_solves",
+    "limits",
     "petsc_tests",
 )

@@ -1,0 +1,32 @@
+"""The attack on limits with small matrices, and wrong products, which it has to find."""
+
+import pytest
+
+from reliability import limits
+
+pytestmark = pytest.mark.slow
+SHARE = 0.003
+
+
+def ignore(_):
+    pass
+
+
+def test_products_are_exact():
+    padded, long_row = limits.try_all(SHARE, ignore)
+    assert (padded.what, padded.tried) == ("6.6e+06 stored entries", 3)
+    assert (long_row.what, long_row.tried) == ("a row of 3e+05 entries", long_row.asked)
+    assert [*padded.failures, *long_row.failures] == []
+
+
+def test_the_attack_finds_wrong_products():
+    padded, long_row = limits.try_all(SHARE, ignore, off_by=1.0)
+    assert len(padded.failures) == padded.tried and len(long_row.failures) == long_row.tried
+    assert padded.failures[0].startswith("aijellpack: 3000 rows, row 0 is ")
+
+
+def test_what_does_not_fit_is_not_tried(monkeypatch):
+    monkeypatch.setattr(limits, "available_gigabytes", lambda: 0.01)
+    padded, long_row = limits.try_all(SHARE, ignore)
+    assert (padded.tried, long_row.tried) == (0, 0)
+    assert "GB of memory, 0 are free" in padded.remark
