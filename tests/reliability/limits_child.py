@@ -25,7 +25,7 @@ SLICE = 32
 
 
 def padded(rows, longest):
-    """CSR arrays of a matrix that needs `rows * longest` stored entries where rows are not sorted, and few of its own."""
+    """CSR arrays of a matrix that needs `rows * longest` stored entries where rows are not sorted."""
     first = np.arange(rows)
     lengths = np.where(first % SLICE == 0, longest, 1)
     return of_lengths(np.minimum(first, rows - longest), lengths), rows
