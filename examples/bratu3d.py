@@ -5,8 +5,9 @@ Newton's method. Options: -par <lambda, default 6>, -da_grid_x/_y/_z <points, de
 
     mpiexec -n 2 python bratu3d.py -da_grid_x 64 -da_grid_y 64 -da_grid_z 64 -dm_mat_type pjds -ksp_type cg -log_view
 
-With -dm_vec_type cuda nothing leaves the device: residual and Jacobian are computed by CuPy where the vectors are, and
-the matrix takes its pattern and its values from coordinates there.
+Vectors are of the type that the matrix asks for, unless -dm_vec_type names one. On a GPU nothing leaves it: residual
+and Jacobian are computed by CuPy where the vectors are, and the matrix takes its pattern and its values from
+coordinates there.
 """
 
 import contextlib
@@ -161,10 +162,9 @@ def set_values(matrix, values):
 
 def make_jacobian(da):
     """A matrix without a pattern: from coordinates it is known sooner than DMCreateMatrix() finds it on the host."""
-    x = da.getGlobalVec()
+    owned = int(np.prod(da.getCorners()[1]))
     matrix = PETSc.Mat().create(da.getComm())
-    matrix.setSizes([x.getSizes()] * 2)
-    da.restoreGlobalVec(x)
+    matrix.setSizes([(owned, None)] * 2)
     matrix.setType(PETSc.Options().getString("dm_mat_type", "aij"))
     matrix.setFromOptions()
     return matrix
@@ -210,6 +210,8 @@ def main():
     snes.setFunction(problem.residual)
     colored = PETSc.Options().getBool("snes_fd_color", False)  # needs a pattern before the first Jacobian
     matrix = da.createMat() if colored else make_jacobian(da)
+    if not PETSc.Options().hasName("dm_vec_type"):
+        da.setVecType(matrix.getVecType())
     snes.setJacobian(problem.jacobian, matrix, matrix)
     snes.setFromOptions()
 
@@ -223,8 +225,8 @@ def main():
     snes.computeFunction(x, residual)
     show = PETSc.Sys.Print
     grid = " x ".join(str(size) for size in snes.getDM().getSizes())
-    matrix_type = snes.getJacobian()[1].getType()
-    show(f"Bratu 3-D: lambda {parameter:g}, grid {grid}, MPI ranks {PETSc.COMM_WORLD.size}, matrix type {matrix_type}")
+    types = f"matrix type {snes.getJacobian()[1].getType()}, vector type {x.getType()}"
+    show(f"Bratu 3-D: lambda {parameter:g}, grid {grid}, MPI ranks {PETSc.COMM_WORLD.size}, {types}")
     show(f"Newton iterations {snes.getIterationNumber()}, linear iterations {snes.getLinearSolveIterations()}")
     show(f"converged reason {reason_name(snes.getConvergedReason())}, residual norm {residual.norm():.6e}")
     show(f"solution min {x.min()[1]:.12g}, max {x.max()[1]:.12g}")
