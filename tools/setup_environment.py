@@ -115,7 +115,9 @@ def find_or_install_mpi():
 
 
 def configure_options():
+    """Options of the PETSc that is built in .venv, with those that the user has for it, such as complex scalars."""
     options = ["--with-fc=0", "--with-debugging=0"]
+    options += os.environ.get("PETSC_CONFIGURE_OPTIONS", "").split()
     options += [] if has_gpu() else ["--with-cuda=0"]
     options += ["--with-x=0", "--with-ssl=0", f"--with-make-np={len(os.sched_getaffinity(0))}", "COPTFLAGS=-O3"]
     options += [] if system_packages.compiles_cxx() else ["--with-cxx=0"]

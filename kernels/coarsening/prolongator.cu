@@ -81,17 +81,17 @@ __global__ void __launch_bounds__(BLOCK_THREADS) prolongator_sizes(index_t nmemb
 // coarse[a] = R of the constant vector in an aggregate, with LAPACK's sign: 1 in one row, else -sqrt(rows). A thread an aggregate.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  prolongator_norms(index_t naggregates, const count_t *__restrict__ sizes, scalar_t *__restrict__ coarse)
+  prolongator_norms(index_t naggregates, const count_t *__restrict__ sizes, real_t *__restrict__ coarse)
 {
   const offset_t a = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 
-  if (a < naggregates) coarse[a] = sizes[a] == 1 ? scalar_t(1) : -sqrt((scalar_t)sizes[a]);
+  if (a < naggregates) coarse[a] = sizes[a] == 1 ? real_t(1) : -sqrt((real_t)sizes[a]);
 }
 
 // values[k] = 1 / coarse[colidx[k]]: Q of the constant vector. A thread an entry.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-  prolongator_constant(index_t nnz, const index_t *__restrict__ colidx, const scalar_t *__restrict__ coarse, scalar_t *__restrict__ values)
+  prolongator_constant(index_t nnz, const index_t *__restrict__ colidx, const real_t *__restrict__ coarse, scalar_t *__restrict__ values)
 {
   const offset_t k = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 
@@ -112,7 +112,7 @@ struct Rows {
 struct Factored {
   alignas(8) index_t naggregates, turns, block, nvectors, stride; // stride: rows of the near-null space
   const index_t *__restrict__ begins, *__restrict__ nodes, *__restrict__ rowptr;
-  const scalar_t *__restrict__ near_null; // [nvectors][stride] column by column
+  const real_t *__restrict__ near_null; // [nvectors][stride] column by column
 };
 
 // QR factorization of each aggregate by Householder's reflections, with LAPACK's signs: Q into the values of the prolongator, where the
@@ -121,7 +121,7 @@ struct Factored {
 // have the order of a fixed tree.
 template <int BLOCK_THREADS, int TEAM>
 __global__ void __launch_bounds__((BLOCK_THREADS), (1024 / BLOCK_THREADS))
-  prolongator_orthogonalize(const Factored factored, scalar_t *values, scalar_t *__restrict__ coarse)
+  prolongator_orthogonalize(const Factored factored, scalar_t *values, real_t *__restrict__ coarse)
 {
   const offset_t aggregate = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / TEAM;
   const bool     exists    = aggregate < factored.naggregates;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__((BLOCK_THREADS), (1024 / BLOCK_THREADS))
                  end       = exists ? __ldg(factored.begins + (aggregate + 1) * factored.turns) : index_t(0);
   const index_t  lane = threadIdx.x % TEAM, n = factored.nvectors, ncols = factored.naggregates * n;
   const Rows     rows = {factored.nodes + begin, factored.rowptr, factored.block, (end - begin) * factored.block, values};
-  scalar_t      *R    = coarse + aggregate * n;
+  real_t        *R    = coarse + aggregate * n;
 
   for (index_t r = lane; r < rows.count; r += TEAM)
     for (index_t j = 0; j < n; j++) rows[r][j] = __ldg(factored.near_null + (offset_t)j * factored.stride + rows.number(r));
@@ -139,17 +139,17 @@ __global__ void __launch_bounds__((BLOCK_THREADS), (1024 / BLOCK_THREADS))
   for (index_t k = 0; k < n; k++) {
     const bool    mine  = k < rows.count && k % TEAM == lane;
     const index_t below = k / TEAM * TEAM + (lane > k % TEAM ? lane : first_below); // the thread's first row after k
-    scalar_t      sum = 0, beta, tau = 0;
+    real_t        sum = 0, beta, tau = 0;
 
-    for (index_t r = below; r < rows.count; r += TEAM) sum += rows[r][k] * rows[r][k];
-    sum                  = group_sum(sum, TEAM);
-    const scalar_t alpha = group_sum(mine ? rows[k][k] : scalar_t(0), TEAM);
+    for (index_t r = below; r < rows.count; r += TEAM) sum += square(rows[r][k]);
+    sum                = group_sum(sum, TEAM);
+    const real_t alpha = group_sum(mine ? real_part(rows[k][k]) : real_t(0), TEAM);
 
     beta = alpha;
     if (sum > 0) {
-      beta                 = alpha < 0 ? sqrt(alpha * alpha + sum) : -sqrt(alpha * alpha + sum);
-      tau                  = (beta - alpha) / beta;
-      const scalar_t scale = 1 / (alpha - beta);
+      beta               = alpha < 0 ? sqrt(alpha * alpha + sum) : -sqrt(alpha * alpha + sum);
+      tau                = (beta - alpha) / beta;
+      const real_t scale = 1 / (alpha - beta);
 
       for (index_t r = below; r < rows.count; r += TEAM) rows[r][k] *= scale;
     }
@@ -158,12 +158,12 @@ __global__ void __launch_bounds__((BLOCK_THREADS), (1024 / BLOCK_THREADS))
       rows[k][k]                 = tau;
     }
     for (index_t j = k + 1; j < n; j++) {
-      scalar_t dot = mine ? rows[k][j] : scalar_t(0);
+      real_t dot = mine ? real_part(rows[k][j]) : real_t(0);
 
-      for (index_t r = below; r < rows.count; r += TEAM) dot += rows[r][k] * rows[r][j];
+      for (index_t r = below; r < rows.count; r += TEAM) dot += real_part(rows[r][k]) * real_part(rows[r][j]);
       dot = tau * group_sum(dot, TEAM);
       for (index_t r = below; r < rows.count; r += TEAM) rows[r][j] -= dot * rows[r][k];
-      if (mine) R[(offset_t)j * ncols + k] = rows[k][j] - dot;
+      if (mine) R[(offset_t)j * ncols + k] = real_part(rows[k][j]) - dot;
     }
   }
   if (exists)
@@ -172,18 +172,18 @@ __global__ void __launch_bounds__((BLOCK_THREADS), (1024 / BLOCK_THREADS))
 
   // columns of Q from the last: each is a column of 1 reflected, where row k of later columns is 0 before reflection k
   for (index_t k = n - 1; k >= 0; k--) {
-    const bool     mine  = k < rows.count && k % TEAM == lane;
-    const index_t  below = k / TEAM * TEAM + (lane > k % TEAM ? lane : first_below);
-    const scalar_t tau   = group_sum(mine ? rows[k][k] : scalar_t(0), TEAM);
+    const bool    mine  = k < rows.count && k % TEAM == lane;
+    const index_t below = k / TEAM * TEAM + (lane > k % TEAM ? lane : first_below);
+    const real_t  tau   = group_sum(mine ? real_part(rows[k][k]) : real_t(0), TEAM);
 
     for (index_t j = k + 1; j < n; j++) {
       const bool reflected = j < rows.count;
-      scalar_t   dot       = 0;
+      real_t     dot       = 0;
 
-      for (index_t r = below; reflected && r < rows.count; r += TEAM) dot += rows[r][k] * rows[r][j];
+      for (index_t r = below; reflected && r < rows.count; r += TEAM) dot += real_part(rows[r][k]) * real_part(rows[r][j]);
       dot = tau * group_sum(dot, TEAM);
       for (index_t r = below; reflected && r < rows.count; r += TEAM) rows[r][j] -= dot * rows[r][k];
-      if (mine) rows[k][j] = reflected ? -dot : scalar_t(0);
+      if (mine) rows[k][j] = reflected ? -dot : real_t(0);
     }
     for (index_t r = below; r < rows.count; r += TEAM) rows[r][k] *= -tau;
     if (mine) rows[k][k] = 1 - tau;

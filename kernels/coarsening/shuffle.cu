@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   state_t        state = advance((state_t)seed, first + 1);
 
   for (offset_t i = first; i < nrows; i += step) {
-    const scalar_t random = (scalar_t)((double)state * (1.0 / 281474976710656.0)); // 2^48
-    const index_t  drawn  = (index_t)(random * (scalar_t)nrows) % nrows;
+    const real_t  random = (real_t)((double)state * (1.0 / 281474976710656.0)); // 2^48
+    const index_t drawn  = (index_t)(random * (real_t)nrows) % nrows;
 
     draws[i] = drawn;
     if (drawn != i) atomicMax(firsts + drawn, (word_t)(nrows - i));

@@ -12,5 +12,5 @@ __global__ void __launch_bounds__(BLOCK_THREADS) start_vector_fill(offset_t nrow
   x           = ((x >> 16) ^ x) * 0x45d9f3b;
   x           = ((x >> 16) ^ x) * 0x45d9f3b;
   x           = (x >> 16) ^ x;
-  result[row] = (scalar_t)((double)((long long)x - 2147483648ll) * 5.e-10);
+  result[row] = (real_t)((double)((long long)x - 2147483648ll) * 5.e-10);
 }

@@ -13,12 +13,12 @@ struct Matrix {
   const scalar_t *__restrict__ values; // null: there is no threshold, and none is read
 
   // the absolute value of an entry; 0: there is none
-  __device__ __forceinline__ scalar_t magnitude(index_t row, index_t column) const
+  __device__ __forceinline__ real_t size_of(index_t row, index_t column) const
   {
     const index_t end   = __ldg(rowptr + row + 1),
                   place = partition_point(__ldg(rowptr + row), end, [&](index_t k) { return __ldg(colidx + k) < column; });
 
-    return place < end && __ldg(colidx + place) == column ? fabs(__ldg(values + place)) : scalar_t(0);
+    return place < end && __ldg(colidx + place) == column ? magnitude(__ldg(values + place)) : real_t(0);
   }
 };
 
@@ -86,12 +86,12 @@ __global__ void __launch_bounds__((BLOCK_THREADS), SUM_BLOCKS)
   if (lane == 0) rowptr[node] = to;
   if (lane == 0 && node == nnodes - 1) rowptr[nnodes] = to + count;
   for (offset_t e = lane; e < count; e += TEAM) {
-    scalar_t sum = 0;
+    real_t sum = 0;
 
     colidx[to + e] = __ldg(matrix.colidx + begin + e * block) / block;
     if (!weights) continue;
     for (index_t i = 0; i < block; i++)
-      for (index_t j = 0; j < block; j++) sum += fabs(__ldg(matrix.values + __ldg(rows + i) + e * block + j));
+      for (index_t j = 0; j < block; j++) sum += fabs(real_part(__ldg(matrix.values + __ldg(rows + i) + e * block + j)));
     weights[to + e] = sum;
   }
 }
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__((BLOCK_THREADS), SUM_BLOCKS)
 
     rows[k] = node;
     cols[k] = other;
-    if (magnitudes) magnitudes[k] = fabs(__ldg(matrix.values + k));
+    if (magnitudes) magnitudes[k] = fabs(real_part(__ldg(matrix.values + k)));
     if (!mirrored) continue;
     rows[nnz + k] = other;
     cols[nnz + k] = node;
@@ -129,33 +129,33 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   for (offset_t k = (offset_t)row.begin + row.lane; k < row.end; k += TEAM) {
     const index_t column = __ldg(colidx + k);
 
-    weights[k] = matrix.magnitude(row.number, column) + matrix.magnitude(column, row.number);
+    weights[k] = matrix.size_of(row.number, column) + matrix.size_of(column, row.number);
   }
 }
 
 // scales[row] = 1 / sqrt of the absolute value of its diagonal entry, 0 where that is 0 or missing. A thread a row.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS) strength_scales(const Matrix matrix, scalar_t *__restrict__ scales)
+__global__ void __launch_bounds__(BLOCK_THREADS) strength_scales(const Matrix matrix, real_t *__restrict__ scales)
 {
   const offset_t row = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
 
   if (row >= matrix.nrows) return;
-  const scalar_t diagonal = matrix.magnitude((index_t)row, (index_t)row);
+  const real_t diagonal = matrix.size_of((index_t)row, (index_t)row);
 
-  scales[row] = diagonal == 0 ? scalar_t(0) : sqrt(1 / diagonal);
+  scales[row] = diagonal == 0 ? real_t(0) : sqrt(1 / diagonal);
 }
 
 // A graph of which those entries stay whose weight, scaled on both sides, is above the threshold; if `keep_diagonal` is not 0, those of the
 // diagonal too.
 struct Filter {
   Matrix graph;
-  const scalar_t *__restrict__ scales;
-  alignas(8) scalar_t threshold;
+  const real_t *__restrict__ scales;
+  alignas(8) real_t threshold;
   alignas(8) int keep_diagonal;
 
   __device__ __forceinline__ bool keeps(index_t row, index_t column, offset_t k) const
   {
-    const scalar_t weight = fabs(__ldg(graph.values + k)), strength = weight * __ldg(scales + row) * __ldg(scales + column);
+    const real_t weight = magnitude(__ldg(graph.values + k)), strength = weight * __ldg(scales + row) * __ldg(scales + column);
 
     return keep_diagonal ? column == row || !(strength <= threshold) : strength > threshold;
   }

@@ -3,10 +3,12 @@
 // A parameter may be a struct (Struct in petsc_gpufmt/backends/plan.py), with the same members on the host: each begins a word of 8 bytes, so smaller
 // ones are alignas(8). The compiler knows of a parameter that it is read alone, but not of arrays that a struct points to: __ldg() says so.
 #pragma once
+#include "common/complex.cuh"
 
-typedef SCALAR    scalar_t;
-typedef INDEX     index_t;
-typedef long long offset_t; // positions in stored arrays: padding may pass 2^31 where the nonzeros do not
+typedef SCALAR                 scalar_t;
+typedef RealOf<scalar_t>::type real_t; // of its magnitude
+typedef INDEX                  index_t;
+typedef long long              offset_t; // positions in stored arrays: padding may pass 2^31 where the nonzeros do not
 
 template <int BYTES>
 struct Unsigned;

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     place[k] = e >= count ? -1 : index ? offset_t(__ldg(index + e)) : first + e;
   }
 #pragma unroll
-  for (int k = 0; k < ITEMS; k++) entry[k] = place[k] >= 0 && source ? __ldg(source + place[k]) : scalar_t(0) / scalar_t(0);
+  for (int k = 0; k < ITEMS; k++) entry[k] = place[k] >= 0 && source ? __ldg(source + place[k]) : scalar_t(real_t(0) / real_t(0));
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
     if (place[k] >= 0) target[begin + threadIdx.x + k * BLOCK_THREADS] = entry[k];
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) peer_wait(const Arrivals *__res
   if (!failed) return;
 #pragma unroll 1
   for (offset_t e = threadIdx.x; e < arrivals->count; e += BLOCK_THREADS)
-    arrivals->arrived[offset_t(exchange & 1) * arrivals->stride + e] = scalar_t(0) / scalar_t(0);
+    arrivals->arrived[offset_t(exchange & 1) * arrivals->stride + e] = scalar_t(real_t(0) / real_t(0));
 }
 
 // the entry of all that are sent which is that of `row` in a message; -1: there is none
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__((MOST * RANKS))
 
 #pragma unroll 4
     for (offset_t r = 1; r < nranks; r++) sum += __ldcg(arrived + r * MOST);
-    sums[k] = failed ? scalar_t(0) / scalar_t(0) : sum;
+    sums[k] = failed ? scalar_t(real_t(0) / real_t(0)) : sum;
     if (k == 0) *arrivals->exchange = exchange;
   }
 }

@@ -5,22 +5,22 @@ static constexpr int BATCH = 4; // entries that a thread reads at once
 
 // What `combine` makes of a number of each thread of the block, known to its first thread. All threads of the block call it.
 template <int BLOCK_THREADS, class Combine>
-__device__ __forceinline__ scalar_t over_block(scalar_t number, const Combine combine)
+__device__ __forceinline__ real_t over_block(real_t number, const Combine combine)
 {
-  __shared__ scalar_t of_warps[BLOCK_THREADS / WARP];
+  __shared__ real_t of_warps[BLOCK_THREADS / WARP];
 
   number = combine(number);
   if (threadIdx.x % WARP == 0) of_warps[threadIdx.x / WARP] = number;
   __syncthreads();
-  return combine(threadIdx.x < BLOCK_THREADS / WARP ? of_warps[threadIdx.x] : scalar_t(0));
+  return combine(threadIdx.x < BLOCK_THREADS / WARP ? of_warps[threadIdx.x] : real_t(0));
 }
 
-// parts[block] = the sum of values[e]^2 over each gridDim.x-th tile of BATCH BLOCK_THREADS entries. Bytes an entry: sizeof(scalar_t).
+// parts[block] = the sum of |values[e]|^2 over each gridDim.x-th tile of BATCH BLOCK_THREADS entries. Bytes an entry: sizeof(scalar_t).
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) sum_of_squares(index_t nnz, const scalar_t *__restrict__ values, scalar_t *__restrict__ parts)
 {
   constexpr int TILE = BATCH * BLOCK_THREADS;
-  scalar_t      sum  = 0;
+  real_t        sum  = 0;
 
   for (offset_t first = (offset_t)blockIdx.x * TILE + threadIdx.x; first < nnz; first += (offset_t)gridDim.x * TILE) {
     scalar_t value[BATCH];
@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS) sum_of_squares(index_t nnz, con
 #pragma unroll
     for (int k = 0; k < BATCH; k++) value[k] = first + k * BLOCK_THREADS < nnz ? load_once(values + first + k * BLOCK_THREADS) : scalar_t(0);
 #pragma unroll
-    for (int k = 0; k < BATCH; k++) sum += value[k] * value[k];
+    for (int k = 0; k < BATCH; k++) sum += square(value[k]);
   }
-  sum = over_block<BLOCK_THREADS>(sum, [](scalar_t number) { return group_sum(number); });
+  sum = over_block<BLOCK_THREADS>(sum, [](real_t number) { return group_sum(number); });
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
@@ -43,12 +43,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 {
   const offset_t t = ((offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) / ROW_THREADS, end = t < ntargets ? __ldg(begins + t + 1) : 0;
   const int      lane = threadIdx.x % ROW_THREADS;
-  scalar_t       sum  = 0;
+  real_t         sum  = 0;
 
   for (offset_t e = (t < ntargets ? (offset_t)__ldg(begins + t) : 0) + lane; e < end; e += ROW_THREADS) {
-    const scalar_t value = index ? __ldg(values + load_once(index + e)) : load_once(values + e);
-
-    sum += value < 0 ? -value : value;
+    sum += magnitude(index ? __ldg(values + load_once(index + e)) : load_once(values + e));
   }
   sum = group_sum(sum, ROW_THREADS);
   if (lane == 0 && t < ntargets) sums[t] = added ? added[t] + sum : sum;
@@ -58,11 +56,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) largest_part(index_t n, const scalar_t *__restrict__ numbers, scalar_t *__restrict__ parts)
 {
-  scalar_t largest = 0;
+  real_t largest = 0;
 
   if (!parts) return;
   for (offset_t i = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += (offset_t)gridDim.x * BLOCK_THREADS)
-    if (__ldg(numbers + i) > largest) largest = __ldg(numbers + i); // numbers that are none are passed over, as by PETSc
-  largest = over_block<BLOCK_THREADS>(largest, [](scalar_t number) { return group_max(number); });
+    if (real_part(__ldg(numbers + i)) > largest) largest = real_part(__ldg(numbers + i)); // numbers that are none are passed over, as by PETSc
+  largest = over_block<BLOCK_THREADS>(largest, [](real_t number) { return group_max(number); });
   if (threadIdx.x == 0) parts[blockIdx.x] = largest;
 }

@@ -17,7 +17,7 @@ from petsc_gpufmt.backends.compile import device_function
 from petsc_gpufmt.backends.cupy_state import borrowed_stream, simple_reductions
 from petsc_gpufmt.backends.device_array import DeviceArray
 from petsc_gpufmt.backends.device_memory import memory_of
-from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, address, argument_word
+from petsc_gpufmt.backends.plan import WORD_OF, Launch, Slot, Struct, address, argument_word
 from petsc_gpufmt.backends.program import Prepared, Program
 from petsc_gpufmt.errors import UnsupportedError
 
@@ -32,6 +32,7 @@ class Backend(ABC):
     name : "host", "cuda", ...
     xp : numpy or cupy; on a device it is imported at its first use, which plans with default options do without
     scalar, index : NumPy dtypes of values and indices
+    real : that of the magnitudes of values
     largest_index : the largest number of the index dtype
     resident_threads : threads that run at once, the size of a launch that fills the device
     simd_width : rows that run in lockstep: the threads of a warp; on the host, the values of a cache line
@@ -46,7 +47,18 @@ class Backend(ABC):
 
     def __init__(self, scalar: Any, index: Any):
         self.scalar, self.index = np.dtype(scalar), np.dtype(index)
+        self.real = np.empty(0, self.scalar).real.dtype
         self.largest_index = (1 << (8 * self.index.itemsize - 1)) - 1
+
+    def by_value(self, number: complex) -> Any:
+        """A scalar as an argument: of 16 bytes, it passes in two words."""
+        scalar = self.scalar.type(number)
+        return Struct(scalar.real, scalar.imag) if scalar.itemsize > WORD.itemsize else scalar
+
+    @property
+    def alpha(self) -> Any:
+        """The argument for the scalar that is only known at replay."""
+        return Struct(Slot.ALPHA, Slot.ALPHA_IMAG) if self.scalar.itemsize > WORD.itemsize else Slot.ALPHA
 
     @abstractmethod
     def function(self, stem: str, kernel: str, template_arguments: tuple[int, ...]) -> int:

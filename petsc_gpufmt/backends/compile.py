@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from petsc_gpufmt.backends import driver, native_library
-from petsc_gpufmt.backends.kernel_modules import Module, default_modules, instance_name, module_of
+from petsc_gpufmt.backends.kernel_modules import Module, default_modules, instance_name, module_of, wanted_with
 from petsc_gpufmt.backends.kernel_store import Capability, Compiled, Folder, cache_place, folders
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def compilation(capability: Capability, scalar: np.dtype, index: np.dtype) -> Co
     from petsc_gpufmt.backends.compilation import Compilation
 
     folder = Folder(cache_place(), nvrtc.architecture_for(capability), scalar, index)
-    missing = default_modules()
+    missing = wanted_with(scalar, default_modules())
     if scalar != native_library.petsc_types()[0]:
         missing = [module for module in missing if module.stem.startswith(IN_SINGLE)]
     for known in known_folders(capability, scalar, index):

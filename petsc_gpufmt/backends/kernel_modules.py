@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 Instance = tuple[str, tuple[int, ...]]
 """A kernel and its template arguments."""
 Declaration = Callable[[], Iterable[Iterable[Instance]]]
@@ -26,6 +28,8 @@ class Module(NamedTuple):
 
 ALL_COMPILERS = (0, 0)
 """The version of CUDA from which on most modules compile: that of whichever is there."""
+FOR_REAL_NUMBERS = ("krylov/", "coarsening/vector_sums", "patterns/narrow")
+"""How stems of files begin whose kernels are only wanted where scalars are real."""
 _declarations: dict[str, list[Declaration]] = {}
 _compilers: dict[str, tuple[int, int]] = {}
 _importers: list[Callable[[], None]] = []
@@ -73,6 +77,11 @@ def default_modules() -> list[Module]:
     for importer in _importers:
         importer()
     return [module for stem in sorted(_declarations) for module in declared(stem)]
+
+
+def wanted_with(scalar: np.dtype, modules: Iterable[Module]) -> list[Module]:
+    """Those of the modules that are wanted where PETSc's scalars are of a dtype."""
+    return [module for module in modules if scalar.kind != "c" or not module.stem.startswith(FOR_REAL_NUMBERS)]
 
 
 @functools.cache

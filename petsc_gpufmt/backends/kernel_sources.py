@@ -12,6 +12,8 @@ import numpy as np
 C_NAMES = {
     np.dtype(np.float64): "double",
     np.dtype(np.float32): "float",
+    np.dtype(np.complex128): "Complex<double>",
+    np.dtype(np.complex64): "Complex<float>",
     np.dtype(np.int32): "int",
     np.dtype(np.int64): "long long",
 }

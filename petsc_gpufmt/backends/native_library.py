@@ -107,7 +107,8 @@ def logged_compilation() -> Iterator[None]:
 def petsc_types() -> tuple[np.dtype, np.dtype]:
     """(scalar, index) dtypes of the PETSc that the library was built for."""
     library = load()
-    scalar = {4: np.float32, 8: np.float64}[library.gpufmt_host_scalar_bytes()]
+    kind = "c" if library.gpufmt_host_scalar_is_complex() else "f"
+    scalar = f"{kind}{library.gpufmt_host_scalar_bytes()}"
     index = {4: np.int32, 8: np.int64}[library.gpufmt_host_index_bytes()]
     return np.dtype(scalar), np.dtype(index)
 

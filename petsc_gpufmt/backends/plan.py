@@ -24,7 +24,8 @@ class Slot(enum.IntEnum):
     COLIDX are the columns of the pattern; ROWS and COLUMNS have a byte for each, not 0 if it is meant. MESSAGES and
     ARRIVALS are what is sent and what is waited for in a halo exchange. P, R, W and D are vectors of Krylov solvers:
     the direction, the residual, the product of the direction, and the diagonal of a preconditioner. U and B are the
-    other vectors of a smoothing step, and BETA and GAMMA scalars like ALPHA: see Fused.
+    other vectors of a smoothing step, and BETA and GAMMA scalars like ALPHA: see Fused. ALPHA_IMAG is the second half
+    of ALPHA where a scalar has 16 bytes.
     """
 
     X = 0
@@ -49,6 +50,7 @@ class Slot(enum.IntEnum):
     B = 19
     BETA = 20
     GAMMA = 21
+    ALPHA_IMAG = 22
 
 
 class Operation(enum.IntEnum):

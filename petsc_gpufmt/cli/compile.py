@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 
 from petsc_gpufmt.backends import driver, native_library, nvrtc
-from petsc_gpufmt.backends.kernel_modules import Module, default_modules
+from petsc_gpufmt.backends.kernel_modules import Module, default_modules, wanted_with
 from petsc_gpufmt.backends.kernel_store import ARCHITECTURE, PACKAGE, Folder, architectures_in, cache_place
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
 from petsc_gpufmt.planning import start  # noqa: F401  all that declares kernels
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_compile(arguments: argparse.Namespace) -> int:
     asked_for = [name.strip() for names in arguments.arch or () for name in names.split(",")]
-    types, modules = native_library.petsc_types(), [*filter(nvrtc.compiles, default_modules())]
+    types = native_library.petsc_types()
+    modules = [*filter(nvrtc.compiles, wanted_with(types[0], default_modules()))]
     architectures, begin = checked(asked_for or default_architectures()), time.monotonic()
     if not arguments.output:
         architectures = not_in_package(architectures, types, modules)
@@ -120,7 +121,8 @@ def in_words(folder: Folder, modules: Sequence[Module]) -> str:
 
 def kernel_rows() -> list[tuple[str, str]]:
     """For ``info``: what is compiled, in the package and in the user's cache."""
-    types, modules, rows = native_library.petsc_types(), default_modules(), []
+    types, rows = native_library.petsc_types(), []
+    modules = wanted_with(types[0], default_modules())
     for what, place in (("package", PACKAGE), ("cache", cache_place())):
         for architecture in architectures_in(place, *types):
             folder = Folder(place, architecture, *types)

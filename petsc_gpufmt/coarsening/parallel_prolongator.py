@@ -49,7 +49,7 @@ class ParallelTentative(NamedTuple):
     values : (own.nnz + nreceived * block * nvectors,) array of scalars
         Those of `own`, then of each node that came from another rank what that has in `others`, node by node.
     elsewhere : (others.nnz,) array of scalars for the values of `others`, which other ranks send
-    coarse : (nvectors * nvectors * count,) array of scalars, as of `Tentative`
+    coarse : (nvectors * nvectors * count,) array of real numbers, as of `Tentative`
     """
 
     own: CsrPattern
@@ -111,7 +111,7 @@ def parallel_tentative(
     ghosts : (nghosts,) host array of the backend's index type
         The aggregates of other ranks that nodes of this one belong to, ascending.
     block, nvectors : as of `tentative`
-    near_null : (nvectors * (nnodes + nreceived) * block,) array of scalars, vector by vector, or None as there
+    near_null : (nvectors * (nnodes + nreceived) * block,) array of real numbers, vector by vector, or None as there
         In the rows of this rank, then in those of the nodes that were received.
 
     Raises what `tentative` does.

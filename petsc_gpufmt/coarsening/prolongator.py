@@ -29,7 +29,7 @@ class Tentative(NamedTuple):
     ----------
     pattern : CsrPattern
     numeric : launches that write its values to RESULT
-    coarse : (nvectors * ncols,) array of scalars
+    coarse : (nvectors * ncols,) array of real numbers
         The near-null space of the coarse problem, column by column: R of each aggregate.
     """
 
@@ -52,8 +52,8 @@ def tentative(
     aggregates : (nnodes,) array of the backend's index type, the aggregate of each node, -1: none
     naggregates : how many there are
     block : rows of a node
-    near_null : (nvectors * nnodes * block,) array of scalars, vector by vector; None: the constant vector, if `block`
-        and `nvectors` are 1
+    near_null : (nvectors * nnodes * block,) array of real numbers, vector by vector; None: the constant vector, if
+        `block` and `nvectors` are 1
     nvectors : columns of an aggregate
     turns : (nnodes,) array of 0, 1 and 2, or None
         The nodes of an aggregate are in the order of these numbers, and in theirs; None: in theirs.
@@ -67,7 +67,7 @@ def tentative(
             f"a prolongator of {nvectors} columns for nodes of {block} rows from {given}: sizes are at least 1, "
             "and without vectors both are 1"
         )
-    (coarse,) = backend.empty((nvectors * nvectors * naggregates, backend.scalar))
+    (coarse,) = backend.empty((nvectors * nvectors * naggregates, backend.real))
     pattern, nodes = columns_of_nodes(aggregates, naggregates, block, nvectors, backend)  # waits for the device
     if not naggregates:
         return Tentative(pattern, [], coarse)

@@ -110,7 +110,7 @@ def values_of_block(
 ) -> Launch:
     """Writes the values of block `which`, of `pattern`, to RESULT; B_VALUES are those of a second block of A."""
     others = Slot.B_VALUES if nblocks > 1 else None
-    slots = (Slot.A_VALUES, others, tentative, Slot.X, Slot.ALPHA, Slot.RESULT)
+    slots = (Slot.A_VALUES, others, tentative, Slot.X, backend.alpha, Slot.RESULT)
     arguments = (smoothing, which, pattern.rowptr, pattern.colidx, *slots)
     return _launch("values", pattern.nrows, _team(pattern.nnz / pattern.nrows), nblocks, arguments, backend)
 

@@ -170,12 +170,12 @@ def _filtered(graph: _Weighted, threshold: float, keep_diagonal: bool, backend: 
     """The entries of a graph that are strong. Waits for the device."""
     nrows, index, ntiles = graph.pattern.nrows, backend.index, tiles(graph.pattern.nrows, NUMBERS_A_THREAD)
     (rowptr,) = backend.empty((nrows + 1, index))
-    control, scales = backend.empty((3 + ntiles, COUNT), (nrows, backend.scalar), zeros=1)
+    control, scales = backend.empty((3 + ntiles, COUNT), (nrows, backend.real), zeros=1)
     scale, sums = (
         backend.function("coarsening/strength", f"strength_{what}", (template,))
         for what, template in (("scales", BLOCK_THREADS), ("row_pointer", NUMBERS_A_THREAD))
     )
-    strong = Struct(*graph.struct, scales, backend.scalar.type(threshold), int(keep_diagonal))
+    strong = Struct(*graph.struct, scales, backend.real.type(threshold), int(keep_diagonal))
     backend.run(
         [
             launch_1d(scale, nrows, BLOCK_THREADS, (graph.struct, scales)),

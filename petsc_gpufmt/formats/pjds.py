@@ -169,11 +169,11 @@ class Pjds(Format):
         return StoredColumns.compress(col, *where, otherwise, self.ncols), val
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
-        factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
+        factors = (self.backend.by_value(alpha), self.backend.by_value(beta))
         return self._multiply(self.nrows, "pjds_spmv", self._how, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
     def add(self) -> list[Launch]:
-        one = self.backend.scalar.type(1)
+        one = self.backend.by_value(1)
         return self._multiply(self.filled, "pjds_spmv", self._how, Slot.X, one, one, Slot.Z, Slot.Z)
 
     def fused(self, operation: Fused) -> list[Launch] | None:

@@ -4,14 +4,15 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 17
+#define GPUFMT_ABI_VERSION 18
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
 /* what an argument word of a launch may be bound to; x, y, z as in z = y + A x, `values` the CSR values in the order of the pattern; those
    of the operands of a sparse product, and of its result; a scalar by value, in the first bytes of the word; the columns of the pattern; a byte
    for each row, and for each column, which is not 0 if it is meant; what is sent in a halo exchange, and what is waited for; vectors of Krylov solvers: the
-   direction, the residual, the product of the direction, the diagonal of a preconditioner; further vectors of a smoothing step, and scalars by value */
+   direction, the residual, the product of the direction, the diagonal of a preconditioner; further vectors of a smoothing step, and scalars by value; the
+   second half of the first scalar, where it has 16 bytes */
 enum {
   GPUFMT_SLOT_X,
   GPUFMT_SLOT_Y,
@@ -35,6 +36,7 @@ enum {
   GPUFMT_SLOT_B,
   GPUFMT_SLOT_BETA,
   GPUFMT_SLOT_GAMMA,
+  GPUFMT_SLOT_ALPHA_IMAG,
   GPUFMT_NUM_SLOTS
 };
 
@@ -134,6 +136,7 @@ typedef struct {
   int32_t device; /* CUDA device ordinal */
   int32_t index_bytes;
   int32_t scalar_bytes; /* PETSc's, or those of a copy in single precision */
+  int32_t is_complex;   /* not 0: both parts of a scalar have these bytes together */
   void   *stream;
 } GpufmtPlace;
 

@@ -46,7 +46,7 @@ static PetscErrorCode Finalize(void)
 static PetscErrorCode CheckVersion(void)
 {
   const int   built[] = {PETSC_VERSION_MAJOR, PETSC_VERSION_MINOR, 8 * (int)sizeof(PetscInt), 8 * (int)sizeof(PetscScalar), PetscDefined(HAVE_CUDA)};
-  const char *cuda[]  = {"without", "with"};
+  const char *cuda[] = {"without", "with"}, *scalars[] = {"real", "complex"};
   PetscInt    major, minor, subminor;
   PetscBool   has_cuda, known;
   PetscDataType scalar;
@@ -58,13 +58,14 @@ static PetscErrorCode CheckVersion(void)
   PetscCall(PetscDataTypeFromString("scalar", &scalar, &known));
   PetscCall(PetscDataTypeGetSize(scalar, &scalar_bytes));
   PetscCall(PetscHasExternalPackage("cuda", &has_cuda));
-  PetscCheck(major == built[0] && minor == built[1] && 8 * (int)index_bytes == built[2] && 8 * (int)scalar_bytes == built[3] &&
-               (int)has_cuda == built[4],
-             PETSC_COMM_SELF, PETSC_ERR_SUP,
-             "petsc_gpufmt was built for PETSc %d.%d with indices of %d bits, scalars of %d bits, %s CUDA, and this is PETSc %d.%d with %d, %d, %s: "
-             "reinstall petsc_gpufmt with this PETSc, by pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps",
-             built[0], built[1], built[2], built[3], cuda[built[4]], (int)major, (int)minor, 8 * (int)index_bytes, 8 * (int)scalar_bytes,
-             cuda[has_cuda]);
+  PetscCheck(
+    major == built[0] && minor == built[1] && 8 * (int)index_bytes == built[2] && 8 * (int)scalar_bytes == built[3] && (int)has_cuda == built[4] &&
+      (scalar == PETSC_COMPLEX) == PetscDefined(USE_COMPLEX),
+    PETSC_COMM_SELF, PETSC_ERR_SUP,
+    "petsc_gpufmt was built for PETSc %d.%d with indices of %d bits, %s scalars of %d bits, %s CUDA, and this is PETSc %d.%d with %d, %s %d, %s: "
+    "reinstall petsc_gpufmt with this PETSc, by pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps",
+    built[0], built[1], built[2], scalars[PetscDefined(USE_COMPLEX)], built[3], cuda[built[4]], (int)major, (int)minor, 8 * (int)index_bytes,
+    scalars[scalar == PETSC_COMPLEX], 8 * (int)scalar_bytes, cuda[has_cuda]);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -19,7 +19,7 @@ TILE = BATCH * BLOCK_THREADS  # entries of a block
 
 def plan_scale(nnz: int, backend: Backend) -> list[Launch]:
     """Launches for RESULT[e] *= ALPHA, for all `nnz` entries."""
-    return _launch("scale_values", nnz, (Slot.ALPHA, Slot.RESULT), backend)
+    return _launch("scale_values", nnz, (backend.alpha, Slot.RESULT), backend)
 
 
 def plan_scale_rows(nnz: int, rowptr: Any, backend: Backend) -> list[Launch]:
@@ -36,7 +36,7 @@ def plan_scale_columns(colidx: Any, backend: Backend) -> list[Launch]:
 
 def plan_add(nnz: int, backend: Backend) -> list[Launch]:
     """Launches for RESULT[e] += ALPHA A_VALUES[e]: matrices of one pattern."""
-    return _launch("add_values", nnz, (None, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
+    return _launch("add_values", nnz, (None, backend.alpha, Slot.A_VALUES, Slot.RESULT), backend)
 
 
 def plan_add_subset(
@@ -61,7 +61,7 @@ def plan_add_subset(
     backend.run(_launch("locate_entries", nnz, arguments, backend))
     if backend.first(missing, 1)[0]:
         return None
-    return _launch("add_values", nnz, (index, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT), backend)
+    return _launch("add_values", nnz, (index, backend.alpha, Slot.A_VALUES, Slot.RESULT), backend)
 
 
 def plan_set_diagonal(rowptr: Any, colidx: Any, backend: Backend) -> list[Launch] | None:
@@ -87,7 +87,7 @@ def plan_set_diagonal(rowptr: Any, colidx: Any, backend: Backend) -> list[Launch
     backend.run([over_rows("locate_diagonal", rowptr, colidx, places, missing)])
     if backend.first(missing, 1)[0]:
         return None
-    return [over_rows("set_diagonal", places, Slot.ALPHA, Slot.X, Slot.Y, Slot.RESULT)]
+    return [over_rows("set_diagonal", places, backend.alpha, Slot.X, Slot.Y, Slot.RESULT)]
 
 
 def _launch(kernel: str, nnz: int, arguments: tuple, backend: Backend) -> list[Launch]:

@@ -58,7 +58,7 @@ def plan_zero_rows(rowptr: Any, ncols: int, places: Any, backend: Backend) -> li
     if not nrows:
         return []
     function = backend.function("patterns/zero_rows", "zero_rows", (BLOCK_THREADS, ROW_THREADS))
-    marks = (Slot.ROWS, Slot.COLUMNS, Slot.ALPHA, Slot.X, Slot.Z, Slot.RESULT)
+    marks = (Slot.ROWS, Slot.COLUMNS, backend.alpha, Slot.X, Slot.Z, Slot.RESULT)
     arguments = (integer(nrows), integer(ncols), rowptr, Slot.COLIDX, places, *marks)
     return [launch_1d(function, nrows * ROW_THREADS, BLOCK_THREADS, arguments)]
 

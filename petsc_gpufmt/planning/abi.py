@@ -12,7 +12,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, PeerStep, Slot
 
-ABI_VERSION = 17
+ABI_VERSION = 18
 BACKENDS = ("host", "cuda")
 
 
@@ -67,6 +67,7 @@ class PlaceStruct(c.Structure):
         ("device", c.c_int32),
         ("index_bytes", c.c_int32),
         ("scalar_bytes", c.c_int32),
+        ("is_complex", c.c_int32),
         ("stream", c.c_void_p),
     ]
 

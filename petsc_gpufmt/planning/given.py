@@ -17,13 +17,21 @@ from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.held_patterns import held_arrays, held_pattern, know
 
-SCALARS: dict[int, np.dtype] = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}
+SCALARS: dict[bool, dict[int, np.dtype]] = {
+    False: {4: np.dtype(np.float32), 8: np.dtype(np.float64)},
+    True: {8: np.dtype(np.complex64), 16: np.dtype(np.complex128)},
+}
 INDICES: dict[int, np.dtype] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
 on_devices = threading.RLock()
 """Held while something is planned on a device, or its memory given back: Python may go on with another thread that has
 matrices of its own, and all have one memory. A thread that holds it may plan within a plan."""
+
+
+def types_at(place: Any) -> tuple[np.dtype, np.dtype]:
+    """The dtypes of scalars and of indices at a place."""
+    return SCALARS[bool(place.is_complex)][place.scalar_bytes], INDICES[place.index_bytes]
 
 
 @functools.cache
@@ -35,7 +43,7 @@ def cuda_backend(scalar: np.dtype, index: np.dtype, device: int) -> CudaBackend:
 @contextlib.contextmanager
 def backend_at(place: Any) -> Iterator[Backend]:
     """The backend of a place, on PETSc's device and stream."""
-    scalar, index = SCALARS[place.scalar_bytes], INDICES[place.index_bytes]
+    scalar, index = types_at(place)
     if abi.BACKENDS[place.backend] == "host":
         yield HostBackend(scalar, index)
         return

@@ -144,7 +144,7 @@ def _fill_tentative(request: Any, answer: Any, backend: Backend) -> Leases:
     near_null = None
     if request.near_null:
         size = request.nvectors * request.nnodes * request.block
-        near_null = backend.adopt(host_view(request.near_null, size, backend.scalar), keep=True)
+        near_null = backend.adopt(host_view(request.near_null, size, backend.real), keep=True)
     aggregates = on_backend(request.aggregates, request.nnodes, backend.index, backend)
     turns = on_backend(request.turns, request.nnodes, np.dtype(np.uint8), backend) if request.turns else None
     made = tentative(aggregates, request.naggregates, request.block, near_null, request.nvectors, backend, turns)
@@ -171,7 +171,7 @@ def _fill_parallel_tentative(request: Any, answer: Any, backend: Backend) -> Lea
     near_null, block, nvectors = None, request.block, request.nvectors
     if request.near_null:
         size = nvectors * (request.own.nnodes + request.nreceived) * block
-        near_null = backend.adopt(host_view(request.near_null, size, backend.scalar))
+        near_null = backend.adopt(host_view(request.near_null, size, backend.real))
     own = _rank_aggregates(request.own, backend)
     made = parallel_tentative(own, received, ghosts, block, near_null, nvectors, backend)
     kept = [ghosts, made.values, made.elsewhere, made.coarse, *_fill_blocks(answer, (made.own, made.others))]

@@ -111,7 +111,8 @@ def _fill_fused(request: Any, answer: Any, backend: Backend) -> Leases:
     stored = _stored.get(request.stored)
     if stored is None:
         raise GpufmtError(f"no matrix has the number {request.stored}: ask while its store is in use")
-    launches = stored.fused(Fused(request.fused))
+    # solvers that want them are for real numbers
+    launches = None if request.place.is_complex else stored.fused(Fused(request.fused))
     answer.offered = launches is not None
     return [(answer.outcome, [stored, *abi.export_plan(launches or [], answer.plan)])]
 

@@ -13,7 +13,7 @@ from petsc_gpufmt.backends import compile
 from petsc_gpufmt.backends.kernel_modules import declared_by
 from petsc_gpufmt.choice.registry import FORMATS, STORAGE_FORMATS, find_format
 from petsc_gpufmt.planning import abi
-from petsc_gpufmt.planning.given import INDICES, SCALARS, backend_at
+from petsc_gpufmt.planning.given import backend_at, types_at
 
 COARSENING = (
     *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector", "vector_sums"),
@@ -47,7 +47,7 @@ def name_kernels(place: Any, format_name: str) -> None:
             return len(IN_TURN) if chooses and not file.startswith(FOR_BLOCK_SIZES) else None
         return next((k for k, beginning in enumerate(IN_TURN) if file.startswith(beginning)), None)
 
-    compile.name_kernels(turn, SCALARS[place.scalar_bytes], INDICES[place.index_bytes], place.device)
+    compile.name_kernels(turn, *types_at(place), place.device)
 
 
 def prepare(place: Any, format_name: str) -> None:

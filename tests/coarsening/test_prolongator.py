@@ -63,7 +63,7 @@ class Made:
     def __init__(self, backend, aggregates, naggregates, block, vectors, nvectors=1, turns=None):
         near_null = None
         if vectors is not None:
-            nvectors, near_null = vectors.shape[0], backend.adopt(vectors.astype(backend.scalar).ravel())
+            nvectors, near_null = vectors.shape[0], backend.adopt(vectors.astype(backend.real).ravel())
         aggregates = backend.adopt(aggregates.astype(backend.index))
         turns = None if turns is None else backend.adopt(turns.astype(TURN))
         made = tentative(aggregates, naggregates, block, near_null, nvectors, backend, turns)
@@ -78,7 +78,7 @@ class Made:
 
 
 def dense(shape, rowptr, colidx, values):
-    entries = np.full(shape, np.nan)
+    entries = np.full(shape, np.nan, values.dtype)
     entries[np.repeat(np.arange(shape[0]), np.diff(rowptr)), colidx] = values
     return entries
 
@@ -111,7 +111,7 @@ def test_signs_are_those_of_rows_in_turns(request, place, block, nvectors):
     check(made, aggregates, 14, block, vectors, np.finfo(backend.scalar).eps, turns)
 
 
-@pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
+@pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32"), ("complex64", "int64")])
 @pytest.mark.parametrize(("block", "nvectors"), [(1, 1), (3, 6)])
 def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar, index, block, nvectors):
     device = EmulatedBackend(np.dtype(scalar), np.dtype(index), emulation_folder, device_like=True)
@@ -126,7 +126,7 @@ def test_the_constant_vector_needs_no_factorization(request, place):
     made = Made(backend, aggregates, 14, 1, None)
     check(made, aggregates, 14, 1, np.ones((1, aggregates.size)), np.finfo(backend.scalar).eps)
     sizes = np.bincount(aggregates[aggregates >= 0])
-    assert made.coarse[0].tolist() == np.where(sizes == 1, 1, -np.sqrt(sizes.astype(backend.scalar))).tolist()
+    assert made.coarse[0].tolist() == np.where(sizes == 1, 1, -np.sqrt(sizes.astype(backend.real))).tolist()
 
 
 @pytest.mark.parametrize("place", EVERY_PLACE)

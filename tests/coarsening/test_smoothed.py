@@ -1,17 +1,18 @@
 """Smoothed prolongators: P0 + alpha D A P0 in the pattern of the general product."""
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from agg import agg_order, laplacian, of_agg
 from answers import Answer, failing, requested_place, settled_tokens
-from builders import CsrMatrix, one_huge_row, stencil, uniform
+from builders import CsrMatrix, one_huge_row, scalars, stencil, uniform
 from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 from graphs import graph, greedy_aggregates
 from multigrid import in_blocks
-from places import EVERY_PLACE, INDEX, SCALAR, make_backend
+from places import EVERY_PLACE, INDEX, SCALAR, alpha_slots, make_backend
 from stored_matrix import assert_same_bits
 
 from petsc_gpufmt import errors
@@ -35,19 +36,19 @@ def some_aggregates(nnodes, everywhere=False):
 class Case:
     """A matrix, aggregates of its nodes, and a tentative prolongator of random values."""
 
-    def __init__(self, matrix, block=1, nvectors=1, everywhere=False):
+    def __init__(self, matrix, block=1, nvectors=1, everywhere=False, dtype=SCALAR):
         random = np.random.default_rng(133)
-        self.matrix, self.block, self.nvectors = matrix, block, nvectors
+        self.matrix, self.block, self.nvectors = replace(matrix, values=scalars(matrix.values, dtype)), block, nvectors
         self.aggregates = some_aggregates(matrix.nrows // block, everywhere)
         self.naggregates = max(self.aggregates, default=-1) + 1
         self.columns = (self.aggregates[self.aggregates >= 0, None] * nvectors + np.arange(nvectors)).repeat(block, 0)
         self.tentative = random.standard_normal(self.columns.size)
-        self.diagonal = random.standard_normal(matrix.nrows)
+        self.diagonal = scalars(random.standard_normal(matrix.nrows), dtype)
         rows = np.flatnonzero((self.aggregates >= 0).repeat(block))
         self.P0 = np.zeros((matrix.nrows, self.naggregates * nvectors))
         self.P0[rows[:, None], self.columns] = self.tentative.reshape(-1, nvectors)
-        self.A = np.zeros((matrix.nrows, matrix.nrows))
-        np.add.at(self.A, (matrix.rows, matrix.colidx), matrix.values)
+        self.A = np.zeros((matrix.nrows, matrix.nrows), dtype)
+        np.add.at(self.A, (matrix.rows, matrix.colidx), self.matrix.values)
 
     def smoothed(self, backend):
         matrix = self.matrix.pattern(np, backend.index)
@@ -57,16 +58,13 @@ class Case:
         return smoothed(csr, aggregates, self.naggregates, self.block, self.nvectors, backend)
 
     def slots(self, scalar):
-        values = {
-            **{Slot.A_VALUES: self.matrix.values, Slot.B_VALUES: self.tentative, Slot.X: self.diagonal},
-            Slot.ALPHA: scalar.type(ALPHA),
-        }
-        return {slot: value if slot is Slot.ALPHA else value.astype(scalar) for slot, value in values.items()}
+        values = {Slot.A_VALUES: self.matrix.values, Slot.B_VALUES: self.tentative, Slot.X: self.diagonal}
+        return {slot: value.astype(scalar) for slot, value in values.items()} | alpha_slots(ALPHA, scalar)
 
     def values(self, made, backend):
         (result,) = backend.empty((made.pattern.nnz, backend.scalar))
-        slots = self.slots(backend.scalar)
-        adopted = {slot: value if slot is Slot.ALPHA else backend.adopt(value) for slot, value in slots.items()}
+        slots = self.slots(backend.scalar).items()
+        adopted = {slot: backend.adopt(value) if isinstance(value, np.ndarray) else value for slot, value in slots}
         backend.run(made.numeric, {**adopted, Slot.RESULT: result})
         return backend.to_host(result)
 
@@ -87,7 +85,7 @@ class Case:
 CASES = {
     "stencil": lambda: Case(stencil(8, 7, 5)),
     "all nodes have aggregates": lambda: Case(stencil(8, 7, 5), everywhere=True),
-    "vectors": lambda: Case(stencil(5, 4, 5), nvectors=3),
+    "vectors": lambda dtype=SCALAR: Case(stencil(5, 4, 5), nvectors=3, dtype=dtype),
     "blocks": lambda: Case(in_blocks(stencil(5, 4, 3), 3), block=3, nvectors=6),
     "blocks of one vector": lambda: Case(in_blocks(stencil(5, 4, 3), 2), block=2, everywhere=True),
     "long rows": lambda: Case(uniform(200, 200, 90, seed=134)),  # of more than 32 aggregates
@@ -104,10 +102,10 @@ def test_prolongators_are_those_of_the_general_product(request, place, name):
     case.check(rowptr, colidx, case.values(made, backend), np.finfo(backend.scalar).eps)
 
 
-@pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
+@pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32"), ("complex128", "int32")])
 def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar, index):
     device = EmulatedBackend(np.dtype(scalar), np.dtype(index), emulation_folder, device_like=True)
-    case = CASES["vectors"]()
+    case = CASES["vectors"](device.scalar)
     made = case.smoothed(device)
     arrays = (device.to_host(a) for a in (made.pattern.rowptr, made.pattern.colidx))
     case.check(*arrays, case.values(made, device), np.finfo(scalar).eps)
@@ -152,7 +150,7 @@ def test_prolongators_are_those_of_petsc(options, distance, block):
     slots = {Slot.A_VALUES: A[2], Slot.B_VALUES: start[2], Slot.X: 1 / A[2][rows == A[1]]}
     of_factor = np.empty((2, made.pattern.nnz), SCALAR)
     for alpha, values in zip((0, 1), of_factor, strict=True):
-        backend.run(made.numeric, {**slots, Slot.ALPHA: SCALAR.type(alpha), Slot.RESULT: values})
+        backend.run(made.numeric, {**slots, **alpha_slots(alpha, SCALAR), Slot.RESULT: values})
     change = of_factor[1] - of_factor[0]
     alpha = change @ (end[2] - of_factor[0]) / (change @ change)
     assert -1.4 < alpha < -0.5

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
-from builders import CsrMatrix, from_entries, random_values
+from builders import CsrMatrix, from_entries, random_values, scalars
 from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 from graphs import Graph, geometric, graph, star, with_lone_rows
@@ -85,7 +85,7 @@ SETTINGS = [(-1.0, True, False), (0.0, True, False), (0.07, True, False), (0.07,
 def made(matrix, block, threshold, symmetrize, keep, backend, symmetric=False) -> StrengthGraph:
     """The graph, with its pattern on the host."""
     csr = matrix.pattern_on(backend).validated(backend)
-    values = backend.adopt(matrix.values.astype(backend.scalar))
+    values = backend.adopt(scalars(matrix.values, backend.scalar))
     settings = {"symmetrize": symmetrize, "threshold": threshold, "keep_diagonal": keep, "symmetric": symmetric}
     found = strength_graph(csr, values if threshold >= 0 else None, backend, block=block, **settings)
     if found.pattern is None:
@@ -98,17 +98,18 @@ def made(matrix, block, threshold, symmetrize, keep, backend, symmetric=False) -
 
 def expected_entries(matrix, block, threshold, symmetrize, keep, scalar):
     """As agg makes it: rows and columns of the entries; None if agg's graph is no symmetric one with all diagonals."""
-    n = matrix.nrows // block
-    weights, there = np.zeros((n, n), scalar), np.zeros((n, n), bool)
+    n, values = matrix.nrows // block, scalars(matrix.values, scalar)
+    sizes = np.abs(values.real if block > 1 else values)
+    weights, there = np.zeros((n, n), sizes.dtype), np.zeros((n, n), bool)
     places = matrix.rows // block, matrix.colidx // block
-    np.add.at(weights, places, np.abs(matrix.values.astype(scalar)))  # one after another, as agg adds them
+    np.add.at(weights, places, sizes)  # one after another, as agg adds them
     there[places] = True
     if symmetrize:
         weights, there = weights + weights.T, there | there.T
     if threshold >= 0:
         with np.errstate(divide="ignore"):
-            scales = np.sqrt(np.where(weights.diagonal() == 0, 0, 1 / weights.diagonal())).astype(scalar)
-        strong = weights * scales[:, None] * scales > scalar.type(threshold)
+            scales = np.sqrt(np.where(weights.diagonal() == 0, 0, 1 / weights.diagonal())).astype(sizes.dtype)
+        strong = weights * scales[:, None] * scales > sizes.dtype.type(threshold)
         there &= strong | np.eye(n, dtype=bool) if keep else strong
     if (there != there.T).any() or not there.diagonal().all():
         return None
@@ -129,7 +130,7 @@ def test_graphs_have_the_entries_that_agg_leaves(request, place, name, threshold
         assert [rows.tolist(), found.pattern.colidx.tolist()] == expected
 
 
-@pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
+@pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32"), ("complex128", "int32")])
 def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar, index):
     device = EmulatedBackend(np.dtype(scalar), np.dtype(index), emulation_folder, device_like=True)
     for name in ("ragged blocks", "dense blocks", "one-sided"):

@@ -180,7 +180,7 @@ def never_written(size: int, dtype: np.dtype) -> np.ndarray:
     """NaN, or the smallest integer; untouched memory if it is large."""
     if size * dtype.itemsize > GUARDED_BYTES:
         return np.empty(size, dtype)
-    return np.full(size, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+    return np.full(size, np.nan if dtype.kind in "fc" else np.iinfo(dtype).min, dtype)
 
 
 def device_array(array: np.ndarray) -> DeviceArray:
@@ -225,7 +225,7 @@ class Guarded:
                 raise EmulationError(f"out-of-bounds write {name} an array of {self.array.size} {self.array.dtype}")
         if self.array.flags.writeable:
             self.array[...] = self.inner
-        elif not np.array_equal(self.array, self.inner, equal_nan=self.array.dtype.kind == "f"):
+        elif not np.array_equal(self.array, self.inner, equal_nan=self.array.dtype.kind in "fc"):
             raise EmulationError(f"write to a read-only array of {self.array.size} {self.array.dtype}")
 
 

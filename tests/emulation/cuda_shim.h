@@ -15,6 +15,14 @@ struct alignas(16) longlong2 {
   long long x, y;
 };
 
+struct alignas(8) float2 {
+  float x, y;
+};
+
+struct alignas(16) double2 {
+  double x, y;
+};
+
 constexpr int warpSize = 32;
 
 // returns when every thread of the block has come to the same line
@@ -207,6 +215,8 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize
 
 // Arithmetic
 
+using std::fabs;
+using std::hypot;
 using std::isfinite;
 using std::sqrt;
 

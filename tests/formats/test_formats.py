@@ -51,10 +51,11 @@ def place(*arguments, marks=()):
     return pytest.param(p, id=str(p), marks=marks)
 
 
-OTHER_TYPES = [("float32", "int32"), ("float64", "int64")]
+OTHER_TYPES = [("float32", "int32"), ("float64", "int64"), ("complex64", "int64")]
 HOST = place("host", SCALAR.name)
 HOST_SINGLE = place("host", "float32")
 EMULATION = place("emulation")
+EMULATION_COMPLEX = place("emulation", "complex128")
 EMULATION_SHARED_ROWS = place("emulation", "float64", "int32", SHARED_ROWS)
 CUDA = place("cuda", marks=pytest.mark.gpu)
 
@@ -98,7 +99,7 @@ def test_default_options_in_single_precision(format_name, backend, shape_name):
 
 
 @TELLING_SHAPES_LARGEST_SLOW
-@everywhere(EMULATION)
+@everywhere(EMULATION, EMULATION_COMPLEX)
 @EVERY_FORMAT
 def test_default_options_in_emulation(format_name, backend, shape_name):
     check_format(format_name, [{}], backend, shape_name, transposes=False)

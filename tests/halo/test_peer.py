@@ -5,6 +5,7 @@ from threading import Thread
 import numpy as np
 import pytest
 from answers import Answer, requested_place, settled_tokens
+from builders import scalars
 from places import SCALAR, make_backend
 
 from petsc_gpufmt.backends.plan import PeerStep, Slot, address, ceil_div
@@ -15,6 +16,7 @@ PLACES = [
     pytest.param(("host", SCALAR, np.int32), id="host"),
     pytest.param(("emulation", np.float64, np.int32), id="emulation"),
     pytest.param(("emulation", np.float32, np.int64), id="emulation, single"),
+    pytest.param(("emulation", np.complex128, np.int32), id="emulation, complex"),
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
     pytest.param(("cuda", np.float32, np.int64), marks=pytest.mark.gpu, id="cuda, single"),
 ]
@@ -48,7 +50,7 @@ class Rank:
         self.counts_sent = [len(needed[s][number]) for s in range(self.nranks)]
         self.counts = [len(needed[number][s]) for s in range(self.nranks)]
         self.neighbours = [s for s in range(self.nranks) if self.counts[s] or self.counts_sent[s]]
-        self.x = np.random.default_rng(number).uniform(-1, 1, size).astype(backend.scalar)
+        self.x = scalars(np.random.default_rng(number).uniform(-1, 1, size), backend.scalar)
         self.stride, self.stride_back = sum(self.counts) + 3, self.index.size + 5
         self.ghosts, self.sums = backend.empty(
             (2 * self.stride, backend.scalar), (2 * self.stride_back, backend.scalar), zeros=2
@@ -170,7 +172,7 @@ def test_a_rank_without_entries_sends_what_is_not_a_number(ranks):
 
 def test_sums_go_back_and_are_added_in_the_order_of_ranks(backend):
     ranks = make_ranks(backend, exchanges=3)
-    sums = [np.random.default_rng(50 + r.number).uniform(-1, 1, sum(r.counts)).astype(r.x.dtype) for r in ranks]
+    sums = [scalars(np.random.default_rng(50 + r.number).uniform(-1, 1, sum(r.counts)), r.x.dtype) for r in ranks]
     for number in (4, 5):
         for rank in ranks:
             rank.run(PeerStep.SEND, back=True, x=rank.backend.adopt(sums[rank.number]))

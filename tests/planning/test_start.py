@@ -30,12 +30,12 @@ def named(monkeypatch):
 
 
 def name_kernels(format_name, backend=CUDA):
-    place = abi.PlaceStruct(backend, 2, 4, 8, None)
+    place = abi.PlaceStruct(backend, 2, 4, 8, 0, None)
     return planner._planner.name_kernels(abi.c.addressof(place), format_name)
 
 
 def prepare(format_name):
-    place = abi.PlaceStruct(HOST, 0, 4, 8, None)
+    place = abi.PlaceStruct(HOST, 0, 4, 8, 0, None)
     return planner._planner.prepare(abi.c.addressof(place), format_name)
 
 

@@ -89,7 +89,9 @@ def test_products_in_emulation(emulation_folder, shape_name, accumulator):
 
 @pytest.mark.slow
 @EVERY_ACCUMULATOR
-@pytest.mark.parametrize(("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("float32", "int64")])
+@pytest.mark.parametrize(
+    ("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("complex128", "int32"), ("complex64", "int64")]
+)
 def test_products_of_other_types(emulation_folder, scalar, index, accumulator):
     backend = EmulatedBackend(scalar, index, emulation_folder)
     for matrix in (shape("tall"), shape("stencil"), uniform(20, 60, 50, seed=83)):

@@ -50,7 +50,8 @@ def settled_tokens():
 def requested_place(backend="host"):
     """The head of a request with the types of PETSc."""
     scalar, index = native_library.petsc_types()
-    return abi.PlaceStruct(abi.BACKENDS.index(backend), index_bytes=index.itemsize, scalar_bytes=scalar.itemsize)
+    types = {"index_bytes": index.itemsize, "scalar_bytes": scalar.itemsize, "is_complex": scalar.kind == "c"}
+    return abi.PlaceStruct(abi.BACKENDS.index(backend), **types)
 
 
 class Answer:

@@ -53,11 +53,11 @@ class CsrMatrix:
 
     def product(self, x: np.ndarray) -> np.ndarray:
         """A x in extended precision."""
-        return self.row_sums(self.values.astype(np.longdouble) * x[self.colidx])
+        return self.row_sums(extended(self.values) * x[self.colidx])
 
     def diagonal(self) -> np.ndarray:
         """(nrows,) sum of the entries at (i, i) in extended precision."""
-        return self.row_sums(np.where(self.rows == self.colidx, self.values.astype(np.longdouble), 0))
+        return self.row_sums(np.where(self.rows == self.colidx, extended(self.values), 0))
 
     def row_sums(self, terms: np.ndarray) -> np.ndarray:
         """(nrows,) sum over the entries of each row of the (nnz,) `terms`."""
@@ -65,6 +65,18 @@ class CsrMatrix:
         nonempty = np.diff(self.rowptr) > 0
         sums[nonempty] = np.add.reduceat(terms, self.rowptr[:-1][nonempty]) if terms.size else 0
         return sums
+
+
+def extended(numbers: np.ndarray) -> np.ndarray:
+    """Real or complex numbers in extended precision."""
+    return numbers.astype(np.result_type(numbers, np.longdouble))
+
+
+def scalars(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers in that dtype; if it is complex and they are real, the imaginary parts are those from the last on."""
+    if dtype.kind == "c" and numbers.dtype.kind != "c":
+        numbers = numbers + 1j * numbers[::-1]
+    return numbers.astype(dtype)
 
 
 def from_row_lengths(lengths: np.ndarray, ncols: int, seed: int) -> CsrMatrix:
@@ -253,7 +265,7 @@ class PoisonedModule:
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         dtype = np.dtype(dtype)
-        return self._xp.full(shape, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype=dtype)
+        return self._xp.full(shape, np.nan if dtype.kind in "fc" else np.iinfo(dtype).min, dtype=dtype)
 
 
 # Shapes that take most of the ways through a kernel: rows of all lengths, many of them, none, blocks, wide columns

@@ -8,6 +8,7 @@ from emulation.backend import EmulatedBackend
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends.plan import Slot
 
 SCALAR, INDEX = native_library.petsc_types()
 EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -18,6 +19,12 @@ PLACES_AND_TYPES = [
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
 ]
 """Arguments of make_backend()."""
+
+
+def alpha_slots(number: complex, scalar: np.dtype) -> dict[Slot, Any]:
+    """The slots of a scalar that is only known at replay."""
+    alpha = scalar.type(number)
+    return {Slot.ALPHA: alpha.real, Slot.ALPHA_IMAG: alpha.imag} if alpha.itemsize > 8 else {Slot.ALPHA: alpha}
 
 
 def make_backend(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from builders import CsrMatrix, from_row_lengths, poison, random_values
+from builders import CsrMatrix, from_row_lengths, poison, random_values, scalars
 from scipy import sparse
 
 from petsc_gpufmt.backends.backend import Backend
@@ -33,7 +33,7 @@ class ComputedProduct:
     def compute(self, A: CsrMatrix, B: CsrMatrix) -> None:
         """The numeric phase with the values of A and B, rounded to the backend's scalar."""
         adopt, scalar = self.backend.adopt, self.backend.scalar
-        self.A, self.B = (replace(m, values=m.values.astype(scalar)) for m in (A, B))
+        self.A, self.B = (replace(m, values=scalars(m.values, scalar)) for m in (A, B))
         values = adopt(np.full(self.plan.stats.nnz, np.nan, dtype=scalar))
         slots = {Slot.X: adopt(self.A.values), Slot.Y: adopt(self.B.values), Slot.Z: values}
         self.backend.run(self.plan.numeric(Slot.X, Slot.Y, Slot.Z), slots)
@@ -49,7 +49,7 @@ class ComputedProduct:
 
     def check(self) -> None:
         """AssertionError unless C has the pattern of the product, sorted, and values to within rounding."""
-        pattern = scipy_matrix(self.A, np.ones_like) @ scipy_matrix(self.B, np.ones_like)
+        pattern = scipy_matrix(self.A, counted) @ scipy_matrix(self.B, counted)
         pattern.sort_indices()
         exact = on_pattern(pattern, scipy_matrix(self.A) @ scipy_matrix(self.B))
         magnitude = on_pattern(pattern, scipy_matrix(self.A, np.abs) @ scipy_matrix(self.B, np.abs))
@@ -68,14 +68,19 @@ class ComputedProduct:
 
 
 def scipy_matrix(matrix: CsrMatrix, function=np.asarray) -> sparse.csr_array:
-    """The matrix in float64, its values changed by `function`; entries that are zero are kept."""
-    values = function(matrix.values.astype(np.float64))
+    """The matrix in double precision, its values changed by `function`; entries that are zero are kept."""
+    values = function(matrix.values.astype(np.result_type(matrix.values, np.float64)))
     return sparse.csr_array((values, matrix.colidx, matrix.rowptr), shape=(matrix.nrows, matrix.ncols))
+
+
+def counted(values: np.ndarray) -> np.ndarray:
+    """What makes a product of patterns count its terms."""
+    return np.ones(values.size)
 
 
 def on_pattern(pattern: sparse.csr_array, matrix: sparse.csr_array) -> np.ndarray:
     """(pattern.nnz,) the entries of `matrix`, and zeros: SciPy drops sums that are zero."""
-    found = np.zeros(pattern.nnz)
+    found = np.zeros(pattern.nnz, matrix.dtype)
     found[np.searchsorted(keys(pattern), keys(matrix))] = matrix.data
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from builders import CsrMatrix, poison
+from builders import CsrMatrix, extended, poison, scalars
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.plan import Fused, Launch, Operation, Slot
@@ -37,7 +37,7 @@ class StoredMatrix:
 
     def refresh(self, values: np.ndarray) -> None:
         """Store values given in the order of the matrix that was passed in (not of its transpose)."""
-        self.given = replace(self.given, values=values.astype(self.backend.scalar))
+        self.given = replace(self.given, values=scalars(values, self.backend.scalar))
         self.matrix = self.given.transposed() if self.transposed else self.given
         values_slot = {Slot.VALUES: self.backend.adopt(self.given.values)}
         self.backend.run(self.format.plan(Operation.REFRESH), values_slot)
@@ -61,11 +61,11 @@ class StoredMatrix:
         return self._run(self.format.plan(Operation.DIAGONAL))
 
     def fused(self, operation: Fused, in_place: bool = False, **given: np.ndarray | float | None) -> FusedResult | None:
-        """What a launch leaves; None if the format does not offer it.
+        """What a launch leaves; None if the format does not offer it, as none does for complex numbers.
 
         `given` by the small letters of the slots. z is written over what is given, or NaN; over u if `in_place`.
         """
-        launches = self.format.fused(operation)
+        launches = None if self.backend.scalar.kind == "c" else self.format.fused(operation)
         if launches is None:
             return None
         slots = {
@@ -85,7 +85,8 @@ class StoredMatrix:
     def vectors(self, seed: int = 30) -> tuple[np.ndarray, np.ndarray]:
         """Random x and y of fitting sizes."""
         rng = np.random.default_rng(seed)
-        return tuple(rng.standard_normal(n).astype(self.backend.scalar) for n in (self.matrix.ncols, self.matrix.nrows))
+        sizes = self.matrix.ncols, self.matrix.nrows
+        return tuple(scalars(rng.standard_normal(n), self.backend.scalar) for n in sizes)
 
     def _run(self, launches: list[Launch], x=None, y=None, in_place: bool = False) -> np.ndarray:
         slots = {slot: self._vector(vector) for slot, vector in ((Slot.X, x), (Slot.Y, y)) if vector is not None}
@@ -155,12 +156,13 @@ def assert_close(z: np.ndarray, exact: np.ndarray, bound: np.ndarray, dtype: np.
 
 def assert_same_bits(z: np.ndarray, expected: np.ndarray) -> None:
     assert z.shape == expected.shape and z.dtype == expected.dtype
-    different = np.flatnonzero(z.view(f"u{z.itemsize}") != expected.view(f"u{z.itemsize}"))
+    bits, wanted = (np.ascontiguousarray(a).view(np.uint8).reshape(z.size, z.itemsize) for a in (z, expected))
+    different = np.flatnonzero((bits != wanted).any(axis=1))
     assert not different.size, f"rows {different[:10]}: {z[different[:10]]} is not {expected[different[:10]]}"
 
 
 def assert_dot(found: np.floating, w: np.ndarray, z: np.ndarray) -> None:
     """The sum of w[row] z[row], whose products are rounded, within the rounding of eight sums in turns."""
-    terms = w.astype(np.longdouble) * z
+    terms = extended(w) * z
     bound = (z.size / 8 + 16) * np.finfo(z.dtype).eps * np.abs(terms).sum()
     assert found.dtype == z.dtype and abs(found - terms.sum()) <= bound, f"{found} is not {terms.sum()}"

@@ -73,7 +73,7 @@ HOST_KERNEL(prolongator_norms)
 {
   const index_t   naggregates = PARAM(index_t, 0);
   const uint64_t *sizes       = PARAM(const uint64_t *, 1);
-  scalar_t       *coarse      = PARAM(scalar_t *, 2);
+  real_t         *coarse      = PARAM(real_t *, 2);
 
   for (index_t a = 0; a < naggregates; a++) coarse[a] = sizes[a] == 1 ? 1 : -(PetscReal)sqrt((double)sizes[a]);
 }
@@ -81,17 +81,17 @@ HOST_KERNEL(prolongator_norms)
 /* values[k] = 1 / coarse[colidx[k]] */
 HOST_KERNEL(prolongator_constant)
 {
-  const index_t   nnz = PARAM(index_t, 0), *colidx = PARAM(const index_t *, 1);
-  const scalar_t *coarse = PARAM(const scalar_t *, 2);
-  scalar_t       *values = PARAM(scalar_t *, 3);
+  const index_t nnz = PARAM(index_t, 0), *colidx = PARAM(const index_t *, 1);
+  const real_t *coarse = PARAM(const real_t *, 2);
+  scalar_t     *values = PARAM(scalar_t *, 3);
 
   for (index_t k = 0; k < nnz; k++) values[k] = 1 / coarse[colidx[k]];
 }
 
 typedef struct {
   alignas(8) index_t naggregates, turns, block, nvectors, stride;
-  const index_t  *begins, *nodes, *rowptr;
-  const scalar_t *near_null;
+  const index_t *begins, *nodes, *rowptr;
+  const real_t  *near_null;
 } Factored;
 
 /* the rows of an aggregate, node after node */
@@ -123,7 +123,7 @@ static scalar_t reflect(const Rows *rows, index_t k, index_t j, scalar_t tau, sc
 }
 
 /* R of the rows, which is stored with `ncols` entries a column; reflection k stays below the diagonal of column k, its tau on it */
-static void factor(const Rows *rows, index_t n, scalar_t *R, index_t ncols)
+static void factor(const Rows *rows, index_t n, real_t *R, index_t ncols)
 {
   for (index_t j = 0; j < n; j++)
     for (index_t i = 0; i < n; i++) R[(offset_t)j * ncols + i] = 0;
@@ -141,7 +141,7 @@ static void factor(const Rows *rows, index_t n, scalar_t *R, index_t ncols)
     }
     R[(offset_t)k * ncols + k] = beta;
     entries_of(rows, k)[k]     = tau;
-    for (index_t j = k + 1; j < n; j++) R[(offset_t)j * ncols + k] = reflect(rows, k, j, tau, entries_of(rows, k)[j]);
+    for (index_t j = k + 1; j < n; j++) R[(offset_t)j * ncols + k] = (real_t)reflect(rows, k, j, tau, entries_of(rows, k)[j]);
   }
 }
 
@@ -170,7 +170,7 @@ HOST_KERNEL(prolongator_orthogonalize)
 
     for (index_t r = 0; r < rows.count; r++)
       for (index_t j = 0; j < n; j++) entries_of(&rows, r)[j] = factored.near_null[(offset_t)j * factored.stride + number_of(&rows, r)];
-    factor(&rows, n, PARAM(scalar_t *, 2) + a * n, factored.naggregates * n);
+    factor(&rows, n, PARAM(real_t *, 2) + a * n, factored.naggregates * n);
     form_columns(&rows, n);
   }
 }

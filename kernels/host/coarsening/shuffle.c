@@ -10,7 +10,7 @@ HOST_KERNEL(shuffle_draw)
 
   for (index_t i = 0; i < nrows; i++) {
     state    = (state * 0x5deece66d + 0xb) & 0xffffffffffff;
-    draws[i] = (index_t)((scalar_t)((double)state * 0x1p-48) * (scalar_t)nrows) % nrows;
+    draws[i] = (index_t)((real_t)((double)state * 0x1p-48) * (real_t)nrows) % nrows;
     if (draws[i] != i && !firsts[draws[i]]) firsts[draws[i]] = (word_t)(nrows - i);
   }
 }

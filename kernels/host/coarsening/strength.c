@@ -1,6 +1,7 @@
 /* The graph of a matrix that is to be coarsened; the parameters are those of kernels/coarsening/strength.cu, which says what they are. */
 #include "common/search.h"
 #include <math.h>
+#include <petscsys.h>
 
 typedef struct {
   alignas(8) index_t nrows;
@@ -13,9 +14,9 @@ typedef struct {
 } Found;
 
 typedef struct {
-  Matrix          graph;
-  const scalar_t *scales;
-  alignas(8) scalar_t threshold;
+  Matrix        graph;
+  const real_t *scales;
+  alignas(8) real_t threshold;
   alignas(8) int keep_diagonal;
 } Filter;
 
@@ -23,6 +24,7 @@ typedef struct {
   uint64_t nnz, longest, ticket;
 } Control;
 
+/* what blocks are made of */
 static PetscReal size_of(scalar_t value)
 {
   const PetscReal real = (PetscReal)value;
@@ -37,7 +39,7 @@ static PetscReal magnitude(const Matrix *matrix, index_t row, index_t column)
   offset_t       place;
 
   PARTITION_POINT(place, matrix->rowptr[row], end, matrix->colidx[place] < column);
-  return place < end && matrix->colidx[place] == column ? size_of(matrix->values[place]) : 0;
+  return place < end && matrix->colidx[place] == column ? PetscAbsScalar(matrix->values[place]) : 0;
 }
 
 HOST_KERNEL(strength_check)
@@ -120,7 +122,7 @@ HOST_KERNEL(strength_add_transpose)
 HOST_KERNEL(strength_scales)
 {
   const Matrix matrix = PARAM(const Matrix, 0);
-  scalar_t    *scales = PARAM(scalar_t *, 1);
+  real_t      *scales = PARAM(real_t *, 1);
 
   for (index_t row = 0; row < matrix.nrows; row++) {
     const PetscReal diagonal = magnitude(&matrix, row, row);
@@ -131,11 +133,10 @@ HOST_KERNEL(strength_scales)
 
 static int keeps(const Filter *filter, index_t row, index_t k)
 {
-  const index_t   column    = filter->graph.colidx[k];
-  const PetscReal strength  = size_of(filter->graph.values[k]) * (PetscReal)filter->scales[row] * (PetscReal)filter->scales[column],
-                  threshold = (PetscReal)filter->threshold;
+  const index_t   column   = filter->graph.colidx[k];
+  const PetscReal strength = PetscAbsScalar(filter->graph.values[k]) * filter->scales[row] * filter->scales[column];
 
-  return filter->keep_diagonal ? column == row || !(strength <= threshold) : strength > threshold;
+  return filter->keep_diagonal ? column == row || !(strength <= filter->threshold) : strength > filter->threshold;
 }
 
 HOST_KERNEL(strength_count)

@@ -10,9 +10,11 @@
 /* setup.py compiles what a store and a method in single precision need once more: values are float then, and functions have other names. */
 #if defined(GPUFMT_HOST_SINGLE)
 typedef float scalar_t;
+typedef float real_t; /* of the magnitude of a scalar */
   #define IN_ITS_PRECISION(name) gpufmt_host_single_##name
 #else
 typedef PetscScalar scalar_t;
+typedef PetscReal   real_t;
   #define IN_ITS_PRECISION(name) gpufmt_host_##name
 #endif
 typedef PetscInt  index_t;

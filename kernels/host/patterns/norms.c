@@ -7,14 +7,14 @@ static void PutPart(const uint32_t grid[3], scalar_t number, scalar_t *parts)
   for (uint32_t block = 0; block < grid[0]; block++) parts[block] = block ? 0 : number;
 }
 
-/* the parts add up to the sum of values[e]^2 */
+/* the parts add up to the sum of |values[e]|^2 */
 HOST_KERNEL(sum_of_squares)
 {
   const index_t   nnz    = PARAM(index_t, 0);
   const scalar_t *values = PARAM(const scalar_t *, 1);
   scalar_t        sum    = 0;
 
-  for (offset_t e = 0; e < nnz; e++) sum += values[e] * values[e];
+  for (offset_t e = 0; e < nnz; e++) sum += PetscRealPart(values[e] * PetscConj(values[e]));
   PutPart(grid, sum, PARAM(scalar_t *, 2));
 }
 

@@ -145,7 +145,7 @@ class Bsr(Format):
     def mult(self, alpha: float, beta: float) -> list[Launch]:
         if not self.nrows:
             return []
-        scalar = self.backend.scalar.type
+        scalar = self.backend.by_value
         result = (scalar(alpha), scalar(beta), Slot.Y if beta else None, Slot.Z)
         if not self.limit:
             return [self._spmv(self.nrows, *result)]
@@ -163,7 +163,7 @@ class Bsr(Format):
         return [self._spmv_of_pieces(), self._reduce("reduce_fused", Slot.X, fused), *after]
 
     def _spmv_of_pieces(self) -> Launch:
-        scalar = self.backend.scalar.type
+        scalar = self.backend.by_value
         return self._spmv(int(self.partial.size), scalar(1), scalar(0), None, self.partial)
 
     def _reduce(self, what: str, *result: Any) -> Launch:
@@ -291,7 +291,8 @@ class Bsr(Format):
         for i in range(self.nblock_rows):
             rows = slice(i * self.row_block, (i + 1) * self.row_block)
             for b in range(offsets[i], offsets[i + 1]):
-                is_entry = (blocks[b] != 0) | ~np.signbit(blocks[b])
+                last_part = np.imag(blocks[b]) if np.iscomplexobj(blocks) else blocks[b]
+                is_entry = (blocks[b] != 0) | ~np.signbit(last_part)
                 products = np.zeros_like(blocks[b])
                 np.multiply(blocks[b], x_blocks[block_col[b]][:, None], out=products, where=is_entry)
                 z[rows] += products.sum(axis=0)

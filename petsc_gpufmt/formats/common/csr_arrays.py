@@ -93,7 +93,7 @@ class CsrFormat(Format):
         return self.backend.index.type(self.nrows), self.rowptr
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
-        scalar = self.backend.scalar.type
+        scalar = self.backend.by_value
         return self._over_matrix("spmv", Slot.X, scalar(alpha), scalar(beta), Slot.Y if beta else None, Slot.Z)
 
     def diagonal(self) -> list[Launch]:

@@ -82,7 +82,7 @@ class EllFormat(Format):
         """Rows and the padding after them."""
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
-        factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
+        factors = (self.backend.by_value(alpha), self.backend.by_value(beta))
         return self._launch("spmv", Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
     def diagonal(self) -> list[Launch]:

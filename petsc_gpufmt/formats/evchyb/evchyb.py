@@ -153,7 +153,7 @@ class EvcHyb(Format):
         ]
 
     def mult(self, alpha: float, beta: float) -> list[Launch]:
-        factors = (self.backend.scalar.type(alpha), self.backend.scalar.type(beta))
+        factors = (self.backend.by_value(alpha), self.backend.by_value(beta))
         return self._product("evchyb_spmv", self.batch, Slot.X, *factors, Slot.Y if beta else None, Slot.Z)
 
     def mult_with_constant(self, *operands: str) -> list[Launch]:

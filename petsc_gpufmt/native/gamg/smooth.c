@@ -5,13 +5,12 @@
 /* Slots get alpha and the vector, whatever memory it lies in. GpufmtGamgFactorsRestore() follows, also after a failure. */
 PetscErrorCode GpufmtGamgFactorsGet(const GpufmtGamg *gamg, Vec diagonal, PetscReal alpha, void *slots[GPUFMT_NUM_SLOTS], GpufmtGamgFactors *f)
 {
-  const PetscScalar factor  = alpha;
-  PetscMemType      memtype = PETSC_MEMTYPE_HOST;
-  PetscInt          size;
-  void             *stream;
+  PetscMemType memtype = PETSC_MEMTYPE_HOST;
+  PetscInt     size;
+  void        *stream;
 
   PetscFunctionBegin;
-  memcpy(&slots[GPUFMT_SLOT_ALPHA], &factor, PetscMin(sizeof(factor), sizeof(slots[0])));
+  GpufmtAlphaSet(slots, alpha);
   f->on_device = (PetscBool)(gamg->backend == GPUFMT_BACKEND_CUDA);
   if (f->on_device) PetscCall(VecGetArrayReadAndMemType(diagonal, &f->array, &memtype));
   else PetscCall(VecGetArrayRead(diagonal, &f->array));

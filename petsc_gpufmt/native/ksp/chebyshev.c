@@ -157,7 +157,8 @@ static PetscErrorCode WhyNot(Chebyshev *s, const char **why_not)
 
   PetscFunctionBegin;
   *why_not = NULL;
-  if (ksp->normtype != KSP_NORM_NONE) *why_not = "norms are wanted (-ksp_norm_type none)";
+  if (PetscDefined(USE_COMPLEX)) *why_not = GPUFMT_KSP_COMPLEX;
+  else if (ksp->normtype != KSP_NORM_NONE) *why_not = "norms are wanted (-ksp_norm_type none)";
   else if (((const ChebyshevContext *)ksp->data)->chebykind != KSP_CHEBYSHEV_FIRST) *why_not = "the polynomial is not of the first kind";
   else if (ksp->max_it < 1) *why_not = "no iterations are wanted";
   else if (ksp->err_hist) *why_not = "norms of errors are wanted";
@@ -245,7 +246,7 @@ static PetscErrorCode GetReady(KSP ksp, GpufmtKsp *own)
   ksp->ops->solve   = KSPSolve_GPUCHEBYSHEV;
   PetscCall(GpufmtKspBackend(3, ksp->work, &backend, &usable));
   own->failed = PETSC_SUCCESS;
-  if (usable) PetscCall(PlansGet(ksp, own, backend));
+  if (usable && !PetscDefined(USE_COMPLEX)) PetscCall(PlansGet(ksp, own, backend));
   else own->backend = -1;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -293,7 +294,7 @@ static PetscErrorCode Take(KSP ksp)
 }
 
 /* A KSP of PETSc's type gets our solve and keeps its name, with all that it knows. Where PETSc's contexts are not as we know them, or it is of another
-   type, nothing is done. */
+   type, or scalars are complex, nothing is done. */
 PetscErrorCode GpufmtKspChebyshevTake(KSP ksp)
 {
   GpufmtKsp *own;
@@ -303,7 +304,7 @@ PetscErrorCode GpufmtKspChebyshevTake(KSP ksp)
   PetscFunctionBegin;
   PetscCall(PetscObjectTypeCompare((PetscObject)ksp, KSPCHEBYSHEV, &is_chebyshev));
   PetscCall(GpufmtKspGet(ksp, &own));
-  if (!is_chebyshev || own) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!is_chebyshev || own || PetscDefined(USE_COMPLEX)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(KSPCreate(PETSC_COMM_SELF, &fresh));
   PetscCall(KSPSetType(fresh, KSPCHEBYSHEV));
   known = LayoutIsKnown(fresh);

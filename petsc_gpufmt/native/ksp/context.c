@@ -95,6 +95,10 @@ static PetscErrorCode KSPSolve_Gpufmt(KSP ksp)
 
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &own));
+  if (PetscDefined(USE_COMPLEX)) {
+    PetscCall(GpufmtKspLeave(ksp, own, GPUFMT_KSP_COMPLEX));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(PCGetOperators(ksp->pc, &A, &made_from));
   if (A == made_from) PetscCall(GpufmtKspJacobiTake(ksp->pc)); /* A is multiplied next, so it may be stored for its diagonal */
   own->failed = PETSC_SUCCESS;

@@ -1,5 +1,5 @@
 /* PCJACOBI looks for zeros on its diagonal on the host, and the vector goes there and back in each set-up. Where a look on the device finds that all
-   entries are positive, it is told not to. */
+   entries are positive, it is told not to; complex ones have no sign. */
 #include "ksp/ksp.h"
 
 static const char work[] = "petsc_gpufmt_diagonal";
@@ -109,7 +109,7 @@ PetscErrorCode GpufmtKspJacobiTake(PC pc)
 
   PetscFunctionBegin;
   PetscCall(PetscObjectTypeCompare((PetscObject)pc, PCJACOBI, &is_jacobi));
-  if (!is_jacobi || pc->ops->setup == PCSetUp_JacobiGpufmt) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!is_jacobi || pc->ops->setup == PCSetUp_JacobiGpufmt || PetscDefined(USE_COMPLEX)) PetscFunctionReturn(PETSC_SUCCESS);
   parent_setup   = pc->ops->setup;
   pc->ops->setup = PCSetUp_JacobiGpufmt;
   if (pc->setupcalled && !pc->reusepreconditioner) PetscCall(PCSetUp_JacobiGpufmt(pc));

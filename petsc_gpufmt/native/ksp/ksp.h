@@ -16,6 +16,9 @@
 /* why a solve is left to PETSc where GpufmtKspBackend() finds vectors that are not usable */
 #define GPUFMT_KSP_VECTORS_ELSEWHERE "vectors are neither of PETSc's types of the host nor of those of CUDA, or of both"
 
+/* and why each is where PETSc has complex scalars */
+#define GPUFMT_KSP_COMPLEX "scalars are complex, and this method is for real ones"
+
 typedef enum { GPUFMT_READ, GPUFMT_WRITE, GPUFMT_READ_WRITE } GpufmtAccess;
 
 enum {

@@ -1,5 +1,6 @@
 /* Sums over vectors where these are, by plans of the planner: dot products for estimates of eigenvalues, and a look at signs. One plan serves vectors
-   of any length, so the process has one on each backend, as long as there is a PCGAMG or a solver of ours. */
+   of any length, so the process has one on each backend, as long as there is a PCGAMG or a solver of ours. They are for real numbers: complex vectors
+   keep PETSc's. */
 #include "ksp/ksp.h"
 #include "gpufmt_plan_multigrid.h"
 
@@ -29,7 +30,7 @@ PetscErrorCode GpufmtVectorSumsPlan(int backend)
   GpufmtVectorSumsRequest request = {0};
 
   PetscFunctionBegin;
-  if (!GpufmtLeaseHolds(&plans[backend].lease))
+  if (!GpufmtLeaseHolds(&plans[backend].lease) && !PetscDefined(USE_COMPLEX))
     PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_VECTOR_SUMS, backend, -1, NULL, &request.place, &plans[backend].answer.outcome, &plans[backend].lease));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -107,7 +108,7 @@ static PetscErrorCode VecMDot_Gpufmt(Vec x, PetscInt n, const Vec vectors[], Pet
 PetscErrorCode GpufmtVectorDotsTake(Vec vector, GpufmtVectorDots *dots)
 {
   PetscFunctionBegin;
-  if (!vector->ops->mdot_local || vector->ops->mdot == VecMDot_Gpufmt) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!vector->ops->mdot_local || vector->ops->mdot == VecMDot_Gpufmt || PetscDefined(USE_COMPLEX)) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscObjectReference((PetscObject)vector));
   *dots             = (GpufmtVectorDots){.vector = vector, .dots = vector->ops->mdot};
   vector->ops->mdot = VecMDot_Gpufmt;

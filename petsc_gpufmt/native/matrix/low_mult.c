@@ -19,8 +19,9 @@ typedef struct {
 static PetscErrorCode PartsGet(Mat A, Parts *parts)
 {
   PetscFunctionBegin;
-  PetscCheck(sizeof(PetscScalar) > sizeof(float), PetscObjectComm((PetscObject)A), PETSC_ERR_SUP,
-             "A copy of a matrix in single precision was asked for, and this PETSc has single precision itself: use the matrix as it is");
+  PetscCheck(sizeof(PetscReal) > sizeof(float) && !PetscDefined(USE_COMPLEX), PetscObjectComm((PetscObject)A), PETSC_ERR_SUP,
+             "A copy of a matrix in single precision was asked for, and this PETSc has %s: use the matrix as it is",
+             PetscDefined(USE_COMPLEX) ? "complex scalars" : "single precision itself");
   PetscCheck(GpufmtSeqData(A) || GpufmtFormatFind(((PetscObject)A)->type_name), PetscObjectComm((PetscObject)A), PETSC_ERR_SUP,
              "A matrix of type %s has no copy in single precision: choose a type of petsc_gpufmt, such as -mat_type gpufmt",
              ((PetscObject)A)->type_name);

@@ -311,6 +311,7 @@ GPUFMT_HIDDEN PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat, Vec);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPlace(Mat, int *backend, PetscBool *ours);
 GPUFMT_HIDDEN PetscLogDouble GpufmtEntries(Mat);
 GPUFMT_HIDDEN void          *GpufmtScalarWord(PetscScalar);
+GPUFMT_HIDDEN void           GpufmtAlphaSet(void *slots[GPUFMT_NUM_SLOTS], PetscScalar);
 GPUFMT_HIDDEN PetscErrorCode GpufmtScaleAndAddGet(Mat, int backend, int kind, Mat added, const PetscInt columns[], const GpufmtScaleAndAdd **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtScaleAndAddRun(Mat, const GpufmtScaleAndAdd *, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops);
 GPUFMT_HIDDEN PetscErrorCode GpufmtScaleAndAddRunWith(Mat, Vec, const GpufmtScaleAndAdd *, void *slots[GPUFMT_NUM_SLOTS], PetscLogDouble flops);

@@ -104,7 +104,7 @@ PetscErrorCode GpufmtScaleAndAddRun(Mat A, const GpufmtScaleAndAdd *scale_and_ad
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* a scalar as the word of an argument; the types of this package are for real numbers of at most 8 bytes */
+/* a real scalar of at most 8 bytes as the word of an argument */
 void *GpufmtScalarWord(PetscScalar alpha)
 {
   const PetscReal real = PetscRealPart(alpha);
@@ -112,6 +112,16 @@ void *GpufmtScalarWord(PetscScalar alpha)
 
   memcpy(&word, &real, PetscMin(sizeof(real), sizeof(word)));
   return word;
+}
+
+/* any scalar of at most 16 bytes as that of a plan: complex ones in double precision are two words */
+void GpufmtAlphaSet(void *slots[GPUFMT_NUM_SLOTS], PetscScalar alpha)
+{
+  void *words[2] = {NULL};
+
+  memcpy(words, &alpha, PetscMin(sizeof(alpha), sizeof(words)));
+  slots[GPUFMT_SLOT_ALPHA]      = words[0];
+  slots[GPUFMT_SLOT_ALPHA_IMAG] = words[1];
 }
 
 PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
@@ -128,7 +138,7 @@ PetscErrorCode MatScale_SeqAIJGpufmt(Mat A, PetscScalar alpha)
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GpufmtScaleAndAddGet(A, backend, GPUFMT_SCALE, NULL, NULL, &scale_and_add));
-  slots[GPUFMT_SLOT_ALPHA] = GpufmtScalarWord(alpha);
+  GpufmtAlphaSet(slots, alpha);
   PetscCall(GpufmtScaleAndAddRun(A, scale_and_add, slots, GpufmtEntries(A)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -224,7 +234,7 @@ PetscErrorCode GpufmtAddRun(Mat Y, PetscScalar a, Mat X, MatStructure structure,
   const PetscScalar   *array;
 
   PetscFunctionBegin;
-  slots[GPUFMT_SLOT_ALPHA] = GpufmtScalarWord(a);
+  GpufmtAlphaSet(slots, a);
   if (scale_and_add->backend == GPUFMT_BACKEND_CUDA) {
     GpufmtDeviceValues *values = &((Mat_Gpufmt *)X->spptr)->arrays.values;
 
@@ -276,8 +286,8 @@ PetscErrorCode GpufmtDiagonalShift(Mat A, PetscScalar shift, const GpufmtScaleAn
   void *slots[GPUFMT_NUM_SLOTS] = {NULL};
 
   PetscFunctionBegin;
-  slots[GPUFMT_SLOT_ALPHA] = GpufmtScalarWord(shift);
-  slots[GPUFMT_SLOT_Y]     = A; /* what is there is added */
+  GpufmtAlphaSet(slots, shift);
+  slots[GPUFMT_SLOT_Y] = A; /* what is there is added */
   PetscCall(GpufmtScaleAndAddRun(A, scale_and_add, slots, 0.0));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -5,9 +5,8 @@ PetscErrorCode GpufmtCheckScalars(Mat A, MatType type)
 {
   PetscFunctionBegin;
   PetscCheck(
-    !PetscDefined(USE_COMPLEX) && !PetscDefined(USE_REAL___FLOAT128) && !PetscDefined(USE_REAL___FP16), PetscObjectComm((PetscObject)A),
-    PETSC_ERR_SUP,
-    "Matrix type %s needs a PETSc with real scalars in single or double precision: this one was configured otherwise; use -mat_type aij or another PETSC_ARCH",
+    !PetscDefined(USE_REAL___FLOAT128) && !PetscDefined(USE_REAL___FP16), PetscObjectComm((PetscObject)A), PETSC_ERR_SUP,
+    "Matrix type %s needs a PETSc with scalars in single or double precision: this one was configured otherwise; use -mat_type aij or another PETSC_ARCH",
     type);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -109,7 +109,7 @@ PetscErrorCode GpufmtZeroRun(Mat A, const GpufmtScaleAndAdd *plan, const char ro
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
   slots[GPUFMT_SLOT_COLIDX] = managed->colidx;
-  slots[GPUFMT_SLOT_ALPHA]  = GpufmtScalarWord(diagonal);
+  GpufmtAlphaSet(slots, diagonal);
   PetscCall(Bring(A, plan->backend, GPUFMT_SLOT_ROWS, rows, A->rmap->n, slots));
   PetscCall(Bring(A, plan->backend, GPUFMT_SLOT_COLUMNS, columns, A->cmap->n, slots));
   if (x && b) PetscCall(RunWith(A, x, b, plan, slots));

@@ -116,7 +116,8 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
   if (!planner_set || GpufmtStartRuns()) PetscCall(PlannerStart(A));
   *request = (GpufmtPlace){.backend      = backend,
                            .index_bytes  = sizeof(PetscInt),
-                           .scalar_bytes = request->scalar_bytes ? request->scalar_bytes : (int32_t)sizeof(PetscScalar)};
+                           .scalar_bytes = request->scalar_bytes ? request->scalar_bytes : (int32_t)sizeof(PetscScalar),
+                           .is_complex   = PetscDefined(USE_COMPLEX)};
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request->stream));
   request->device = device;
   *answer         = (GpufmtOutcome){

@@ -213,7 +213,10 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
   python = GpufmtPlannerPresent();
   if (early && !python) PetscCall(LeftToOthers(&left));
   if (!early || left) PetscFunctionReturn(PETSC_SUCCESS);
-  wanted.place  = (GpufmtPlace){.backend = GPUFMT_BACKEND_HOST, .index_bytes = sizeof(PetscInt), .scalar_bytes = sizeof(PetscScalar)};
+  wanted.place  = (GpufmtPlace){.backend      = GPUFMT_BACKEND_HOST,
+                                .index_bytes  = sizeof(PetscInt),
+                                .scalar_bytes = sizeof(PetscScalar),
+                                .is_complex   = PetscDefined(USE_COMPLEX)};
   wanted.format = format;
   (void)pthread_mutex_lock(&wanted_lock); /* Python starts while PETSc starts its device */
   if (!python) PetscCall(Begin());
