@@ -1,8 +1,10 @@
 // Conjugate gradients with all scalars on the device (petsc_gpufmt/krylov/cg.py): what is done with vectors beside products and preconditioners.
 //
 // An iteration is cg_direction, a product w = A p, cg_curvature, cg_update, and, with a preconditioner that is no diagonal, its application and cg_dots;
-// where several ranks add up their sums in between, cg_end follows. Once the state says that the iterations have ended, kernels leave everything as it is.
-// z = r where neither `z` nor `d` is given, and z = d r with `d`. Sums have a fixed order.
+// where several ranks add up their sums in between, cg_end follows; where they reach memory of each other, cg_update_of_ranks and cg_dots_of_ranks add up, too.
+// Once the state says that the iterations have ended, kernels leave everything as it is. z = r where neither `z` nor `d` is given, and z = d r with `d`. Sums
+// have a fixed order.
+#include "common/peers.cuh"
 #include "krylov/state.cuh"
 
 // GpufmtCgState, GpufmtCgRecord
@@ -77,18 +79,54 @@ __global__ void __launch_bounds__(BLOCK_THREADS) cg_curvature(const Method cg, c
 }
 
 // Whether p w ends the iterations: it is 0 or no number, or its sign has changed.
-__device__ __forceinline__ bool is_indefinite(const State *state)
+__device__ __forceinline__ bool is_indefinite(const State *state, double curvature)
 {
-  const double curvature = new_curvature(state);
-
   return curvature == 0 || !isfinite(curvature) || (state->iteration > 0 && (curvature > 0) != (state->curvature > 0));
 }
 
-__device__ __forceinline__ void put_sums(const Method &cg, const scalar_t (&totals)[2], bool ends)
+// One thread calls it.
+__device__ __forceinline__ void stop_by_curvature(State *state)
 {
-  cg.state->sums[2] = totals[0];
-  cg.state->sums[3] = totals[1];
-  if (ends && cg.state->alone) end_iteration(cg.state);
+  state->records[state->iteration % RECORDS].curvature = new_curvature(state);
+  state->stop                                          = STOPPED_BY_CURVATURE;
+}
+
+// x += alpha p, r -= alpha w, and what the new r adds to the sums
+template <int BLOCK_THREADS>
+__device__ __forceinline__ void update_rows(const Method &cg, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p,
+                                            const scalar_t *__restrict__ w, const scalar_t *__restrict__ d, scalar_t alpha, scalar_t (&sum)[2])
+{
+  const bool of_r = cg.state->norm == NORM_UNPRECONDITIONED;
+
+  each_row<BLOCK_THREADS, BACKWARD>(cg.nrows, [&](offset_t row) {
+    const scalar_t residual = r[row] - alpha * w[row], z = preconditioned(row, residual, d, nullptr);
+
+    __stcs(x + row, __ldcs(x + row) + alpha * p[row]); // the one vector that is not wanted again soon
+    r[row] = residual;
+    sum[0] += residual * z;
+    sum[1] += of_r ? residual * residual : z * z;
+  });
+}
+
+// what r and z add to the sums
+template <int BLOCK_THREADS>
+__device__ __forceinline__ void dot_rows(const Method &cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d,
+                                         const scalar_t *__restrict__ z, scalar_t (&sum)[2])
+{
+  const bool of_r = cg.state->norm == NORM_UNPRECONDITIONED;
+
+  each_row<BLOCK_THREADS>(cg.nrows, [&](offset_t row) {
+    const scalar_t residual = r[row], own = preconditioned(row, residual, d, z);
+
+    sum[0] += residual * own;
+    sum[1] += of_r ? residual * residual : own * own;
+  });
+}
+
+__device__ __forceinline__ void put_sums(State *state, double rz, double squares)
+{
+  state->sums[2] = rz;
+  state->sums[3] = squares;
 }
 
 // With alpha = r z / p w: x += alpha p, r -= alpha w; and with `sums` the sums over the new r. Bytes a row: 6 sizeof(scalar_t), and one more with `d`.
@@ -99,27 +137,17 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 {
   State *const state  = cg.state;
   scalar_t     sum[2] = {0, 0}, totals[2];
-  const bool   of_r   = state->norm == NORM_UNPRECONDITIONED;
 
   if (state->stop) return;
-  if (is_indefinite(state)) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) { // other blocks return, whether they see this or not
-      state->records[state->iteration % RECORDS].curvature = new_curvature(state);
-      state->stop                                          = STOPPED_BY_CURVATURE;
-    }
+  if (is_indefinite(state, new_curvature(state))) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) stop_by_curvature(state); // other blocks return, whether they see this or not
     return;
   }
-  const scalar_t alpha = (scalar_t)(state->rz / new_curvature(state));
-
-  each_row<BLOCK_THREADS, BACKWARD>(cg.nrows, [&](offset_t row) {
-    const scalar_t residual = r[row] - alpha * w[row], z = preconditioned(row, residual, d, nullptr);
-
-    __stcs(x + row, __ldcs(x + row) + alpha * p[row]); // the one vector that is not wanted again soon
-    r[row] = residual;
-    sum[0] += residual * z;
-    sum[1] += of_r ? residual * residual : z * z;
-  });
-  if (sums && last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) put_sums(cg, totals, true);
+  update_rows<BLOCK_THREADS>(cg, x, r, p, w, d, (scalar_t)(state->rz / new_curvature(state)), sum);
+  if (sums && last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) {
+    put_sums(state, totals[0], totals[1]);
+    if (state->alone) end_iteration(state);
+  }
 }
 
 // The sums over r and z, and with `ends` what follows them. Bytes a row: sizeof(scalar_t), and one more with `d` or `z`.
@@ -127,21 +155,80 @@ template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
   cg_dots(const Method cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends)
 {
-  scalar_t   sum[2] = {0, 0}, totals[2];
-  const bool of_r   = cg.state->norm == NORM_UNPRECONDITIONED;
+  State *const state  = cg.state;
+  scalar_t     sum[2] = {0, 0}, totals[2];
 
-  if (cg.state->stop) return;
-  each_row<BLOCK_THREADS>(cg.nrows, [&](offset_t row) {
-    const scalar_t residual = r[row], own = preconditioned(row, residual, d, z);
-
-    sum[0] += residual * own;
-    sum[1] += of_r ? residual * residual : own * own;
-  });
-  if (last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) put_sums(cg, totals, ends);
+  if (state->stop) return;
+  dot_rows<BLOCK_THREADS>(cg, r, d, z, sum);
+  if (last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) {
+    put_sums(state, totals[0], totals[1]);
+    if (ends && state->alone) end_iteration(state);
+  }
 }
 
 // What follows the sums of all ranks. One thread.
 __global__ void cg_end(State *__restrict__ state)
 {
   if (!state->stop) end_iteration(state);
+}
+
+// cg_update after p w is summed over ranks, and with `sums` the sums over the new r of all ranks, which end the iteration. Block 0 sends p w of this rank, and
+// all wait for that of the others; the block that comes last sends the sums, waits, and counts the exchanges: until then others may have to read the state. So all
+// blocks come to its ticket, and one that has waited too long leaves no numbers. With `failed`, what this rank sends is not a number, and it has no vectors.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS, 6)
+  cg_update_of_ranks(const Method cg, const Ranks<double> ranks, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p,
+                     const scalar_t *__restrict__ w, const scalar_t *__restrict__ d, int sums, offset_t failed)
+{
+  State *const      state = cg.state;
+  __shared__ double pw[2], of_r[2];
+  scalar_t          sum[2] = {0, 0}, totals[2];
+
+  if (state->stop) return;
+  if (blockIdx.x == 0) send_parts<BLOCK_THREADS>(ranks, ranks.next(), 2, [&](int k) { return failed ? not_a_number<double>() : state->sums[k]; });
+  receive_sums<BLOCK_THREADS>(ranks, ranks.next(), 2, pw);
+  const bool ends = is_indefinite(state, pw[0] + pw[1]);
+
+  if (ends) sum[0] = sum[1] = not_a_number<scalar_t>();
+  else update_rows<BLOCK_THREADS>(cg, x, r, p, w, d, (scalar_t)(state->rz / (pw[0] + pw[1])), sum);
+  if (!last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals)) return;
+  const bool    goes_on  = sums && !ends;
+  const count_t exchange = ranks.next() + goes_on;
+
+  if (goes_on) {
+    send_parts<BLOCK_THREADS>(ranks, exchange, 2, [&](int k) { return double(k ? totals[1] : totals[0]); });
+    receive_sums<BLOCK_THREADS>(ranks, exchange, 2, of_r);
+  }
+  if (threadIdx.x) return;
+  state->sums[0] = pw[0];
+  state->sums[1] = pw[1];
+  if (ends) stop_by_curvature(state);
+  if (goes_on) {
+    put_sums(state, of_r[0], of_r[1]);
+    end_iteration(state);
+  }
+  *ranks.arrivals->exchange = exchange;
+}
+
+// cg_dots, whose sums are those of all ranks and end the iteration. `failed` as above.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS, 6) cg_dots_of_ranks(const Method cg, const Ranks<double> ranks, const scalar_t *__restrict__ r,
+                                                                     const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, offset_t failed)
+{
+  State *const      state = cg.state;
+  __shared__ double of_r[2];
+  scalar_t          sum[2] = {0, 0}, totals[2];
+
+  if (state->stop) return;
+  if (failed) sum[0] = sum[1] = not_a_number<scalar_t>();
+  else dot_rows<BLOCK_THREADS>(cg, r, d, z, sum);
+  if (!last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals)) return;
+  const count_t exchange = ranks.next();
+
+  send_parts<BLOCK_THREADS>(ranks, exchange, 2, [&](int k) { return double(k ? totals[1] : totals[0]); });
+  receive_sums<BLOCK_THREADS>(ranks, exchange, 2, of_r);
+  if (threadIdx.x) return;
+  put_sums(state, of_r[0], of_r[1]);
+  end_iteration(state);
+  *ranks.arrivals->exchange = exchange;
 }

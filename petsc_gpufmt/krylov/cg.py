@@ -32,6 +32,9 @@ class Step(enum.IntEnum):
     FIRST_DOTS = 4
     DOTS = 5
     END = 6
+    UPDATE_OF_RANKS = 7
+    UPDATE_SUMS_OF_RANKS = 8
+    DOTS_OF_RANKS = 9
 
 
 def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
@@ -41,6 +44,11 @@ def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
     makes P of R, D and Z; CURVATURE the sum P W; UPDATE changes X and R by P and W, UPDATE_SUMS also adds up what
     the new R gives, which ends the iteration. The sums over R, and Z or D R, are those of FIRST_DOTS before the first
     iteration; DOTS ends one with them. END ends it where other ranks had to add theirs.
+
+    Where ranks reach memory of each other, the last three take the place of UPDATE, UPDATE_SUMS and DOTS, of END and of
+    the sums over ranks. MESSAGES and ARRIVALS are what these have (halo/peer.py). A rank that has failed gives an
+    ALPHA that is not 0, 64 bits, and no vectors; it sends what is not a number. If the iterations have ended, nothing is
+    sent.
     """
     blocks = blocks_for(nrows)
     state, ticket, parts = backend.empty(
@@ -52,8 +60,8 @@ def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
         function = backend.function("krylov/cg", kernel, (BLOCK_THREADS,))
         return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), (cg, *arguments))
 
-    def update(sums: int) -> Launch:
-        return launch("cg_update", Slot.X, Slot.R, Slot.P, Slot.W, Slot.D, np.int32(sums))
+    ranks = Struct(Slot.MESSAGES, Slot.ARRIVALS)
+    updated = (Slot.X, Slot.R, Slot.P, Slot.W, Slot.D)
 
     def dots(ends: int) -> Launch:
         return launch("cg_dots", Slot.R, Slot.D, Slot.Z, np.int32(ends))
@@ -61,11 +69,14 @@ def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
     steps = {
         Step.DIRECTION: launch("cg_direction", Slot.P, Slot.R, Slot.D, Slot.Z),
         Step.CURVATURE: launch("cg_curvature", Slot.P, Slot.W),
-        Step.UPDATE: update(sums=0),
-        Step.UPDATE_SUMS: update(sums=1),
+        Step.UPDATE: launch("cg_update", *updated, np.int32(0)),
+        Step.UPDATE_SUMS: launch("cg_update", *updated, np.int32(1)),
         Step.FIRST_DOTS: dots(ends=0),
         Step.DOTS: dots(ends=1),
         Step.END: Launch(backend.function("krylov/cg", "cg_end", ()), (1, 1, 1), (1, 1, 1), (state,)),
+        Step.UPDATE_OF_RANKS: launch("cg_update_of_ranks", ranks, *updated, np.int32(0), Slot.ALPHA),
+        Step.UPDATE_SUMS_OF_RANKS: launch("cg_update_of_ranks", ranks, *updated, np.int32(1), Slot.ALPHA),
+        Step.DOTS_OF_RANKS: launch("cg_dots_of_ranks", ranks, Slot.R, Slot.D, Slot.Z, Slot.ALPHA),
     }
     return Steps({step: [made] for step, made in steps.items()}, state)
 
@@ -73,5 +84,5 @@ def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
 @compiled_ahead("krylov/cg")
 def default_kernels() -> Iterator[list[Instance]]:
     """All of the file."""
-    kernels = ("cg_direction", "cg_curvature", "cg_update", "cg_dots")
+    kernels = ("cg_direction", "cg_curvature", "cg_update", "cg_dots", "cg_update_of_ranks", "cg_dots_of_ranks")
     yield [*((kernel, (BLOCK_THREADS,)) for kernel in kernels), ("cg_end", ())]

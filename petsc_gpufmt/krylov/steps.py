@@ -15,7 +15,7 @@ BLOCK_THREADS = 256
 ITEMS = 2  # rows of a thread at once, as in kernels/krylov/rows.cuh
 MOST_BLOCKS = 1024  # of a launch: about as many as a large device has at once
 RECORDS = 256  # GPUFMT_KRYLOV_RECORDS in native/gpufmt_plan_krylov.h
-MOST_STEPS = 8  # GPUFMT_MOST_KRYLOV_STEPS in native/gpufmt_plan_krylov.h
+MOST_STEPS = 10  # GPUFMT_MOST_KRYLOV_STEPS in native/gpufmt_plan_krylov.h
 MOST_ARRAYS = 8  # GPUFMT_MOST_KRYLOV_ARRAYS
 
 

@@ -16,6 +16,7 @@ from small_products import OTHER_KERNELS, small_matrices
 from small_programs import right_or_wrong
 from solves import make_solver, right_hand_side, run, solve
 from stored_matrix import StoredMatrix
+from summands import Summand
 
 import petsc_gpufmt  # noqa: F401
 from petsc_gpufmt.backends.backend import HostBackend
@@ -47,7 +48,9 @@ def ran(running, numbers, **fields):
         running.run(number)
     backend = running.backend
     left = [
-        running[slot.name] for slot, v in running.vectors.items() if v is not None and not isinstance(v, np.generic)
+        running[slot.name]
+        for slot, v in running.vectors.items()
+        if v is not None and not isinstance(v, np.generic) and slot not in (Slot.MESSAGES, Slot.ARRIVALS)
     ]
     left += [backend.to_host(array) for array in running.made.arrays.values()]
     if running.made.state is not None:
@@ -85,8 +88,20 @@ def steps_of_cg(backend, n):
         vectors = {**dict.fromkeys("dz"), **random_vectors(given, n)}
         running = RunningSteps(backend, cg.conjugate_gradients(n, backend), cg.STATE, vectors)
         scalars = {"rz": 2.0, "rz_before": 1.5, "curvature": 1.0, "stop": 0, "norm": norm}
-        left += ran(running, cg.Step, **COMMON, **scalars)
+        left += ran(running, with_sums_over_ranks(running, cg.Step), **COMMON, **scalars)
     return left
+
+
+def with_sums_over_ranks(running, numbers):
+    """Steps, also of a rank that sums over ranks and is alone: its blocks wait for one of them. Not where states are wider."""
+    backend = running.backend
+    if backend.scalar != np.float64:
+        return [number for number in numbers if not number.name.endswith("OF_RANKS")]
+    own = Summand(0, 1, backend)
+    own.plan([own], limit=0)
+    running.tables = own  # as long as there are launches
+    running.vectors |= {**own.slots, Slot.ALPHA: np.int64(0)}
+    return numbers
 
 
 def steps_of_bcgs(backend, n):
