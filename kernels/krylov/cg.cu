@@ -1,11 +1,10 @@
 // Conjugate gradients with all scalars on the device (petsc_gpufmt/krylov/cg.py): what is done with vectors beside products and preconditioners.
 //
 // An iteration is cg_direction, a product w = A p, cg_curvature, cg_update, and, with a preconditioner that is no diagonal, its application and cg_dots;
-// where several ranks add up their sums in between, cg_end follows; where they reach memory of each other, cg_update_of_ranks and cg_dots_of_ranks add up, too.
+// where several ranks add up their sums in between, cg_end follows; where they reach memory of each other, cg_update_of_ranks and cg_dots add up, too.
 // Once the state says that the iterations have ended, kernels leave everything as it is. z = r where neither `z` nor `d` is given, and z = d r with `d`. Sums
 // have a fixed order.
-#include "common/peers.cuh"
-#include "krylov/state.cuh"
+#include "krylov/ranks.cuh"
 
 // GpufmtCgState, GpufmtCgRecord
 struct Record {
@@ -108,27 +107,6 @@ __device__ __forceinline__ void update_rows(const Method &cg, scalar_t *__restri
   });
 }
 
-// what r and z add to the sums
-template <int BLOCK_THREADS>
-__device__ __forceinline__ void dot_rows(const Method &cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d,
-                                         const scalar_t *__restrict__ z, scalar_t (&sum)[2])
-{
-  const bool of_r = cg.state->norm == NORM_UNPRECONDITIONED;
-
-  each_row<BLOCK_THREADS>(cg.nrows, [&](offset_t row) {
-    const scalar_t residual = r[row], own = preconditioned(row, residual, d, z);
-
-    sum[0] += residual * own;
-    sum[1] += of_r ? residual * residual : own * own;
-  });
-}
-
-__device__ __forceinline__ void put_sums(State *state, double rz, double squares)
-{
-  state->sums[2] = rz;
-  state->sums[3] = squares;
-}
-
 // With alpha = r z / p w: x += alpha p, r -= alpha w; and with `sums` the sums over the new r. Bytes a row: 6 sizeof(scalar_t), and one more with `d`.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS)
@@ -145,24 +123,39 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   }
   update_rows<BLOCK_THREADS>(cg, x, r, p, w, d, (scalar_t)(state->rz / new_curvature(state)), sum);
   if (sums && last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) {
-    put_sums(state, totals[0], totals[1]);
+    state->sums[2] = totals[0];
+    state->sums[3] = totals[1];
     if (state->alone) end_iteration(state);
   }
 }
 
-// The sums over r and z, and with `ends` what follows them. Bytes a row: sizeof(scalar_t), and one more with `d` or `z`.
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  cg_dots(const Method cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends)
+// The sums over r and z, and with `ends` what follows them. With OF_RANKS they are those of all ranks; with `failed`, what this one sends is not a number, and it
+// has no vectors. Bytes a row: sizeof(scalar_t), and one more with `d` or `z`.
+template <int BLOCK_THREADS, bool OF_RANKS>
+__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
+  cg_dots(const Method cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends,
+          const Ranks<double> ranks, offset_t failed)
 {
   State *const state  = cg.state;
   scalar_t     sum[2] = {0, 0}, totals[2];
+  const bool   of_r   = state->norm == NORM_UNPRECONDITIONED;
 
   if (state->stop) return;
-  dot_rows<BLOCK_THREADS>(cg, r, d, z, sum);
-  if (last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) {
-    put_sums(state, totals[0], totals[1]);
-    if (ends && state->alone) end_iteration(state);
+  each_row<BLOCK_THREADS>(OF_RANKS && failed ? 0 : cg.nrows, [&](offset_t row) {
+    const scalar_t residual = r[row], own = preconditioned(row, residual, d, z);
+
+    sum[0] += residual * own;
+    sum[1] += of_r ? residual * residual : own * own;
+  });
+  const bool last = last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals);
+
+  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, state->sums + 2);
+  if (last && threadIdx.x == 0) {
+    if (!OF_RANKS) {
+      state->sums[2] = totals[0];
+      state->sums[3] = totals[1];
+    }
+    if (ends && (OF_RANKS || state->alone)) end_iteration(state);
   }
 }
 
@@ -177,11 +170,11 @@ __global__ void cg_end(State *__restrict__ state)
 // blocks come to its ticket, and one that has waited too long leaves no numbers. With `failed`, what this rank sends is not a number, and it has no vectors.
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS, 6)
-  cg_update_of_ranks(const Method cg, const Ranks<double> ranks, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p,
-                     const scalar_t *__restrict__ w, const scalar_t *__restrict__ d, int sums, offset_t failed)
+  cg_update_of_ranks(const Method cg, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p,
+                     const scalar_t *__restrict__ w, const scalar_t *__restrict__ d, int sums, const Ranks<double> ranks, offset_t failed)
 {
   State *const      state = cg.state;
-  __shared__ double pw[2], of_r[2];
+  __shared__ double pw[2];
   scalar_t          sum[2] = {0, 0}, totals[2];
 
   if (state->stop) return;
@@ -192,43 +185,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 6)
   if (ends) sum[0] = sum[1] = not_a_number<scalar_t>();
   else update_rows<BLOCK_THREADS>(cg, x, r, p, w, d, (scalar_t)(state->rz / (pw[0] + pw[1])), sum);
   if (!last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals)) return;
-  const bool    goes_on  = sums && !ends;
-  const count_t exchange = ranks.next() + goes_on;
-
-  if (goes_on) {
-    send_parts<BLOCK_THREADS>(ranks, exchange, 2, [&](int k) { return double(k ? totals[1] : totals[0]); });
-    receive_sums<BLOCK_THREADS>(ranks, exchange, 2, of_r);
+  if (threadIdx.x == 0) {
+    state->sums[0] = pw[0];
+    state->sums[1] = pw[1];
+    ++*ranks.arrivals->exchange;
+    if (ends) stop_by_curvature(state);
   }
-  if (threadIdx.x) return;
-  state->sums[0] = pw[0];
-  state->sums[1] = pw[1];
-  if (ends) stop_by_curvature(state);
-  if (goes_on) {
-    put_sums(state, of_r[0], of_r[1]);
-    end_iteration(state);
-  }
-  *ranks.arrivals->exchange = exchange;
-}
-
-// cg_dots, whose sums are those of all ranks and end the iteration. `failed` as above.
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS, 6) cg_dots_of_ranks(const Method cg, const Ranks<double> ranks, const scalar_t *__restrict__ r,
-                                                                     const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, offset_t failed)
-{
-  State *const      state = cg.state;
-  __shared__ double of_r[2];
-  scalar_t          sum[2] = {0, 0}, totals[2];
-
-  if (state->stop) return;
-  if (failed) sum[0] = sum[1] = not_a_number<scalar_t>();
-  else dot_rows<BLOCK_THREADS>(cg, r, d, z, sum);
-  if (!last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals)) return;
-  const count_t exchange = ranks.next();
-
-  send_parts<BLOCK_THREADS>(ranks, exchange, 2, [&](int k) { return double(k ? totals[1] : totals[0]); });
-  receive_sums<BLOCK_THREADS>(ranks, exchange, 2, of_r);
-  if (threadIdx.x) return;
-  put_sums(state, of_r[0], of_r[1]);
-  end_iteration(state);
-  *ranks.arrivals->exchange = exchange;
+  if (!sums || ends) return;
+  __syncthreads(); // the exchange has been counted
+  put_sums_of_ranks<BLOCK_THREADS>(ranks, 0, totals, state->sums + 2);
+  if (threadIdx.x == 0) end_iteration(state);
 }

@@ -84,12 +84,15 @@ typedef struct {
 /* Steps of an iteration. W has v, and for DOTS and UPDATE t; Y the shadow residual. With D, SHADOW and DOTS make v and t by it of what is in W. With D and Z,
    DIRECTION and HALF write to Z what the matrix is to multiply, D P and D R. */
 enum {
-  GPUFMT_BCGS_DIRECTION, /* P from R, W */
-  GPUFMT_BCGS_SHADOW,    /* sums[0] = W.Y */
-  GPUFMT_BCGS_HALF,      /* R becomes s, by W; where sums[0] is 0 or no number, the iterations end */
-  GPUFMT_BCGS_DOTS,      /* sums[1..3] over W, R */
-  GPUFMT_BCGS_UPDATE,    /* X and R from P, W, and the sums over R and Y, which end the iteration; where t.t is 0, they are the last */
-  GPUFMT_BCGS_END,       /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_BCGS_DIRECTION,       /* P from R, W */
+  GPUFMT_BCGS_SHADOW,          /* sums[0] = W.Y */
+  GPUFMT_BCGS_HALF,            /* R becomes s, by W; where sums[0] is 0 or no number, the iterations end */
+  GPUFMT_BCGS_DOTS,            /* sums[1..3] over W, R */
+  GPUFMT_BCGS_UPDATE,          /* X and R from P, W, and the sums over R and Y, which end the iteration; where t.t is 0, they are the last */
+  GPUFMT_BCGS_END,             /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_BCGS_SHADOW_OF_RANKS, /* SHADOW, DOTS and UPDATE that add up over ranks before they end, with the slots that those of conjugate gradients have */
+  GPUFMT_BCGS_DOTS_OF_RANKS,
+  GPUFMT_BCGS_UPDATE_OF_RANKS,
   GPUFMT_NUM_BCGS_STEPS
 };
 

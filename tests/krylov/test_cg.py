@@ -20,7 +20,7 @@ from krylov_steps import (
 )
 from places import PLACES_AND_TYPES, SCALAR, make_backend
 from running_steps import RunningSteps
-from summands import Summand
+from summands import Summand, two_ranks
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.halo.peer import MOST_SUMS
@@ -187,13 +187,6 @@ def test_ranks_end_an_iteration_once_their_sums_are_there(backend):
     assert np.isclose(state["records"][0]["norm"], np.sqrt(sums[3]))
 
 
-@pytest.fixture
-def doubles(request, backend):
-    """Where sums are made: in double precision, whatever vectors have."""
-    place = {"emulation": "device_like"}.get(backend.name, backend.name)
-    return make_backend(request, place, np.float64, backend.index)
-
-
 NUMBERS = (7.25, 0.1), (3.7, 11.3)  # of the other rank: p w in two parts, r z and squares
 
 
@@ -206,11 +199,7 @@ class Rank(Solver):
     def __init__(self, backend, doubles, n, sent=NUMBERS, flags=2, preconditioner="D", **state):
         super().__init__(backend, n, preconditioner, alone=0, **state)
         self.begin()
-        numbers = np.full((2, 2, MOST_SUMS), np.nan)
-        numbers[[1, 0], 0, :2] = sent  # exchange 1 is odd
-        self.other, self.own = Summand(0, 2, doubles), Summand(1, 2, doubles, numbers, [flags, 0])
-        for rank in (self.own, self.other):
-            rank.plan([self.other, self.own])
+        self.other, self.own = two_ranks(doubles, sent, flags)
         self.vectors |= {**self.own.slots, Slot.ALPHA: np.int64(0)}
 
     def sum(self, first):

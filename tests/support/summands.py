@@ -58,3 +58,14 @@ class Summand:
     def told(self):
         """Failures, here and for the host, and the number of the last sum."""
         return self.backend.to_host(self.words)[self.nranks :].tolist()
+
+
+def two_ranks(backend, sent, flags=2):
+    """Ranks 0 and 1. The first one is ahead: it has sent `sent`, for sums 1 and 2, of which only `flags` are there."""
+    numbers = np.full((2, 2, MOST_SUMS), np.nan)
+    for exchange, of_sum in enumerate(sent, 1):
+        numbers[exchange % 2, 0, : len(of_sum)] = of_sum
+    ranks = Summand(0, 2, backend), Summand(1, 2, backend, numbers, [flags, 0])
+    for rank in ranks:
+        rank.plan(ranks)
+    return ranks

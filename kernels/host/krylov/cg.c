@@ -138,11 +138,14 @@ HOST_KERNEL(cg_dots)
 {
   const Method    cg = PARAM(Method, 0);
   const scalar_t *r = PARAM(const scalar_t *, 1), *d = PARAM(const scalar_t *, 2), *z = PARAM(const scalar_t *, 3);
-  const int       ends = PARAM(int, 4);
+  const Ranks     ranks = PARAM(Ranks, 5);
+  const int       ends = PARAM(int, 4), failed = !!PARAM(offset_t, 6), of_ranks = !!ranks.messages;
+  State *const    state = cg.state;
 
-  if (cg.state->stop) return;
-  DotRows(&cg, r, d, z, cg.state->sums + 2);
-  if (ends && cg.state->alone) EndIteration(cg.state);
+  if (state->stop) return;
+  if (!failed) DotRows(&cg, r, d, z, state->sums + 2);
+  if (of_ranks) NextSumOverRanks(&ranks, 2, state->sums + 2, failed);
+  if (ends && (of_ranks || state->alone)) EndIteration(state);
 }
 
 HOST_KERNEL(cg_end)
@@ -154,11 +157,11 @@ HOST_KERNEL(cg_end)
 
 HOST_KERNEL(cg_update_of_ranks)
 {
-  const Method    cg    = PARAM(Method, 0);
-  const Ranks     ranks = PARAM(Ranks, 1);
-  scalar_t       *x = PARAM(scalar_t *, 2), *r = PARAM(scalar_t *, 3);
-  const scalar_t *p = PARAM(const scalar_t *, 4), *w = PARAM(const scalar_t *, 5), *d = PARAM(const scalar_t *, 6);
-  const int       sums = PARAM(int, 7), failed = !!PARAM(offset_t, 8);
+  const Method    cg = PARAM(Method, 0);
+  scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
+  const scalar_t *p = PARAM(const scalar_t *, 3), *w = PARAM(const scalar_t *, 4), *d = PARAM(const scalar_t *, 5);
+  const Ranks     ranks = PARAM(Ranks, 7);
+  const int       sums = PARAM(int, 6), failed = !!PARAM(offset_t, 8);
   State *const    state = cg.state;
 
   if (state->stop) return;
@@ -170,19 +173,5 @@ HOST_KERNEL(cg_update_of_ranks)
   UpdateRows(&cg, x, r, p, w, d, state->sums + 2);
   if (!sums) return;
   NextSumOverRanks(&ranks, 2, state->sums + 2, 0);
-  EndIteration(state);
-}
-
-HOST_KERNEL(cg_dots_of_ranks)
-{
-  const Method    cg    = PARAM(Method, 0);
-  const Ranks     ranks = PARAM(Ranks, 1);
-  const scalar_t *r = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3), *z = PARAM(const scalar_t *, 4);
-  const int       failed = !!PARAM(offset_t, 5);
-  State *const    state  = cg.state;
-
-  if (state->stop) return;
-  if (!failed) DotRows(&cg, r, d, z, state->sums + 2);
-  NextSumOverRanks(&ranks, 2, state->sums + 2, failed);
   EndIteration(state);
 }

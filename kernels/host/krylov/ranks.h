@@ -5,7 +5,7 @@
 typedef double entry_t;
 #include "common/peers.h"
 
-/* Numbers of this rank become the sums over all; where it has failed it sends what is no number. */
+/* Numbers of this rank become the sums over all, of which one that has failed sends what is no number. */
 static inline void NextSumOverRanks(const Ranks *ranks, int n, double numbers[], int failed)
 {
   const uint64_t exchange = *ranks->arrivals->exchange + 1;
