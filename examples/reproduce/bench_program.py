@@ -36,8 +36,8 @@ def bench_cases(setting: Setting, *words: str) -> list[Case]:
         results = Path(folder, "results.json")
         command = [sys.executable, "-m", "petsc_gpufmt", "bench", *words, "--json", str(results)]
         command += ["--host"] * (setting.place.name == "host")
-        # os.environ has what Python began with, and not what the MPI of this process has put beside it: with that, ranks
-        # of another mpiexec take themselves for those of this process
+        # os.environ has what Python began with, and not what the MPI of this process has put beside it: with that,
+        # ranks of another mpiexec take themselves for those of this process
         finished = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
         if finished.returncode:
             last = (finished.stderr.strip() or finished.stdout.strip())[-400:]

@@ -2,13 +2,14 @@
 // preconditioners, for K = D A on the left, or K = A D on the right.
 //
 // An iteration is bcgs_direction, v = K p, bcgs_shadow, bcgs_half, t = K s, bcgs_dots, bcgs_update, where s takes the place of r; where several ranks add
-// up their sums in between, bcgs_end follows. With `d`, a product is by A alone: bcgs_shadow and bcgs_dots multiply it by `d` where it is, and on the
+// up their sums in between, bcgs_end follows. With OF_RANKS kernels make sums of all ranks; with `failed`, what this one sends is not a number, and it has no
+// vectors. With `d`, a product is by A alone: bcgs_shadow and bcgs_dots multiply it by `d` where it is, and on the
 // right bcgs_direction and bcgs_half write what is to be multiplied, to `q`. Once the state says that the iterations have ended, kernels leave
 // everything as it is. Sums have a fixed order.
 //
 // Beside products an iteration reads 14 vectors and writes 4, with D 16 and 6. KSPBCGS goes over them in eight passes, with 17 and 4, and copies or
 // scales the product twice: 19 and 6 without a preconditioner, 21 and 6 with Jacobi.
-#include "krylov/state.cuh"
+#include "krylov/ranks.cuh"
 
 // GpufmtBcgsState, GpufmtBcgsRecord
 struct Record {
@@ -49,22 +50,26 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 }
 
 // sums[0] = v rp; with `d`, v = d v before, where the iterations have ended, too. Bytes a row: 2 sizeof(scalar_t), and two more with `d`.
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_shadow(const Method bcgs, scalar_t *__restrict__ v, const scalar_t *__restrict__ rp, const scalar_t *__restrict__ d)
+template <int BLOCK_THREADS, bool OF_RANKS>
+__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
+  bcgs_shadow(const Method bcgs, scalar_t *__restrict__ v, const scalar_t *__restrict__ rp, const scalar_t *__restrict__ d, const Ranks<double> ranks,
+              offset_t failed)
 {
   const bool ended  = bcgs.state->stop;
   scalar_t   sum[1] = {0}, total[1];
 
   if (ended && !d) return;
-  each_row<BLOCK_THREADS>(bcgs.nrows, [&](offset_t row) {
+  each_row<BLOCK_THREADS>(OF_RANKS && failed ? 0 : bcgs.nrows, [&](offset_t row) {
     const scalar_t product = d ? d[row] * v[row] : v[row];
 
     if (d) v[row] = product;
     sum[0] += product * rp[row];
   });
   if (ended) return;
-  if (last_block_sums<1, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, total) && threadIdx.x == 0) bcgs.state->sums[0] = total[0];
+  const bool last = last_block_sums<1, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, total);
+
+  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, total, bcgs.state->sums);
+  else if (last && threadIdx.x == 0) bcgs.state->sums[0] = total[0];
 }
 
 // r becomes s = r - alpha v, with alpha = r rp / v rp. With `q`, q = d s. Bytes a row: 3 sizeof(scalar_t), and two more with `q`.
@@ -90,14 +95,15 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 }
 
 // sums[1..3] = t s, t t, s s; with `d`, t = d t before. Bytes a row: 2 sizeof(scalar_t), and two more with `d`.
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  bcgs_dots(const Method bcgs, scalar_t *__restrict__ t, const scalar_t *__restrict__ s, const scalar_t *__restrict__ d)
+template <int BLOCK_THREADS, bool OF_RANKS>
+__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
+  bcgs_dots(const Method bcgs, scalar_t *__restrict__ t, const scalar_t *__restrict__ s, const scalar_t *__restrict__ d, const Ranks<double> ranks,
+            offset_t failed)
 {
   scalar_t sum[3] = {0, 0, 0}, totals[3];
 
   if (bcgs.state->stop) return;
-  each_row<BLOCK_THREADS>(bcgs.nrows, [&](offset_t row) {
+  each_row<BLOCK_THREADS>(OF_RANKS && failed ? 0 : bcgs.nrows, [&](offset_t row) {
     const scalar_t product = d ? d[row] * t[row] : t[row], half = s[row];
 
     if (d) t[row] = product;
@@ -105,7 +111,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     sum[1] += product * product;
     sum[2] += half * half;
   });
-  if (last_block_sums<3, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals) && threadIdx.x == 0) {
+  const bool last = last_block_sums<3, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals);
+
+  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, bcgs.state->sums + 1);
+  else if (last && threadIdx.x == 0) {
 #pragma unroll
     for (int k = 0; k < 3; k++) bcgs.state->sums[1 + k] = totals[k];
   }
@@ -133,10 +142,10 @@ __device__ __forceinline__ void end_iteration(State *state)
 
 // With omega = t s / t t: x += alpha p + omega s, s becomes r = s - omega t; and sums[4..5] = r r, r rp, which end the iteration. Where t is 0, omega is:
 // then s is 0, or nothing is done. Bytes a row: 7 sizeof(scalar_t).
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
+template <int BLOCK_THREADS, bool OF_RANKS>
+__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
   bcgs_update(const Method bcgs, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p, const scalar_t *__restrict__ t,
-              const scalar_t *__restrict__ rp)
+              const scalar_t *__restrict__ rp, const Ranks<double> ranks, offset_t failed)
 {
   State *const state  = bcgs.state;
   scalar_t     sum[2] = {0, 0}, totals[2];
@@ -149,7 +158,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   const scalar_t alpha = (scalar_t)(state->rho / state->sums[0]);
   const scalar_t omega = state->sums[2] == 0 ? 0 : (scalar_t)(state->sums[1] / state->sums[2]);
 
-  each_row<BLOCK_THREADS>(bcgs.nrows, [&](offset_t row) {
+  each_row<BLOCK_THREADS>(OF_RANKS && failed ? 0 : bcgs.nrows, [&](offset_t row) {
     const scalar_t s = r[row], residual = s - omega * t[row];
 
     x[row] += alpha * p[row] + omega * s;
@@ -157,10 +166,15 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     sum[0] += residual * residual;
     sum[1] += residual * rp[row];
   });
-  if (last_block_sums<2, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals) && threadIdx.x == 0) {
-    state->sums[4] = totals[0];
-    state->sums[5] = totals[1];
-    if (state->alone) end_iteration(state);
+  const bool last = last_block_sums<2, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals);
+
+  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, state->sums + 4);
+  if (last && threadIdx.x == 0) {
+    if (!OF_RANKS) {
+      state->sums[4] = totals[0];
+      state->sums[5] = totals[1];
+    }
+    if (OF_RANKS || state->alone) end_iteration(state);
   }
 }
 

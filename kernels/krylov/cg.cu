@@ -1,9 +1,10 @@
 // Conjugate gradients with all scalars on the device (petsc_gpufmt/krylov/cg.py): what is done with vectors beside products and preconditioners.
 //
 // An iteration is cg_direction, a product w = A p, cg_curvature, cg_update, and, with a preconditioner that is no diagonal, its application and cg_dots;
-// where several ranks add up their sums in between, cg_end follows. Once the state says that the iterations have ended, kernels leave everything as it is.
-// z = r where neither `z` nor `d` is given, and z = d r with `d`. Sums have a fixed order.
-#include "krylov/state.cuh"
+// where several ranks add up their sums in between, cg_end follows; where they reach memory of each other, cg_update_of_ranks and cg_dots add up, too.
+// Once the state says that the iterations have ended, kernels leave everything as it is. z = r where neither `z` nor `d` is given, and z = d r with `d`. Sums
+// have a fixed order.
+#include "krylov/ranks.cuh"
 
 // GpufmtCgState, GpufmtCgRecord
 struct Record {
@@ -77,18 +78,33 @@ __global__ void __launch_bounds__(BLOCK_THREADS) cg_curvature(const Method cg, c
 }
 
 // Whether p w ends the iterations: it is 0 or no number, or its sign has changed.
-__device__ __forceinline__ bool is_indefinite(const State *state)
+__device__ __forceinline__ bool is_indefinite(const State *state, double curvature)
 {
-  const double curvature = new_curvature(state);
-
   return curvature == 0 || !isfinite(curvature) || (state->iteration > 0 && (curvature > 0) != (state->curvature > 0));
 }
 
-__device__ __forceinline__ void put_sums(const Method &cg, const scalar_t (&totals)[2], bool ends)
+// One thread calls it.
+__device__ __forceinline__ void stop_by_curvature(State *state)
 {
-  cg.state->sums[2] = totals[0];
-  cg.state->sums[3] = totals[1];
-  if (ends && cg.state->alone) end_iteration(cg.state);
+  state->records[state->iteration % RECORDS].curvature = new_curvature(state);
+  state->stop                                          = STOPPED_BY_CURVATURE;
+}
+
+// x += alpha p, r -= alpha w, and what the new r adds to the sums
+template <int BLOCK_THREADS>
+__device__ __forceinline__ void update_rows(const Method &cg, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p,
+                                            const scalar_t *__restrict__ w, const scalar_t *__restrict__ d, scalar_t alpha, scalar_t (&sum)[2])
+{
+  const bool of_r = cg.state->norm == NORM_UNPRECONDITIONED;
+
+  each_row<BLOCK_THREADS, BACKWARD>(cg.nrows, [&](offset_t row) {
+    const scalar_t residual = r[row] - alpha * w[row], z = preconditioned(row, residual, d, nullptr);
+
+    __stcs(x + row, __ldcs(x + row) + alpha * p[row]); // the one vector that is not wanted again soon
+    r[row] = residual;
+    sum[0] += residual * z;
+    sum[1] += of_r ? residual * residual : z * z;
+  });
 }
 
 // With alpha = r z / p w: x += alpha p, r -= alpha w; and with `sums` the sums over the new r. Bytes a row: 6 sizeof(scalar_t), and one more with `d`.
@@ -99,49 +115,84 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 {
   State *const state  = cg.state;
   scalar_t     sum[2] = {0, 0}, totals[2];
+
+  if (state->stop) return;
+  if (is_indefinite(state, new_curvature(state))) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) stop_by_curvature(state); // other blocks return, whether they see this or not
+    return;
+  }
+  update_rows<BLOCK_THREADS>(cg, x, r, p, w, d, (scalar_t)(state->rz / new_curvature(state)), sum);
+  if (sums && last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) {
+    state->sums[2] = totals[0];
+    state->sums[3] = totals[1];
+    if (state->alone) end_iteration(state);
+  }
+}
+
+// The sums over r and z, and with `ends` what follows them. With OF_RANKS they are those of all ranks; with `failed`, what this one sends is not a number, and it
+// has no vectors. Bytes a row: sizeof(scalar_t), and one more with `d` or `z`.
+template <int BLOCK_THREADS, bool OF_RANKS>
+__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
+  cg_dots(const Method cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends,
+          const Ranks<double> ranks, offset_t failed)
+{
+  State *const state  = cg.state;
+  scalar_t     sum[2] = {0, 0}, totals[2];
   const bool   of_r   = state->norm == NORM_UNPRECONDITIONED;
 
   if (state->stop) return;
-  if (is_indefinite(state)) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) { // other blocks return, whether they see this or not
-      state->records[state->iteration % RECORDS].curvature = new_curvature(state);
-      state->stop                                          = STOPPED_BY_CURVATURE;
-    }
-    return;
-  }
-  const scalar_t alpha = (scalar_t)(state->rz / new_curvature(state));
-
-  each_row<BLOCK_THREADS, BACKWARD>(cg.nrows, [&](offset_t row) {
-    const scalar_t residual = r[row] - alpha * w[row], z = preconditioned(row, residual, d, nullptr);
-
-    __stcs(x + row, __ldcs(x + row) + alpha * p[row]); // the one vector that is not wanted again soon
-    r[row] = residual;
-    sum[0] += residual * z;
-    sum[1] += of_r ? residual * residual : z * z;
-  });
-  if (sums && last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) put_sums(cg, totals, true);
-}
-
-// The sums over r and z, and with `ends` what follows them. Bytes a row: sizeof(scalar_t), and one more with `d` or `z`.
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  cg_dots(const Method cg, const scalar_t *__restrict__ r, const scalar_t *__restrict__ d, const scalar_t *__restrict__ z, int ends)
-{
-  scalar_t   sum[2] = {0, 0}, totals[2];
-  const bool of_r   = cg.state->norm == NORM_UNPRECONDITIONED;
-
-  if (cg.state->stop) return;
-  each_row<BLOCK_THREADS>(cg.nrows, [&](offset_t row) {
+  each_row<BLOCK_THREADS>(OF_RANKS && failed ? 0 : cg.nrows, [&](offset_t row) {
     const scalar_t residual = r[row], own = preconditioned(row, residual, d, z);
 
     sum[0] += residual * own;
     sum[1] += of_r ? residual * residual : own * own;
   });
-  if (last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals) && threadIdx.x == 0) put_sums(cg, totals, ends);
+  const bool last = last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals);
+
+  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, state->sums + 2);
+  if (last && threadIdx.x == 0) {
+    if (!OF_RANKS) {
+      state->sums[2] = totals[0];
+      state->sums[3] = totals[1];
+    }
+    if (ends && (OF_RANKS || state->alone)) end_iteration(state);
+  }
 }
 
 // What follows the sums of all ranks. One thread.
 __global__ void cg_end(State *__restrict__ state)
 {
   if (!state->stop) end_iteration(state);
+}
+
+// cg_update after p w is summed over ranks, and with `sums` the sums over the new r of all ranks, which end the iteration. Block 0 sends p w of this rank, and
+// all wait for that of the others; the block that comes last sends the sums, waits, and counts the exchanges: until then others may have to read the state. So all
+// blocks come to its ticket, and one that has waited too long leaves no numbers. With `failed`, what this rank sends is not a number, and it has no vectors.
+template <int BLOCK_THREADS>
+__global__ void __launch_bounds__(BLOCK_THREADS, 6)
+  cg_update_of_ranks(const Method cg, scalar_t *__restrict__ x, scalar_t *__restrict__ r, const scalar_t *__restrict__ p,
+                     const scalar_t *__restrict__ w, const scalar_t *__restrict__ d, int sums, const Ranks<double> ranks, offset_t failed)
+{
+  State *const      state = cg.state;
+  __shared__ double pw[2];
+  scalar_t          sum[2] = {0, 0}, totals[2];
+
+  if (state->stop) return;
+  if (blockIdx.x == 0) send_parts<BLOCK_THREADS>(ranks, ranks.next(), 2, [&](int k) { return failed ? not_a_number<double>() : state->sums[k]; });
+  receive_sums<BLOCK_THREADS>(ranks, ranks.next(), 2, pw);
+  const bool ends = is_indefinite(state, pw[0] + pw[1]);
+
+  if (ends) sum[0] = sum[1] = not_a_number<scalar_t>();
+  else update_rows<BLOCK_THREADS>(cg, x, r, p, w, d, (scalar_t)(state->rz / (pw[0] + pw[1])), sum);
+  if (!last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals)) return;
+  if (threadIdx.x == 0) {
+    state->sums[0] = pw[0];
+    state->sums[1] = pw[1];
+    ++*ranks.arrivals->exchange;
+    if (ends) stop_by_curvature(state);
+  }
+  if (!sums || ends) return;
+  __syncthreads(); // the exchange has been counted
+  put_sums_of_ranks<BLOCK_THREADS>(ranks, 0, totals, state->sums + 2);
+  if (threadIdx.x == 0) end_iteration(state);
 }

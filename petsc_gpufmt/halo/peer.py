@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, PeerStep, Slot
+from petsc_gpufmt.backends.plan import Launch, PeerStep, Slot, Struct
 
 BLOCK_THREADS = 256
 ITEMS = 4  # entries of a thread of peer_send
-MOST_SUMS = 8  # GPUFMT_MOST_SUMS in native/gpufmt_plan.h
+MOST_SUMS = 8  # GPUFMT_MOST_SUMS in native/gpufmt_plan.h, and in kernels/common/peers.cuh
 RANKS_AT_ONCE = 8  # of peer_sums: few threads come together soon
 BLOCK_ENTRIES = {PeerStep.SEND: ITEMS * BLOCK_THREADS, PeerStep.WAIT: 1, PeerStep.ADD: BLOCK_THREADS, PeerStep.SUM: 1}
 
@@ -43,14 +43,13 @@ def exchange_launches(backend: Backend) -> dict[PeerStep, Launch]:
         )
         for step, (kernel, arguments) in steps.items()
     }
-    shape = (MOST_SUMS, RANKS_AT_ONCE)
-    function = backend.function("halo/peer", "peer_sums", shape)
-    arguments = (Slot.MESSAGES, Slot.ARRIVALS, Slot.X, Slot.Z, Slot.ALPHA)
-    return {**launches, PeerStep.SUM: Launch(function, (1, 1, 1), (*shape, 1), arguments)}
+    function = backend.function("halo/peer", "peer_sums", (RANKS_AT_ONCE,))
+    arguments = (Struct(Slot.MESSAGES, Slot.ARRIVALS), Slot.X, Slot.Z, Slot.ALPHA)
+    return {**launches, PeerStep.SUM: Launch(function, (1, 1, 1), (MOST_SUMS * RANKS_AT_ONCE, 1, 1), arguments)}
 
 
 @compiled_ahead("halo/peer")
 def default_kernels() -> Iterator[list[Instance]]:
     """All of the file: a product, direct or transposed, needs three of them."""
     exchange: list[Instance] = [(kernel, (BLOCK_THREADS,)) for kernel in ("peer_send", "peer_wait", "peer_add")]
-    yield [*exchange, ("peer_sums", (MOST_SUMS, RANKS_AT_ONCE))]
+    yield [*exchange, ("peer_sums", (RANKS_AT_ONCE,))]

@@ -15,7 +15,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
-from petsc_gpufmt.krylov.steps import BLOCK_THREADS, Steps, blocks_for, state_with_records
+from petsc_gpufmt.krylov.steps import ALONE, BLOCK_THREADS, OF_RANKS, Steps, blocks_for, state_with_records
 
 MOST_SUMS = 3  # that a kernel makes at once
 
@@ -33,6 +33,9 @@ class Step(enum.IntEnum):
     DOTS = 3
     UPDATE = 4
     END = 5
+    SHADOW_OF_RANKS = 6
+    DOTS_OF_RANKS = 7
+    UPDATE_OF_RANKS = 8
 
 
 def stabilized_biconjugate_gradients(nrows: int, backend: Backend) -> Steps:
@@ -44,6 +47,9 @@ def stabilized_biconjugate_gradients(nrows: int, backend: Backend) -> Steps:
     the product by the matrix. DIRECTION makes P of R and W; SHADOW the sum W Y; HALF changes R by W; DOTS makes sums
     over W and R; UPDATE changes X and R by P, R and W, and adds up what the new R gives, which ends the iteration. END
     ends it where other ranks had to add theirs.
+
+    Where ranks reach memory of each other, the last three take the place of SHADOW, DOTS and UPDATE, of END and of the
+    sums over ranks, as those of conjugate gradients do (cg.py).
     """
     blocks = blocks_for(nrows)
     state, ticket, parts = backend.empty(
@@ -51,23 +57,37 @@ def stabilized_biconjugate_gradients(nrows: int, backend: Backend) -> Steps:
     )
     bcgs = Struct(state, parts, ticket, np.int64(nrows))
 
-    def launch(kernel: str, *arguments: Any) -> Launch:
-        function = backend.function("krylov/bcgs", kernel, (BLOCK_THREADS,))
+    def launch(kernel: str, *arguments: Any, instance: tuple[int, ...] = ()) -> Launch:
+        function = backend.function("krylov/bcgs", kernel, (BLOCK_THREADS, *instance))
         return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), (bcgs, *arguments))
 
+    def sums(kernel: str, *arguments: Any) -> tuple[Launch, Launch]:
+        return (
+            launch(kernel, *arguments, *ALONE, instance=(0,)),
+            launch(kernel, *arguments, *OF_RANKS, instance=(1,)),
+        )
+
+    shadow, shadow_of_ranks = sums("bcgs_shadow", Slot.W, Slot.Y, Slot.D)
+    dots, dots_of_ranks = sums("bcgs_dots", Slot.W, Slot.R, Slot.D)
+    update, update_of_ranks = sums("bcgs_update", Slot.X, Slot.R, Slot.P, Slot.W, Slot.Y)
     steps = {
         Step.DIRECTION: launch("bcgs_direction", Slot.P, Slot.R, Slot.W, Slot.D, Slot.Z),
-        Step.SHADOW: launch("bcgs_shadow", Slot.W, Slot.Y, Slot.D),
+        Step.SHADOW: shadow,
         Step.HALF: launch("bcgs_half", Slot.R, Slot.W, Slot.D, Slot.Z),
-        Step.DOTS: launch("bcgs_dots", Slot.W, Slot.R, Slot.D),
-        Step.UPDATE: launch("bcgs_update", Slot.X, Slot.R, Slot.P, Slot.W, Slot.Y),
+        Step.DOTS: dots,
+        Step.UPDATE: update,
         Step.END: Launch(backend.function("krylov/bcgs", "bcgs_end", ()), (1, 1, 1), (1, 1, 1), (state,)),
+        Step.SHADOW_OF_RANKS: shadow_of_ranks,
+        Step.DOTS_OF_RANKS: dots_of_ranks,
+        Step.UPDATE_OF_RANKS: update_of_ranks,
     }
     return Steps({step: [made] for step, made in steps.items()}, state)
 
 
 @compiled_ahead("krylov/bcgs")
 def default_kernels() -> Iterator[list[Instance]]:
-    """All of the file."""
-    kernels = ("bcgs_direction", "bcgs_shadow", "bcgs_half", "bcgs_dots", "bcgs_update")
-    yield [*((kernel, (BLOCK_THREADS,)) for kernel in kernels), ("bcgs_end", ())]
+    """All of the file; beside those of several ranks the assembler would give others more registers."""
+    sums = ("bcgs_shadow", "bcgs_dots", "bcgs_update")
+    others = (("bcgs_direction", (BLOCK_THREADS,)), ("bcgs_half", (BLOCK_THREADS,)), ("bcgs_end", ()))
+    yield [*others, *((kernel, (BLOCK_THREADS, 0)) for kernel in sums)]
+    yield [(kernel, (BLOCK_THREADS, 1)) for kernel in sums]

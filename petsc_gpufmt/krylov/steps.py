@@ -9,14 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from petsc_gpufmt.backends.plan import Launch
+from petsc_gpufmt.backends.plan import Launch, Slot, Struct
 
 BLOCK_THREADS = 256
 ITEMS = 2  # rows of a thread at once, as in kernels/krylov/rows.cuh
 MOST_BLOCKS = 1024  # of a launch: about as many as a large device has at once
 RECORDS = 256  # GPUFMT_KRYLOV_RECORDS in native/gpufmt_plan_krylov.h
-MOST_STEPS = 8  # GPUFMT_MOST_KRYLOV_STEPS in native/gpufmt_plan_krylov.h
+MOST_STEPS = 10  # GPUFMT_MOST_KRYLOV_STEPS in native/gpufmt_plan_krylov.h
 MOST_ARRAYS = 8  # GPUFMT_MOST_KRYLOV_ARRAYS
+
+OF_RANKS = (Struct(Slot.MESSAGES, Slot.ARRIVALS), Slot.ALPHA)
+"""What kernels get that sum over ranks by themselves: tables (halo/peer.py), and not 0 where this rank has failed."""
+ALONE = (Struct(None, None), np.int64(0))
+"""The same where they do not."""
 
 
 class Method(enum.IntEnum):

@@ -30,13 +30,16 @@ typedef struct {
 
 /* Steps of an iteration. z is in Z; if that is NULL, z = D r with a vector D, and z = r if there is none. */
 enum {
-  GPUFMT_CG_DIRECTION,   /* P from R, D, Z */
-  GPUFMT_CG_CURVATURE,   /* sums[0] = P.W, sums[1] = 0 */
-  GPUFMT_CG_UPDATE,      /* X and R from P, W */
-  GPUFMT_CG_UPDATE_SUMS, /* likewise, and the sums over R and D R, which end the iteration */
-  GPUFMT_CG_FIRST_DOTS,  /* the sums over R, and D or Z */
-  GPUFMT_CG_DOTS,        /* likewise, and they end the iteration */
-  GPUFMT_CG_END,         /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_CG_DIRECTION,            /* P from R, D, Z */
+  GPUFMT_CG_CURVATURE,            /* sums[0] = P.W, sums[1] = 0 */
+  GPUFMT_CG_UPDATE,               /* X and R from P, W */
+  GPUFMT_CG_UPDATE_SUMS,          /* likewise, and the sums over R and D R, which end the iteration */
+  GPUFMT_CG_FIRST_DOTS,           /* the sums over R, and D or Z */
+  GPUFMT_CG_DOTS,                 /* likewise, and they end the iteration */
+  GPUFMT_CG_END,                  /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_CG_UPDATE_OF_RANKS,      /* UPDATE, UPDATE_SUMS and DOTS that add up over ranks: P.W before they begin, the sums over R before they end. */
+  GPUFMT_CG_UPDATE_SUMS_OF_RANKS, /* MESSAGES and ARRIVALS are those of the sums. A rank that has failed gives an ALPHA that is not 0, 64 bits, and no */
+  GPUFMT_CG_DOTS_OF_RANKS,        /* vectors: what it sends ends the iterations of all. Where they have ended nothing is sent. */
   GPUFMT_NUM_CG_STEPS
 };
 
@@ -81,12 +84,15 @@ typedef struct {
 /* Steps of an iteration. W has v, and for DOTS and UPDATE t; Y the shadow residual. With D, SHADOW and DOTS make v and t by it of what is in W. With D and Z,
    DIRECTION and HALF write to Z what the matrix is to multiply, D P and D R. */
 enum {
-  GPUFMT_BCGS_DIRECTION, /* P from R, W */
-  GPUFMT_BCGS_SHADOW,    /* sums[0] = W.Y */
-  GPUFMT_BCGS_HALF,      /* R becomes s, by W; where sums[0] is 0 or no number, the iterations end */
-  GPUFMT_BCGS_DOTS,      /* sums[1..3] over W, R */
-  GPUFMT_BCGS_UPDATE,    /* X and R from P, W, and the sums over R and Y, which end the iteration; where t.t is 0, they are the last */
-  GPUFMT_BCGS_END,       /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_BCGS_DIRECTION,       /* P from R, W */
+  GPUFMT_BCGS_SHADOW,          /* sums[0] = W.Y */
+  GPUFMT_BCGS_HALF,            /* R becomes s, by W; where sums[0] is 0 or no number, the iterations end */
+  GPUFMT_BCGS_DOTS,            /* sums[1..3] over W, R */
+  GPUFMT_BCGS_UPDATE,          /* X and R from P, W, and the sums over R and Y, which end the iteration; where t.t is 0, they are the last */
+  GPUFMT_BCGS_END,             /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_BCGS_SHADOW_OF_RANKS, /* SHADOW, DOTS and UPDATE that add up over ranks before they end, with the slots that those of conjugate gradients have */
+  GPUFMT_BCGS_DOTS_OF_RANKS,
+  GPUFMT_BCGS_UPDATE_OF_RANKS,
   GPUFMT_NUM_BCGS_STEPS
 };
 
@@ -135,7 +141,7 @@ enum {
 /* what steps are asked for */
 enum { GPUFMT_KRYLOV_CG, GPUFMT_KRYLOV_MIXED, GPUFMT_KRYLOV_BCGS, GPUFMT_KRYLOV_CHEBYSHEV, GPUFMT_KRYLOV_GMRES, GPUFMT_NUM_KRYLOV };
 
-enum { GPUFMT_MOST_KRYLOV_STEPS = 8, GPUFMT_MOST_KRYLOV_SUMS = 8, GPUFMT_MOST_KRYLOV_ARRAYS = 8 };
+enum { GPUFMT_MOST_KRYLOV_STEPS = 10, GPUFMT_MOST_KRYLOV_SUMS = 8, GPUFMT_MOST_KRYLOV_ARRAYS = 8 };
 
 typedef struct {
   GpufmtPlace place;

@@ -7,6 +7,7 @@ import pytest
 from answers import Answer, requested_place, settled_tokens
 from builders import scalars
 from places import SCALAR, make_backend
+from summands import LIMIT, WORD, Summand, words_of
 
 from petsc_gpufmt.backends.plan import PeerStep, Slot, address, ceil_div
 from petsc_gpufmt.halo.peer import BLOCK_ENTRIES, BLOCK_THREADS, ITEMS, MOST_SUMS, RANKS_AT_ONCE, exchange_launches
@@ -20,8 +21,6 @@ PLACES = [
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
     pytest.param(("cuda", np.float32, np.int64), marks=pytest.mark.gpu, id="cuda, single"),
 ]
-WORD = np.dtype(np.int64)
-LIMIT = 1_000_000  # ticks, or nanoseconds
 MANY = 2 * ITEMS * BLOCK_THREADS + 7  # entries of a message in several blocks
 # Entries of x that rank r sends to rank s: needed[s][r]. Rank 3 has no neighbours; rank 2 gets nothing, and sends some
 # entries to several ranks.
@@ -32,10 +31,6 @@ NEEDED = [
     [[], [], [], [], []],
     [[], [], [1, 2 * MANY - 1], [], []],
 ]
-
-
-def words_of(structures):
-    return np.frombuffer(b"".join(bytes(structure) for structure in structures), dtype=WORD)
 
 
 class Rank:
@@ -240,51 +235,6 @@ def test_an_answer_has_the_launches_of_all_steps():
         launch(PeerStep.ADD, z=x)
         assert x.tolist() == [2, 2, 5, 7]
     assert settled_tokens() == before
-
-
-class Summand:
-    """What a rank has for sums: what arrives of all ranks for even and for odd exchanges, and flags.
-
-    `sent` are numbers of other ranks that have come for both, shape (2, nranks, MOST_SUMS), by ranks that are ahead:
-    `flags` are theirs.
-    """
-
-    def __init__(self, number, nranks, backend, sent=None, flags=None):
-        self.number, self.nranks, self.backend = number, nranks, backend
-        self.stride = nranks * MOST_SUMS
-        words = np.zeros(nranks + 3, WORD)  # flags, a failure, that for the host, and the number of the last sum
-        words[:nranks] = 0 if flags is None else flags
-        arrived = np.full(2 * self.stride, np.nan) if sent is None else sent.ravel()
-        self.words, self.arrived = backend.adopt(words), backend.adopt(arrived.astype(backend.scalar))
-
-    def plan(self, ranks, limit=LIMIT):
-        itemsize, here, word = self.backend.scalar.itemsize, self.number, address(self.words)
-        messages = [
-            abi.PeerMessageStruct(
-                *(address(r.arrived) + here * MOST_SUMS * itemsize, r.stride, address(r.words) + 8 * here),
-                *(None, 0, MOST_SUMS, 0),
-            )
-            for r in ranks
-        ]
-        self.failures = self.backend.adopt(np.array([address(r.words) + 8 * self.nranks for r in ranks], dtype=WORD))
-        arrivals = abi.PeerArrivalsStruct(
-            *(word, 1, self.nranks, here, limit, address(self.arrived), self.stride, self.stride, self.nranks),
-            *(address(self.failures), *(word + 8 * (self.nranks + k) for k in range(3))),
-        )
-        waited_for = np.append(words_of([arrivals]), np.arange(self.nranks, dtype=WORD))
-        self.slots = {Slot.MESSAGES: words_of(messages), Slot.ARRIVALS: waited_for}
-        self.slots = {slot: self.backend.adopt(table) for slot, table in self.slots.items()}
-        self.launch = exchange_launches(self.backend)[PeerStep.SUM]
-
-    def sum(self, parts):
-        """What becomes of the parts of this rank, in place."""
-        array = self.backend.adopt(parts.copy())
-        self.backend.run([self.launch], {**self.slots, Slot.X: array, Slot.Z: array, Slot.ALPHA: np.int64(parts.size)})
-        return self.backend.to_host(array)
-
-    def told(self):
-        """Failures, here and for the host, and the number of the last sum."""
-        return self.backend.to_host(self.words)[self.nranks :].tolist()
 
 
 def in_order_of_ranks(parts):

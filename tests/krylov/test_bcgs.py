@@ -16,6 +16,7 @@ from krylov_steps import (
 )
 from places import SCALAR
 from running_steps import RunningSteps
+from summands import two_ranks
 
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.krylov.bcgs import STATE, Step, stabilized_biconjugate_gradients
@@ -200,6 +201,67 @@ def test_ranks_end_an_iteration_once_their_sums_are_there(backend):
     solver.write(stop=TEST)
     solver.run(Step.END)
     assert solver.state["iteration"] == 1
+
+
+SUMS = {
+    Step.SHADOW: (Step.SHADOW_OF_RANKS, slice(0, 1), (7.25,)),
+    Step.DOTS: (Step.DOTS_OF_RANKS, slice(1, 4), (0.1, 3.7, 11.3)),
+    Step.UPDATE: (Step.UPDATE_OF_RANKS, slice(4, 6), (0.7, 1.1)),
+}
+"""Steps that sum over ranks in the place of others, what they sum, and what another rank has."""
+
+
+class Rank(Solver):
+    """One of two ranks, whose sums are those of both: within steps, or by launches of their own."""
+
+    def __init__(self, backend, doubles, n, within, side=None, failed=None):
+        super().__init__(backend, n, side, alone=0)
+        self.doubles, self.within, self.failed, self.memory = doubles, within, failed, []
+
+    def run(self, number):
+        if number not in SUMS:
+            super().run(number)
+            return
+        of_ranks, made, parts = SUMS[number]
+        other, own = two_ranks(self.doubles, [parts], flags=1)
+        self.vectors |= {**own.slots, Slot.ALPHA: np.int64(number == self.failed)}
+        stopped, vectors = self.state["stop"], self.vectors
+        if self.within:
+            if number == self.failed:
+                self.vectors = {**vectors, **dict.fromkeys((Slot.X, Slot.R, Slot.P, Slot.W, Slot.Y, Slot.D))}
+            super().run(of_ranks)
+            self.vectors = vectors
+        else:
+            super().run(number)
+            sums = self.state["sums"]
+            sums[made] = own.sum(sums[made])
+            self.write(sums=sums)
+            if number is Step.UPDATE:
+                super().run(Step.END)
+        assert own.told() == [0, 0, 0 if stopped else 1]
+        self.memory += [self.backend.to_host(array).tobytes() for array in (own.arrived, other.words, other.arrived)]
+
+
+@pytest.mark.parametrize(("n", "side"), [(MANY_ROWS, "left"), (500, "right"), (700, None), (0, None)])
+def test_sums_within_steps_have_the_bits_of_sums_by_launches(backend, doubles, n, side):
+    found = []
+    for within in (False, True):
+        rank = Rank(backend, doubles, n, within, side)
+        rank.write(rho=2.5)
+        rank.iterate()
+        assert rank.state["iteration"] == 1
+        found.append([*rank.everything(), *rank.memory])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("failed", SUMS)
+def test_a_rank_that_has_failed_ends_the_iterations_of_all(backend, doubles, failed):
+    rank = Rank(backend, doubles, 300, within=True, side="left", failed=failed)
+    rank.iterate()
+    assert rank.state["stop"] and np.isnan(rank.state["sums"][SUMS[failed][1]]).all()
+    before = rank.everything()
+    rank.iterate()  # nothing is sent
+    assert rank.everything() == before
 
 
 def test_records_come_round(backend):

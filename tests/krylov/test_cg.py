@@ -1,4 +1,7 @@
-"""Steps of conjugate gradients against the same in NumPy."""
+"""Steps of conjugate gradients against the same in NumPy, and steps that sum over ranks against those that do not."""
+
+import mmap
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -17,9 +20,11 @@ from krylov_steps import (
 )
 from places import PLACES_AND_TYPES, SCALAR, make_backend
 from running_steps import RunningSteps
+from summands import Summand, two_ranks
 
 from petsc_gpufmt.backends.plan import Slot
-from petsc_gpufmt.krylov.cg import STATE, Step, conjugate_gradients
+from petsc_gpufmt.halo.peer import MOST_SUMS
+from petsc_gpufmt.krylov.cg import RECORD, STATE, Step, conjugate_gradients
 from petsc_gpufmt.krylov.steps import RECORDS, Method
 
 
@@ -180,6 +185,167 @@ def test_ranks_end_an_iteration_once_their_sums_are_there(backend):
     assert state["iteration"] == 1
     assert (state["records"][0]["curvature"], state["rz"]) == (sums[0] + sums[1], sums[2])
     assert np.isclose(state["records"][0]["norm"], np.sqrt(sums[3]))
+
+
+NUMBERS = (7.25, 0.1), (3.7, 11.3)  # of the other rank: p w in two parts, r z and squares
+
+
+class Rank(Solver):
+    """One of two ranks, whose sums are those over both ranks, within steps or by launches of their own.
+
+    The other rank is ahead: it has sent `sent`, two numbers in each of two exchanges. Only `flags` exchanges are there.
+    """
+
+    def __init__(self, backend, doubles, n, sent=NUMBERS, flags=2, preconditioner="D", **state):
+        super().__init__(backend, n, preconditioner, alone=0, **state)
+        self.begin()
+        self.other, self.own = two_ranks(doubles, sent, flags)
+        self.vectors |= {**self.own.slots, Slot.ALPHA: np.int64(0)}
+
+    def sum(self, first):
+        sums = self.state["sums"]
+        sums[first : first + 2] = self.own.sum(sums[first : first + 2])
+        self.write(sums=sums)
+
+    def product(self):
+        self.run(Step.DIRECTION)
+        self.put("w", self.matrix * self["p"])
+        self.run(Step.CURVATURE)
+
+    def iterate_by_launches(self):
+        self.product()
+        self.sum(0)
+        if self.vectors[Slot.Z] is None:
+            self.run(Step.UPDATE_SUMS)
+        else:
+            self.run(Step.UPDATE)
+            self.precondition()
+            self.run(Step.DOTS)
+        self.sum(2)
+        self.run(Step.END)
+
+    def iterate_within(self):
+        self.product()
+        if self.vectors[Slot.Z] is None:
+            self.run(Step.UPDATE_SUMS_OF_RANKS)
+        else:
+            self.run(Step.UPDATE_OF_RANKS)
+            self.precondition()
+            self.run(Step.DOTS_OF_RANKS)
+
+    def left(self):
+        """All bits that an iteration leaves."""
+        arrays = [self.own.words, self.own.arrived, self.other.words, self.other.arrived]
+        memory = [self.backend.to_host(array).tobytes() for array in arrays]
+        return [self.state.tobytes(), *(self[name].tobytes() for name in "xrp"), *memory]
+
+    def sent(self):
+        """What the other rank has got, of both exchanges."""
+        return self.backend.to_host(self.other.arrived).reshape(2, 2, MOST_SUMS)[[1, 0], 1, :2]
+
+
+@pytest.mark.parametrize("norm", [PRECONDITIONED, NATURAL])
+@pytest.mark.parametrize(("n", "preconditioner"), [(MANY_ROWS, "D"), (500, "Z"), (700, None), (0, None)])
+def test_sums_within_steps_have_the_bits_of_sums_by_launches(backend, doubles, n, preconditioner, norm):
+    found = []
+    for iterate in (Rank.iterate_by_launches, Rank.iterate_within):
+        rank = Rank(backend, doubles, n, preconditioner=preconditioner, norm=norm)
+        rank.write(rz=2.5)
+        iterate(rank)
+        assert rank.own.told() == [0, 0, 2]
+        assert rank.state["iteration"] == 1 and rank.state["sums"][0] != NUMBERS[0][0] or n == 0
+        found.append(rank.left())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("preconditioner", ["D", "Z"])
+def test_where_the_curvature_ends_the_iterations_nothing_more_is_sent(backend, doubles, preconditioner):
+    rank = Rank(
+        backend, doubles, MANY_ROWS, ((-1e15, 0), (1, 1)), preconditioner=preconditioner, curvature=1.0, iteration=1
+    )
+    rank.write(rz_before=1.0)
+    rank.put("p", np.ones(MANY_ROWS))
+    x, r = rank["x"], rank["r"]
+    for _ in range(2):
+        rank.iterate_within()
+        assert rank.state["stop"] == CURVATURE and rank.state["records"][1]["curvature"] == rank.state["sums"][0] < 0
+        assert np.array_equal(rank["x"], x) and np.array_equal(rank["r"], r)
+        assert rank.own.told() == [0, 0, 1]
+        assert np.isfinite(rank.sent()[0]).all() and np.isnan(rank.sent()[1]).all()
+
+
+def test_a_rank_that_has_failed_sends_what_is_not_a_number_and_stops(backend, doubles):
+    for step, preconditioner in ((Step.UPDATE_SUMS_OF_RANKS, "D"), (Step.DOTS_OF_RANKS, "Z")):
+        rank = Rank(backend, doubles, 300, preconditioner=preconditioner)
+        rank.product()
+        rank.vectors |= {**dict.fromkeys((Slot.X, Slot.R, Slot.P, Slot.W, Slot.D, Slot.Z)), Slot.ALPHA: np.int64(1)}
+        rank.run(step)
+        assert rank.state["stop"] and np.isnan(rank.sent()[0]).all()
+        assert rank.own.told() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("flags", [0, 1])
+def test_sums_that_do_not_come_end_the_iterations(backend, doubles, flags):
+    rank = Rank(backend, doubles, MANY_ROWS, flags=flags)
+    rank.iterate_within()
+    failure = 2 << 32 | 1  # rank 1 has waited for rank 0
+    assert rank.state["stop"] == (TEST if flags else CURVATURE)
+    assert rank.own.told() == [failure, failure, 1 + flags]
+    assert rank.other.told() == [failure, 0, 0]
+    rank.write(stop=GOES_ON)
+    rank.iterate_within()  # it does not wait again
+    assert rank.state["stop"] == CURVATURE
+
+
+def shared_memory(array):
+    """A copy that processes have in common which are made later."""
+    shared = np.frombuffer(mmap.mmap(-1, max(1, array.nbytes)), array.dtype, array.size)
+    shared[:] = array
+    return shared
+
+
+def solve_as_rank(solver, own, records):
+    solver.vectors |= {**own.slots, Slot.ALPHA: np.int64(0)}
+    solver.run(Step.FIRST_DOTS)
+    sums = solver.state["sums"]
+    sums[2:] = own.sum(sums[2:])
+    solver.write(rz=sums[2])
+    for _ in range(records.size + 2):  # the last ones do nothing
+        solver.run(Step.DIRECTION)
+        solver.put("w", solver.matrix * solver["p"])
+        solver.run(Step.CURVATURE)
+        solver.run(Step.UPDATE_SUMS_OF_RANKS)
+    assert solver.state["stop"] == COUNT
+    records[:] = solver.state["records"][: records.size]
+
+
+@pytest.mark.parametrize("place", ["host", "emulation"])
+def test_ranks_that_run_at_once_have_the_same_records(request, place):
+    """As processes, since an emulated device is one for each."""
+    nranks, n, count = 2, 600, 12
+    backend = make_backend(request, place, np.float64, np.int32)
+    solvers = [Solver(backend, n + r, alone=0, most=count) for r in range(nranks)]
+    ranks = [Summand(r, nranks, backend, memory=shared_memory) for r in range(nranks)]
+    records = [shared_memory(np.zeros(count, RECORD)) for _ in range(nranks)]
+    for rank in ranks:
+        rank.plan(ranks, limit=0)
+    context = multiprocessing.get_context("fork")
+    arguments = zip(solvers, ranks, records, strict=True)
+    processes = [context.Process(target=solve_as_rank, args=argument) for argument in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+        process.kill()
+    assert [process.exitcode for process in processes] == [0] * nranks
+    assert [rank.told() for rank in ranks] == [[0, 0, 1 + 2 * count]] * nranks
+    assert records[0].tobytes() == records[1].tobytes()
+    whole = Solver(backend, n)
+    for name in ("b", "matrix", "diagonal"):
+        setattr(whole, name, np.concatenate([getattr(solver, name) for solver in solvers]))
+    _, rows = reference(whole, count)
+    for record, (curvature, rz, _) in zip(records[0], rows, strict=True):
+        assert np.allclose([record["curvature"], record["rz"]], [curvature, rz], rtol=1e-9)
 
 
 def test_records_come_round(backend):

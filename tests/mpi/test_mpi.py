@@ -52,6 +52,12 @@ def test_script(format_name, script, ranks):
     run_script(script, ranks, ["-format", format_name])
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("script", ["krylov", "bcgs", "minimal_residuals", "mixedcg"])
+def test_solvers_whose_sums_go_through_memory(script, ranks):
+    run_script(script, ranks, ["-format", "pjds", "-mat_halo_mode", "peer"])
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("format_name", "script", "ranks", "gpu_aware"), DEVICE_RUNS)
 def test_script_on_a_device(format_name, script, ranks, gpu_aware):

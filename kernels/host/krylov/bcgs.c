@@ -1,5 +1,5 @@
 /* Stabilised bi-conjugate gradients; the parameters are those of kernels/krylov/bcgs.cu. */
-#include "krylov/state.h"
+#include "krylov/ranks.h"
 #include <petscsys.h>
 
 /* GpufmtBcgsRecord, GpufmtBcgsState */
@@ -41,13 +41,16 @@ HOST_KERNEL(bcgs_shadow)
   const Method    bcgs = PARAM(Method, 0);
   scalar_t       *v    = PARAM(scalar_t *, 1);
   const scalar_t *rp = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3);
-  scalar_t        sum = 0;
+  const Ranks     ranks  = PARAM(Ranks, 4);
+  const int       failed = !!PARAM(offset_t, 5);
+  scalar_t        sum    = 0;
 
   if (d)
     for (offset_t row = 0; row < bcgs.nrows; row++) v[row] *= d[row];
   if (bcgs.state->stop) return;
-  for (offset_t row = 0; row < bcgs.nrows; row++) sum += v[row] * rp[row];
+  for (offset_t row = 0; !failed && row < bcgs.nrows; row++) sum += v[row] * rp[row];
   bcgs.state->sums[0] = (double)sum;
+  if (ranks.messages) NextSumOverRanks(&ranks, 1, bcgs.state->sums, failed);
 }
 
 HOST_KERNEL(bcgs_half)
@@ -75,10 +78,12 @@ HOST_KERNEL(bcgs_dots)
   const Method    bcgs = PARAM(Method, 0);
   scalar_t       *t    = PARAM(scalar_t *, 1);
   const scalar_t *s = PARAM(const scalar_t *, 2), *d = PARAM(const scalar_t *, 3);
+  const Ranks     ranks  = PARAM(Ranks, 4);
+  const int       failed = !!PARAM(offset_t, 5);
   scalar_t        ts = 0, tt = 0, ss = 0;
 
   if (bcgs.state->stop) return;
-  for (offset_t row = 0; row < bcgs.nrows; row++) {
+  for (offset_t row = 0; !failed && row < bcgs.nrows; row++) {
     if (d) t[row] *= d[row];
     ts += t[row] * s[row];
     tt += t[row] * t[row];
@@ -87,6 +92,7 @@ HOST_KERNEL(bcgs_dots)
   bcgs.state->sums[1] = (double)ts;
   bcgs.state->sums[2] = (double)tt;
   bcgs.state->sums[3] = (double)ss;
+  if (ranks.messages) NextSumOverRanks(&ranks, 3, bcgs.state->sums + 1, failed);
 }
 
 static void EndIteration(State *state)
@@ -113,6 +119,8 @@ HOST_KERNEL(bcgs_update)
   State          *state = bcgs.state;
   scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
   const scalar_t *p = PARAM(const scalar_t *, 3), *t = PARAM(const scalar_t *, 4), *rp = PARAM(const scalar_t *, 5);
+  const Ranks     ranks  = PARAM(Ranks, 6);
+  const int       failed = !!PARAM(offset_t, 7), of_ranks = !!ranks.messages;
   scalar_t        alpha, omega, rr = 0, rho = 0;
 
   if (state->stop) return;
@@ -122,7 +130,7 @@ HOST_KERNEL(bcgs_update)
   }
   alpha = (scalar_t)(state->rho / state->sums[0]);
   omega = state->sums[2] == 0 ? 0 : (scalar_t)(state->sums[1] / state->sums[2]);
-  for (offset_t row = 0; row < bcgs.nrows; row++) {
+  for (offset_t row = 0; !failed && row < bcgs.nrows; row++) {
     const scalar_t s = r[row], residual = s - omega * t[row];
 
     x[row] += alpha * p[row] + omega * s;
@@ -132,7 +140,8 @@ HOST_KERNEL(bcgs_update)
   }
   state->sums[4] = (double)rr;
   state->sums[5] = (double)rho;
-  if (state->alone) EndIteration(state);
+  if (of_ranks) NextSumOverRanks(&ranks, 2, state->sums + 4, failed);
+  if (of_ranks || state->alone) EndIteration(state);
 }
 
 HOST_KERNEL(bcgs_end)

@@ -1,5 +1,5 @@
 /* Conjugate gradients; the parameters are those of kernels/krylov/cg.cu. */
-#include "krylov/state.h"
+#include "krylov/ranks.h"
 #include <petscsys.h>
 
 /* GpufmtCgRecord, GpufmtCgState */
@@ -73,30 +73,20 @@ static int IsIndefinite(const State *state)
   return curvature == 0 || !isfinite(curvature) || (state->iteration > 0 && (curvature > 0) != (state->curvature > 0));
 }
 
-static void PutSums(const Method *cg, double rz, double squares, int ends)
+static void StopByCurvature(State *state)
 {
-  cg->state->sums[2] = rz;
-  cg->state->sums[3] = squares;
-  if (ends && cg->state->alone) EndIteration(cg->state);
+  state->records[state->iteration % RECORDS].curvature = NewCurvature(state);
+  state->stop                                          = STOPPED_BY_CURVATURE;
 }
 
-HOST_KERNEL(cg_update)
+/* x += alpha p, r -= alpha w, and the sums over the new r */
+static void UpdateRows(const Method *cg, scalar_t *x, scalar_t *r, const scalar_t *p, const scalar_t *w, const scalar_t *d, double sums[2])
 {
-  const Method    cg = PARAM(Method, 0);
-  scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
-  const scalar_t *p = PARAM(const scalar_t *, 3), *w = PARAM(const scalar_t *, 4), *d = PARAM(const scalar_t *, 5);
-  const int       sums = PARAM(int, 6), of_r = cg.state->norm == NORM_UNPRECONDITIONED;
-  scalar_t        alpha;
-  double          rz = 0, squares = 0;
+  const int      of_r  = cg->state->norm == NORM_UNPRECONDITIONED;
+  const scalar_t alpha = (scalar_t)(cg->state->rz / NewCurvature(cg->state));
+  double         rz = 0, squares = 0;
 
-  if (cg.state->stop) return;
-  if (IsIndefinite(cg.state)) {
-    cg.state->records[cg.state->iteration % RECORDS].curvature = NewCurvature(cg.state);
-    cg.state->stop                                             = STOPPED_BY_CURVATURE;
-    return;
-  }
-  alpha = (scalar_t)(cg.state->rz / NewCurvature(cg.state));
-  for (offset_t row = 0; row < cg.nrows; row++) {
+  for (offset_t row = 0; row < cg->nrows; row++) {
     const scalar_t residual = r[row] - alpha * w[row], z = Preconditioned(row, residual, d, NULL);
 
     x[row] += alpha * p[row];
@@ -104,24 +94,58 @@ HOST_KERNEL(cg_update)
     rz += residual * z;
     squares += of_r ? residual * residual : z * z;
   }
-  if (sums) PutSums(&cg, rz, squares, 1);
+  sums[0] = rz;
+  sums[1] = squares;
+}
+
+static void DotRows(const Method *cg, const scalar_t *r, const scalar_t *d, const scalar_t *z, double sums[2])
+{
+  const int of_r = cg->state->norm == NORM_UNPRECONDITIONED;
+  double    rz = 0, squares = 0;
+
+  for (offset_t row = 0; row < cg->nrows; row++) {
+    const scalar_t own = Preconditioned(row, r[row], d, z);
+
+    rz += r[row] * own;
+    squares += of_r ? r[row] * r[row] : own * own;
+  }
+  sums[0] = rz;
+  sums[1] = squares;
+}
+
+HOST_KERNEL(cg_update)
+{
+  const Method    cg = PARAM(Method, 0);
+  scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
+  const scalar_t *p = PARAM(const scalar_t *, 3), *w = PARAM(const scalar_t *, 4), *d = PARAM(const scalar_t *, 5);
+  const int       sums  = PARAM(int, 6);
+  State *const    state = cg.state;
+  double          of_r[2];
+
+  if (state->stop) return;
+  if (IsIndefinite(state)) {
+    StopByCurvature(state);
+    return;
+  }
+  UpdateRows(&cg, x, r, p, w, d, of_r);
+  if (!sums) return;
+  state->sums[2] = of_r[0];
+  state->sums[3] = of_r[1];
+  if (state->alone) EndIteration(state);
 }
 
 HOST_KERNEL(cg_dots)
 {
   const Method    cg = PARAM(Method, 0);
   const scalar_t *r = PARAM(const scalar_t *, 1), *d = PARAM(const scalar_t *, 2), *z = PARAM(const scalar_t *, 3);
-  const int       ends = PARAM(int, 4), of_r = cg.state->norm == NORM_UNPRECONDITIONED;
-  double          rz = 0, squares = 0;
+  const Ranks     ranks = PARAM(Ranks, 5);
+  const int       ends = PARAM(int, 4), failed = !!PARAM(offset_t, 6), of_ranks = !!ranks.messages;
+  State *const    state = cg.state;
 
-  if (cg.state->stop) return;
-  for (offset_t row = 0; row < cg.nrows; row++) {
-    const scalar_t own = Preconditioned(row, r[row], d, z);
-
-    rz += r[row] * own;
-    squares += of_r ? r[row] * r[row] : own * own;
-  }
-  PutSums(&cg, rz, squares, ends);
+  if (state->stop) return;
+  if (!failed) DotRows(&cg, r, d, z, state->sums + 2);
+  if (of_ranks) NextSumOverRanks(&ranks, 2, state->sums + 2, failed);
+  if (ends && (of_ranks || state->alone)) EndIteration(state);
 }
 
 HOST_KERNEL(cg_end)
@@ -129,4 +153,25 @@ HOST_KERNEL(cg_end)
   State *state = PARAM(State *, 0);
 
   if (!state->stop) EndIteration(state);
+}
+
+HOST_KERNEL(cg_update_of_ranks)
+{
+  const Method    cg = PARAM(Method, 0);
+  scalar_t       *x = PARAM(scalar_t *, 1), *r = PARAM(scalar_t *, 2);
+  const scalar_t *p = PARAM(const scalar_t *, 3), *w = PARAM(const scalar_t *, 4), *d = PARAM(const scalar_t *, 5);
+  const Ranks     ranks = PARAM(Ranks, 7);
+  const int       sums = PARAM(int, 6), failed = !!PARAM(offset_t, 8);
+  State *const    state = cg.state;
+
+  if (state->stop) return;
+  NextSumOverRanks(&ranks, 2, state->sums, failed);
+  if (IsIndefinite(state)) {
+    StopByCurvature(state);
+    return;
+  }
+  UpdateRows(&cg, x, r, p, w, d, state->sums + 2);
+  if (!sums) return;
+  NextSumOverRanks(&ranks, 2, state->sums + 2, 0);
+  EndIteration(state);
 }

@@ -149,5 +149,6 @@ PETSC_EXTERN PetscErrorCode  GpufmtSumsDestroy(GpufmtSums *);
 PETSC_EXTERN PetscErrorCode  GpufmtSumsRun(GpufmtSums, PetscInt n, PetscScalar *, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSumsCheck(GpufmtSums);
 GPUFMT_HIDDEN PetscBool      GpufmtSumsAreLaunched(GpufmtSums);
+GPUFMT_HIDDEN void           GpufmtSumsTables(GpufmtSums, void **messages, void **arrivals);
 GPUFMT_HIDDEN PetscErrorCode GpufmtSumsPlan(GpufmtSums, PetscInt n, PetscScalar *, const GpufmtPlan **, void *slots[GPUFMT_NUM_SLOTS],
                                             const GpufmtLease **);

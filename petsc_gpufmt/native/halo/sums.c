@@ -183,6 +183,14 @@ PetscBool GpufmtSumsAreLaunched(GpufmtSums sums)
   return (PetscBool)(sums->nranks == 1 || sums->piece.arena);
 }
 
+/* What launches that sum over ranks by themselves find in these slots; there are several ranks, and sums are no messages. Such launches and those of plans
+   count their exchanges together: all ranks run the same ones in the same order. */
+void GpufmtSumsTables(GpufmtSums sums, void **messages, void **arrivals)
+{
+  *messages = sums->messages;
+  *arrivals = sums->arrivals;
+}
+
 /* One launch and its slots, to be replayed or recorded as often as one likes while `sums` is there and the lease holds; none on one rank. NULL: sums are
    messages. All ranks run the same sums in the same order, in one stream each. */
 PetscErrorCode GpufmtSumsPlan(GpufmtSums sums, PetscInt n, PetscScalar *array, const GpufmtPlan **plan, void *slots[GPUFMT_NUM_SLOTS],
@@ -196,8 +204,7 @@ PetscErrorCode GpufmtSumsPlan(GpufmtSums sums, PetscInt n, PetscScalar *array, c
   *lease = NULL;
   if (!sums->piece.arena) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtPeerStep(sums->backend, sizeof(PetscScalar), GPUFMT_PEER_SUM, &step, lease));
-  slots[GPUFMT_SLOT_MESSAGES] = sums->messages;
-  slots[GPUFMT_SLOT_ARRIVALS] = sums->arrivals;
+  GpufmtSumsTables(sums, &slots[GPUFMT_SLOT_MESSAGES], &slots[GPUFMT_SLOT_ARRIVALS]);
   slots[GPUFMT_SLOT_X] = slots[GPUFMT_SLOT_Z] = array;
   slots[GPUFMT_SLOT_ALPHA]                    = (void *)(intptr_t)n;
   *plan                                       = step;

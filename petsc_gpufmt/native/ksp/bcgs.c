@@ -23,13 +23,28 @@ typedef struct {
 
 /* ---- what is queued ---- */
 
-/* sums of this rank, from `first` on, become those of all */
-static PetscErrorCode SumOverRanks(Bcgs *s, int first, int n)
+/* a step that makes `n` sums, from `first` on, and its like that makes those of all ranks by itself */
+typedef struct {
+  int step, step_of_ranks, first, n;
+} SumsStep;
+
+static const SumsStep shadow_step = {GPUFMT_BCGS_SHADOW, GPUFMT_BCGS_SHADOW_OF_RANKS, 0, 1};
+static const SumsStep dots_step   = {GPUFMT_BCGS_DOTS, GPUFMT_BCGS_DOTS_OF_RANKS, 1, 3};
+static const SumsStep update_step = {GPUFMT_BCGS_UPDATE, GPUFMT_BCGS_UPDATE_OF_RANKS, 4, 2};
+
+/* sums of all ranks */
+static PetscErrorCode MakeSums(Bcgs *s, const SumsStep *sums, PetscInt n, const GpufmtKspVector vectors[])
 {
-  GpufmtBcgsState *state = (GpufmtBcgsState *)s->own->plans.state;
+  GpufmtKsp *const own   = s->own;
+  GpufmtBcgsState *state = (GpufmtBcgsState *)own->plans.state;
 
   PetscFunctionBegin;
-  if (s->nranks > 1) PetscCall(GpufmtKspSum(s->ksp, s->own, n, state->sums + first));
+  if (s->nranks > 1 && GpufmtKspSumsAreLaunched(own)) {
+    PetscCall(GpufmtKspStepOfRanks(s->ksp, own, &own->plans.steps[sums->step_of_ranks], &own->lease, n, vectors));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtKspStep(s->ksp, own, sums->step, n, vectors));
+  if (s->nranks > 1) PetscCall(GpufmtKspSum(s->ksp, own, sums->n, state->sums + sums->first));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -69,15 +84,12 @@ static PetscErrorCode Iterate(void *method)
   PetscFunctionBegin;
   PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_DIRECTION, PETSC_STATIC_ARRAY_LENGTH(direction), direction));
   PetscCall(Multiply(s, s->p, s->v));
-  PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_SHADOW, PETSC_STATIC_ARRAY_LENGTH(shadow), shadow));
-  PetscCall(SumOverRanks(s, 0, 1));
+  PetscCall(MakeSums(s, &shadow_step, PETSC_STATIC_ARRAY_LENGTH(shadow), shadow));
   PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_HALF, PETSC_STATIC_ARRAY_LENGTH(half), half));
   PetscCall(Multiply(s, s->r, s->t));
-  PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_DOTS, PETSC_STATIC_ARRAY_LENGTH(dots), dots));
-  PetscCall(SumOverRanks(s, 1, 3));
-  PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_UPDATE, PETSC_STATIC_ARRAY_LENGTH(update), update));
-  PetscCall(SumOverRanks(s, 4, 2));
-  if (s->nranks > 1) PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_END, 0, NULL));
+  PetscCall(MakeSums(s, &dots_step, PETSC_STATIC_ARRAY_LENGTH(dots), dots));
+  PetscCall(MakeSums(s, &update_step, PETSC_STATIC_ARRAY_LENGTH(update), update));
+  if (s->nranks > 1 && !GpufmtKspSumsAreLaunched(s->own)) PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_BCGS_END, 0, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

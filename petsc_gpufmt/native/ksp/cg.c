@@ -42,14 +42,48 @@ static PetscErrorCode SumOverRanks(Cg *s, int first, int n)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* a step that sums over ranks by itself */
+static PetscErrorCode StepOfRanks(Cg *s, int step, PetscInt n, const GpufmtKspVector vectors[])
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtKspStepOfRanks(s->ksp, s->own, &s->own->plans.steps[step], &s->own->lease, n, vectors));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* the sums over r and z, of all ranks */
 static PetscErrorCode Dots(Cg *s, int step)
 {
   const GpufmtKspVector vectors[] = {GpufmtReads(GPUFMT_SLOT_R, s->r), GpufmtReads(GPUFMT_SLOT_D, s->d), GpufmtReads(GPUFMT_SLOT_Z, s->z)};
+  const PetscInt        n         = PETSC_STATIC_ARRAY_LENGTH(vectors);
 
   PetscFunctionBegin;
   if (s->z) PetscCall(GpufmtKspPCApply(s->ksp, s->own, s->r, s->z));
-  PetscCall(GpufmtKspStep(s->ksp, s->own, step, PETSC_STATIC_ARRAY_LENGTH(vectors), vectors));
-  PetscCall(SumOverRanks(s, 2, 2));
+  if (step == GPUFMT_CG_DOTS_OF_RANKS) PetscCall(StepOfRanks(s, step, n, vectors));
+  else {
+    PetscCall(GpufmtKspStep(s->ksp, s->own, step, n, vectors));
+    PetscCall(SumOverRanks(s, 2, 2));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* what follows the product of an iteration */
+static PetscErrorCode Update(Cg *s)
+{
+  const GpufmtKspVector vectors[] = {GpufmtChanges(GPUFMT_SLOT_X, s->ksp->vec_sol), GpufmtChanges(GPUFMT_SLOT_R, s->r),
+                                     GpufmtReads(GPUFMT_SLOT_P, s->p), GpufmtReads(GPUFMT_SLOT_W, s->w), GpufmtReads(GPUFMT_SLOT_D, s->d)};
+  const PetscInt        n         = PETSC_STATIC_ARRAY_LENGTH(vectors);
+
+  PetscFunctionBegin;
+  if (s->nranks > 1 && GpufmtKspSumsAreLaunched(s->own)) {
+    PetscCall(StepOfRanks(s, s->is_diagonal ? GPUFMT_CG_UPDATE_SUMS_OF_RANKS : GPUFMT_CG_UPDATE_OF_RANKS, n, vectors));
+    if (!s->is_diagonal) PetscCall(Dots(s, GPUFMT_CG_DOTS_OF_RANKS));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(SumOverRanks(s, 0, 2));
+  PetscCall(GpufmtKspStep(s->ksp, s->own, s->is_diagonal ? GPUFMT_CG_UPDATE_SUMS : GPUFMT_CG_UPDATE, n, vectors));
+  if (s->is_diagonal) PetscCall(SumOverRanks(s, 2, 2));
+  else PetscCall(Dots(s, GPUFMT_CG_DOTS));
+  if (s->nranks > 1) PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_CG_END, 0, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -60,19 +94,13 @@ static PetscErrorCode Iterate(void *method)
   const GpufmtKspVector direction[] = {GpufmtChanges(GPUFMT_SLOT_P, s->p), GpufmtReads(GPUFMT_SLOT_R, s->r), GpufmtReads(GPUFMT_SLOT_D, s->d),
                                        GpufmtReads(GPUFMT_SLOT_Z, s->z)};
   const GpufmtKspVector curvature[] = {GpufmtReads(GPUFMT_SLOT_P, s->p), GpufmtReads(GPUFMT_SLOT_W, s->w)};
-  const GpufmtKspVector update[]    = {GpufmtChanges(GPUFMT_SLOT_X, s->ksp->vec_sol), GpufmtChanges(GPUFMT_SLOT_R, s->r),
-                                       GpufmtReads(GPUFMT_SLOT_P, s->p), GpufmtReads(GPUFMT_SLOT_W, s->w), GpufmtReads(GPUFMT_SLOT_D, s->d)};
   PetscBool             done;
 
   PetscFunctionBegin;
   PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_CG_DIRECTION, PETSC_STATIC_ARRAY_LENGTH(direction), direction));
   PetscCall(GpufmtKspMultDot(s->ksp, s->own, s->A, s->p, s->w, StateOf(s)->sums, &done));
   if (!done) PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_CG_CURVATURE, PETSC_STATIC_ARRAY_LENGTH(curvature), curvature));
-  PetscCall(SumOverRanks(s, 0, 2));
-  PetscCall(GpufmtKspStep(s->ksp, s->own, s->is_diagonal ? GPUFMT_CG_UPDATE_SUMS : GPUFMT_CG_UPDATE, PETSC_STATIC_ARRAY_LENGTH(update), update));
-  if (s->is_diagonal) PetscCall(SumOverRanks(s, 2, 2));
-  else PetscCall(Dots(s, GPUFMT_CG_DOTS));
-  if (s->nranks > 1) PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_CG_END, 0, NULL));
+  PetscCall(Update(s));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

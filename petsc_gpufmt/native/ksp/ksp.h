@@ -252,6 +252,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspMult(KSP, GpufmtKsp *, Mat, Vec x, Vec w);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspMultDot(KSP, GpufmtKsp *, Mat, Vec x, Vec w, double *dots, PetscBool *done);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspPCApply(KSP, GpufmtKsp *, Vec r, Vec z);
 GPUFMT_HIDDEN PetscBool      GpufmtKspSumsAreLaunched(const GpufmtKsp *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspStepOfRanks(KSP, GpufmtKsp *, const GpufmtPlan *step, const GpufmtLease *, PetscInt n, const GpufmtKspVector[]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspSum(KSP, GpufmtKsp *, PetscMPIInt n, double sums[]);
 
 /* queue.c */

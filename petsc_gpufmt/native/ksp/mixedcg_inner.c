@@ -33,25 +33,23 @@ static void *ArrayOf(const GpufmtMixed *s, int array)
   return s->own->plans.arrays[array];
 }
 
+static GpufmtKspVector Filled(const GpufmtMixed *s, int slot, int array)
+{
+  return (GpufmtKspVector){.slot = slot, .word = ArrayOf(s, array)};
+}
+
 static PetscErrorCode Step(GpufmtMixed *s, int step)
 {
-  void *const slots[GPUFMT_NUM_SLOTS] = {
-    [GPUFMT_SLOT_X] = ArrayOf(s, GPUFMT_MIXED_ARRAY_X),
-    [GPUFMT_SLOT_R] = ArrayOf(s, GPUFMT_MIXED_ARRAY_R),
-    [GPUFMT_SLOT_P] = ArrayOf(s, GPUFMT_MIXED_ARRAY_P),
-    [GPUFMT_SLOT_W] = ArrayOf(s, GPUFMT_MIXED_ARRAY_W),
-    [GPUFMT_SLOT_D] = s->d ? ArrayOf(s, GPUFMT_MIXED_ARRAY_D) : NULL,
-  };
-  const GpufmtKspInner *inner  = &s->own->inner;
-  void                 *stream = NULL;
+  GpufmtKsp *const      own       = s->own;
+  const GpufmtPlan     *plan      = &own->inner.plans.steps[step];
+  const GpufmtKspVector vectors[] = {Filled(s, GPUFMT_SLOT_X, GPUFMT_MIXED_ARRAY_X), Filled(s, GPUFMT_SLOT_R, GPUFMT_MIXED_ARRAY_R),
+                                     Filled(s, GPUFMT_SLOT_P, GPUFMT_MIXED_ARRAY_P), Filled(s, GPUFMT_SLOT_W, GPUFMT_MIXED_ARRAY_W),
+                                     Filled(s, GPUFMT_SLOT_D, GPUFMT_MIXED_ARRAY_D)};
+  const PetscInt        n         = PETSC_STATIC_ARRAY_LENGTH(vectors) - !s->d; /* the last one is for a preconditioner */
 
   PetscFunctionBegin;
-  if (s->own->recording) {
-    PetscCall(GpufmtGraphAdd(s->own->graph, &inner->plans.steps[step], slots, &inner->lease));
-    PetscFunctionReturn(PETSC_SUCCESS);
-  }
-  if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(GpufmtKspKeep(s->ksp, s->own, GpufmtReplay(&inner->plans.steps[step], s->own->backend, slots, stream)));
+  if (step == GPUFMT_CG_UPDATE_SUMS_OF_RANKS) PetscCall(GpufmtKspStepOfRanks(s->ksp, own, plan, &own->inner.lease, n, vectors));
+  else PetscCall(GpufmtKspKeep(s->ksp, own, GpufmtKspRun(own->backend, plan, n, vectors, own->recording ? own->graph : NULL, &own->inner.lease)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -85,6 +83,11 @@ static PetscErrorCode Iterate(void *method)
   PetscCall(Step(s, GPUFMT_CG_DIRECTION));
   PetscCall(Mult(s));
   PetscCall(Step(s, GPUFMT_CG_CURVATURE));
+  if (s->nranks > 1 && GpufmtKspSumsAreLaunched(s->own)) {
+    PetscCall(Step(s, GPUFMT_CG_UPDATE_SUMS_OF_RANKS));
+    s->told = (PetscBool)(s->own->failed != PETSC_SUCCESS);
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(GpufmtMixedSum(s, 2, sums));
   PetscCall(Step(s, GPUFMT_CG_UPDATE_SUMS));
   s->told = (PetscBool)(s->own->failed != PETSC_SUCCESS);

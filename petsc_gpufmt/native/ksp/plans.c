@@ -151,6 +151,31 @@ PetscErrorCode GpufmtKspSum(KSP ksp, GpufmtKsp *own, PetscMPIInt n, double sums[
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* A step that sums over ranks by itself, where these are several and GpufmtKspSumsAreLaunched(). A rank that has failed has it send what is no number, and gives
+   it no vectors. Collective. */
+PetscErrorCode GpufmtKspStepOfRanks(KSP ksp, GpufmtKsp *own, const GpufmtPlan *step, const GpufmtLease *lease, PetscInt n,
+                                    const GpufmtKspVector vectors[])
+{
+  GpufmtKspVector all[GPUFMT_NUM_SLOTS] = {{.slot = GPUFMT_SLOT_MESSAGES}, {.slot = GPUFMT_SLOT_ARRIVALS}, {.slot = GPUFMT_SLOT_ALPHA}};
+  const PetscInt  nothers               = 3;
+
+  PetscFunctionBegin;
+  GpufmtSumsTables(own->sums, &all[0].word, &all[1].word);
+  PetscCall(PetscArraycpy(all + nothers, vectors, n));
+  if (own->recording) {
+    PetscCall(GpufmtKspRun(own->backend, step, nothers + n, all, own->graph, lease));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtKspKeep(ksp, own, GpufmtSumsCheck(own->sums)));
+  if (!own->failed) PetscCall(GpufmtKspKeep(ksp, own, GpufmtKspRun(own->backend, step, nothers + n, all, NULL, lease)));
+  if (own->failed) {
+    all[2].word = (void *)(intptr_t)1;
+    PetscCall(GpufmtKspKeep(ksp, own, GpufmtKspRun(own->backend, step, nothers, all, NULL, lease)));
+  }
+  if (own->backend == GPUFMT_BACKEND_HOST) PetscCall(GpufmtKspKeep(ksp, own, GpufmtSumsCheck(own->sums)));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* ---- plans ---- */
 
 /* whether iterations one after the other are to be looked at: with the solution as it is then */
