@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 // sums[0] = v rp; with `d`, v = d v before, where the iterations have ended, too. Bytes a row: 2 sizeof(scalar_t), and two more with `d`.
 template <int BLOCK_THREADS, bool OF_RANKS>
-__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
+__global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 5 : 0))
   bcgs_shadow(const Method bcgs, scalar_t *__restrict__ v, const scalar_t *__restrict__ rp, const scalar_t *__restrict__ d, const Ranks<double> ranks,
               offset_t failed)
 {

@@ -1,12 +1,13 @@
 // GMRES with its small matrix on the device (petsc_gpufmt/krylov/gmres.py): what is done with vectors beside products and preconditioners.
 //
 // An iteration is gmres_scale, a product, gmres_dots and gmres_update, which subtracts from the new vector its parts along the basis (classical
-// Gram-Schmidt); where several ranks add up their sums after each of these two, gmres_end follows. Once the state says that the iterations have ended,
+// Gram-Schmidt); where several ranks add up their sums after each of these two, gmres_end follows. With OF_RANKS gmres_update makes those of
+// all ranks and ends the iteration; with `failed`, what this one sends is not a number, and it has no vectors. Once the state says that the iterations have ended,
 // these leave everything as it is. gmres_combine makes the solution. With k vectors in the basis an iteration reads and writes 2 k + k / BATCH + 4 numbers
 // a row. Scaling is a pass of its own, since products and preconditioners may count on a vector of norm 1.
 // Threads take every BLOCK_THREADS gridDim.x-th row, ITEMS at once, but in gmres_dots. Sums have a fixed order.
 #include "common/dots.cuh"
-#include "krylov/state.cuh"
+#include "krylov/ranks.cuh"
 
 // GpufmtGmresColumn, GpufmtGmresState
 struct Column {
@@ -152,21 +153,24 @@ __global__ void __launch_bounds__(BLOCK_THREADS) gmres_dots(const Gmres gmres, c
 
 // w -= the sum of sums[k] V_k, and the sum of squares of the new w. Bytes a row: sizeof(scalar_t) times 2 and the vectors of the basis. Left to itself the
 // compiler would spill what the last block does, to have as many blocks as there can be; loads of five are enough on their way.
-template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS, 5) gmres_update(const Gmres gmres, scalar_t *__restrict__ w)
+template <int BLOCK_THREADS, bool OF_RANKS>
+__global__ void __launch_bounds__(BLOCK_THREADS, 5)
+  gmres_update(const Gmres gmres, scalar_t *__restrict__ w, const Ranks<double> ranks, offset_t failed)
 {
   scalar_t square[1] = {0}, total[1];
 
   if (gmres.state->stop) return;
-  each_combination<BLOCK_THREADS>(gmres.nrows, (int)gmres.state->iteration + 1, gmres.sums(), gmres.basis(), [&](offset_t row, scalar_t sum) {
-    const scalar_t left = w[row] - sum;
+  each_combination<BLOCK_THREADS>(OF_RANKS && failed ? 0 : gmres.nrows, (int)gmres.state->iteration + 1, gmres.sums(), gmres.basis(),
+                                  [&](offset_t row, scalar_t sum) {
+                                    const scalar_t left = w[row] - sum;
 
-    w[row] = left;
-    square[0] += left * left;
-  });
+                                    w[row] = left;
+                                    square[0] += left * left;
+                                  });
   if (!last_block_sums<1, BLOCK_THREADS>(square, gmres.parts, gmres.ticket, total)) return;
-  if (threadIdx.x == 0) gmres.state->square = total[0];
-  if (gmres.state->alone) end_iteration<BLOCK_THREADS>(gmres);
+  if constexpr (OF_RANKS) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, total, &gmres.state->square);
+  else if (threadIdx.x == 0) gmres.state->square = total[0];
+  if (OF_RANKS || gmres.state->alone) end_iteration<BLOCK_THREADS>(gmres);
 }
 
 // What follows the sums of all ranks. One block.

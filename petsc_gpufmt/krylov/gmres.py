@@ -15,7 +15,7 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
-from petsc_gpufmt.krylov.steps import BLOCK_THREADS, Steps, blocks_for
+from petsc_gpufmt.krylov.steps import ALONE, BLOCK_THREADS, OF_RANKS, Steps, blocks_for
 
 BATCH = 8  # vectors of the basis that share a look at the new one
 
@@ -44,6 +44,7 @@ class Step(enum.IntEnum):
     END = 3
     ADD = 4
     SET = 5
+    UPDATE_OF_RANKS = 6
 
 
 def state_for(restart: int) -> np.dtype:
@@ -74,6 +75,9 @@ def generalized_minimal_residuals(nrows: int, backend: Backend, restart: int) ->
     SCALE gives the newest vector of the basis, W, norm 1. DOTS makes the sums of the basis with its product, W from
     then on; UPDATE subtracts from W what it has in common with the basis, which ends the iteration; END ends it where
     other ranks had to add their sums. ADD adds to X, and SET makes X, the sum of `nterms` vectors with their weights.
+
+    Where ranks reach memory of each other, the last one takes the place of UPDATE, of the sum over ranks and of END, as
+    those of conjugate gradients do (cg.py).
     """
     blocks = blocks_for(nrows)
     state, ticket, parts = backend.empty(
@@ -91,16 +95,19 @@ def generalized_minimal_residuals(nrows: int, backend: Backend, restart: int) ->
     steps = {
         Step.SCALE: launch("gmres_scale", blocks, Slot.W),
         Step.DOTS: launch("gmres_dots", blocks, Slot.W, shape=(BATCH,)),
-        Step.UPDATE: launch("gmres_update", blocks, Slot.W),
+        Step.UPDATE: launch("gmres_update", blocks, Slot.W, *ALONE, shape=(0,)),
         Step.END: launch("gmres_end", 1),
         Step.ADD: launch("gmres_combine", blocks, Slot.X, np.int32(1)),
         Step.SET: launch("gmres_combine", blocks, Slot.X, np.int32(0)),
+        Step.UPDATE_OF_RANKS: launch("gmres_update", blocks, Slot.W, *OF_RANKS, shape=(1,)),
     }
     return Steps({step: [made] for step, made in steps.items()}, state)
 
 
 @compiled_ahead("krylov/gmres")
 def default_kernels() -> Iterator[list[Instance]]:
-    """All of the file."""
-    kernels = ("gmres_scale", "gmres_update", "gmres_end", "gmres_combine")
-    yield [*((kernel, (BLOCK_THREADS,)) for kernel in kernels), ("gmres_dots", (BLOCK_THREADS, BATCH))]
+    """All of the file; what is for several ranks by itself, as in bcgs.py."""
+    kernels = ("gmres_scale", "gmres_end", "gmres_combine")
+    sums: list[Instance] = [("gmres_dots", (BLOCK_THREADS, BATCH)), ("gmres_update", (BLOCK_THREADS, 0))]
+    yield [*((kernel, (BLOCK_THREADS,)) for kernel in kernels), *sums]
+    yield [("gmres_update", (BLOCK_THREADS, 1))]

@@ -129,12 +129,13 @@ typedef struct {
 
 /* Steps of an iteration, and how the solution is made. W is the newest vector of the basis, from UPDATE on the one after it. */
 enum {
-  GPUFMT_GMRES_SCALE,  /* W gets norm 1 */
-  GPUFMT_GMRES_DOTS,   /* the sums over W, which is a product by now */
-  GPUFMT_GMRES_UPDATE, /* W less its parts along the basis, and `square`, which ends the iteration */
-  GPUFMT_GMRES_END,    /* the iteration ends after the sums of all ranks are there */
-  GPUFMT_GMRES_ADD,    /* X becomes X + the weighted sum */
-  GPUFMT_GMRES_SET,    /* X becomes the weighted sum */
+  GPUFMT_GMRES_SCALE,           /* W gets norm 1 */
+  GPUFMT_GMRES_DOTS,            /* the sums over W, which is a product by now */
+  GPUFMT_GMRES_UPDATE,          /* W less its parts along the basis, and `square`, which ends the iteration */
+  GPUFMT_GMRES_END,             /* the iteration ends after the sums of all ranks are there */
+  GPUFMT_GMRES_ADD,             /* X becomes X + the weighted sum */
+  GPUFMT_GMRES_SET,             /* X becomes the weighted sum */
+  GPUFMT_GMRES_UPDATE_OF_RANKS, /* UPDATE that adds up over ranks before it ends, with the slots that steps of conjugate gradients have for that */
   GPUFMT_NUM_GMRES_STEPS
 };
 

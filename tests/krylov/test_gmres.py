@@ -5,6 +5,7 @@ import pytest
 from krylov_steps import COUNT, GOES_ON, MANY_ROWS, TEST, answered, state_of
 from places import SCALAR, make_backend
 from running_steps import RunningSteps
+from summands import two_ranks
 
 from petsc_gpufmt.backends.plan import Slot, address
 from petsc_gpufmt.krylov import gmres
@@ -206,6 +207,40 @@ def test_ranks_end_an_iteration_once_their_sums_are_there(backend):
     cycle.run(Step.END)
     assert cycle.state["columns"].tobytes() == alone.state["columns"].tobytes()
     assert cycle.state["iteration"] == 1
+
+
+@pytest.mark.parametrize("n", [0, 300, MANY_ROWS])
+def test_the_sum_within_an_update_has_the_bits_of_one_by_a_launch(backend, doubles, n):
+    found = []
+    for within in (False, True):
+        cycle = Cycle(backend, n, 3, alone=0)
+        cycle.iterate()
+        other, own = two_ranks(doubles, [(3.7,)], flags=1)
+        if within:
+            cycle.write(square=0.0)
+            cycle.run(Step.UPDATE_OF_RANKS, W=cycle.basis[1], ALPHA=np.int64(0), **tables_of(own))
+        else:
+            cycle.run(Step.UPDATE, W=cycle.basis[1])
+            cycle.write(square=own.sum(np.array([cycle.state["square"]]))[0])
+            cycle.run(Step.END)
+        assert own.told() == [0, 0, 1] and cycle.state["iteration"] == 1
+        vectors = [backend.to_host(vector).tobytes() for vector in cycle.basis if vector is not None]
+        found.append([cycle.state["columns"].tobytes(), *vectors, backend.to_host(other.arrived).tobytes()])
+    assert found[0] == found[1]
+
+
+def test_a_rank_that_has_failed_ends_the_iterations_of_all(backend, doubles):
+    cycle = Cycle(backend, 300, 3, alone=0)
+    cycle.iterate()
+    _, own = two_ranks(doubles, [(3.7,)], flags=1)
+    for _ in range(2):  # the second time nothing is sent
+        cycle.run(Step.UPDATE_OF_RANKS, W=None, ALPHA=np.int64(1), **tables_of(own))
+        assert cycle.state["stop"] and np.isnan(cycle.state["square"])
+        assert own.told() == [0, 0, 1]
+
+
+def tables_of(rank):
+    return {slot.name: table for slot, table in rank.slots.items()}
 
 
 @pytest.mark.parametrize("n", [1, MANY_ROWS])

@@ -130,7 +130,9 @@ def steps_of_gmres(backend, n):
         addresses = [address(array) for array in arrays]
         fields = {**COMMON, "most": restart, "iteration": restart - 1, "haptol": 1e-30, "norm": 2.0, "next": 2.0}
         fields |= {"stop": 0, "nterms": restart, "basis": addresses, "terms": addresses}
-        left += ran(running, gmres.Step, **fields, weights=np.linspace(-1, 2, restart + 1))
+        left += ran(
+            running, with_sums_over_ranks(running, gmres.Step), **fields, weights=np.linspace(-1, 2, restart + 1)
+        )
         left += [backend.to_host(array) for array in arrays]
     return left
 

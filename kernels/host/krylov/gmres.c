@@ -1,5 +1,5 @@
 /* GMRES; the parameters are those of kernels/krylov/gmres.cu. */
-#include "krylov/state.h"
+#include "krylov/ranks.h"
 #include <petscsys.h>
 
 enum { TILE = 512 }; /* rows of all vectors that are gone over together, so that what is made of them stays in the cache */
@@ -145,13 +145,15 @@ HOST_KERNEL(gmres_dots)
 
 HOST_KERNEL(gmres_update)
 {
-  const Gmres g     = PARAM(Gmres, 0);
-  scalar_t   *w     = PARAM(scalar_t *, 1);
-  double      total = 0;
+  const Gmres    g     = PARAM(Gmres, 0);
+  scalar_t      *w     = PARAM(scalar_t *, 1);
+  const Ranks    ranks = PARAM(Ranks, 2);
+  const offset_t nrows = PARAM(offset_t, 3) ? 0 : g.nrows;
+  double         total = 0;
 
   if (g.state->stop) return;
-  for (offset_t first = 0; first < g.nrows; first += TILE) {
-    const offset_t n = PetscMin(TILE, g.nrows - first);
+  for (offset_t first = 0; first < nrows; first += TILE) {
+    const offset_t n = PetscMin(TILE, nrows - first);
     scalar_t       sums[TILE], square = 0;
 
     Combine(first, n, g.state->iteration + 1, Words(&g, 0), Words(&g, 1), sums);
@@ -164,7 +166,8 @@ HOST_KERNEL(gmres_update)
     total += (double)square;
   }
   g.state->square = total;
-  if (g.state->alone) EndIteration(&g);
+  if (ranks.messages) NextSumOverRanks(&ranks, 1, &g.state->square, !!PARAM(offset_t, 3));
+  if (ranks.messages || g.state->alone) EndIteration(&g);
 }
 
 HOST_KERNEL(gmres_end)

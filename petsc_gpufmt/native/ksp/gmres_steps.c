@@ -110,6 +110,27 @@ PetscErrorCode GpufmtGmresBeginCycle(GpufmtGmres *s, PetscReal norm)
 
 /* ---- an iteration ---- */
 
+/* what follows the product, which has made the newest vector: n are the sums of its dots */
+static PetscErrorCode Orthogonalize(GpufmtGmres *s, Vec newest, PetscInt n)
+{
+  GpufmtKsp *const      own    = s->own;
+  const GpufmtKspVector looked = GpufmtReads(GPUFMT_SLOT_W, newest), changed = GpufmtChanges(GPUFMT_SLOT_W, newest);
+
+  PetscFunctionBegin;
+  PetscCall(GpufmtKspStep(s->ksp, own, GPUFMT_GMRES_DOTS, 1, &looked));
+  if (s->nranks > 1) PetscCall(GpufmtKspSum(s->ksp, own, (PetscMPIInt)n, SumsOf(s)));
+  if (s->nranks > 1 && GpufmtKspSumsAreLaunched(own)) {
+    PetscCall(GpufmtKspStepOfRanks(s->ksp, own, &own->plans.steps[GPUFMT_GMRES_UPDATE_OF_RANKS], &own->lease, 1, &changed));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
+  PetscCall(GpufmtKspStep(s->ksp, own, GPUFMT_GMRES_UPDATE, 1, &changed));
+  if (s->nranks > 1) {
+    PetscCall(GpufmtKspSum(s->ksp, own, 1, &StateOf(s)->square));
+    PetscCall(GpufmtKspStep(s->ksp, own, GPUFMT_GMRES_END, 0, NULL));
+  }
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode QueueNext(void *method)
 {
   GpufmtGmres *const s         = (GpufmtGmres *)method;
@@ -119,20 +140,12 @@ static PetscErrorCode QueueNext(void *method)
   if (s->gmres->vv_allocated <= n + GPUFMT_GMRES_BASIS)
     PetscCall(GpufmtAgree((PetscObject)s->ksp, "More vectors of a basis", MoreVectors(s, n), 0, NULL));
   {
-    const Vec             newest = GpufmtGmresVector(s, n);
     const GpufmtKspVector scaled = GpufmtChanges(GPUFMT_SLOT_W, GpufmtGmresVector(s, iteration));
-    const GpufmtKspVector looked = GpufmtReads(GPUFMT_SLOT_W, newest), changed = GpufmtChanges(GPUFMT_SLOT_W, newest);
 
     PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_GMRES_SCALE, 1, &scaled));
-    PetscCall((*s->product)(s, iteration));
-    PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_GMRES_DOTS, 1, &looked));
-    if (s->nranks > 1) PetscCall(GpufmtKspSum(s->ksp, s->own, (PetscMPIInt)n, SumsOf(s)));
-    PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_GMRES_UPDATE, 1, &changed));
   }
-  if (s->nranks > 1) {
-    PetscCall(GpufmtKspSum(s->ksp, s->own, 1, &StateOf(s)->square));
-    PetscCall(GpufmtKspStep(s->ksp, s->own, GPUFMT_GMRES_END, 0, NULL));
-  }
+  PetscCall((*s->product)(s, iteration));
+  PetscCall(Orthogonalize(s, GpufmtGmresVector(s, n), n));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
