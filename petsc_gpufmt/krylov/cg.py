@@ -15,7 +15,15 @@ import numpy as np
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
 from petsc_gpufmt.backends.plan import Launch, Slot, Struct
-from petsc_gpufmt.krylov.steps import ALONE, BLOCK_THREADS, OF_RANKS, Steps, blocks_for, state_with_records
+from petsc_gpufmt.krylov.steps import (
+    ALONE,
+    BLOCK_THREADS,
+    MOST_WAITING_BLOCKS,
+    OF_RANKS,
+    Steps,
+    blocks_for,
+    state_with_records,
+)
 
 RECORD = np.dtype([(name, np.float64) for name in ("curvature", "rz", "norm")])
 STATE = state_with_records(4, ("curvature", "rz", "rz_before"), RECORD)
@@ -56,13 +64,16 @@ def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
     )
     cg = Struct(state, parts, ticket, np.int64(nrows))
 
-    def launch(kernel: str, *arguments: Any, instance: tuple[int, ...] = ()) -> Launch:
+    def launch(kernel: str, *arguments: Any, instance: tuple[int, ...] = (), most: int = blocks) -> Launch:
         function = backend.function("krylov/cg", kernel, (BLOCK_THREADS, *instance))
-        return Launch(function, (blocks, 1, 1), (BLOCK_THREADS, 1, 1), (cg, *arguments))
+        return Launch(function, (min(blocks, most), 1, 1), (BLOCK_THREADS, 1, 1), (cg, *arguments))
 
     def dots(ends: int, of_ranks: int = 0) -> Launch:
         ranks = OF_RANKS if of_ranks else ALONE
         return launch("cg_dots", Slot.R, Slot.D, Slot.Z, np.int32(ends), *ranks, instance=(of_ranks,))
+
+    def update_of_ranks(sums: int) -> Launch:
+        return launch("cg_update_of_ranks", *updated, np.int32(sums), *OF_RANKS, most=MOST_WAITING_BLOCKS)
 
     updated = (Slot.X, Slot.R, Slot.P, Slot.W, Slot.D)
     steps = {
@@ -73,8 +84,8 @@ def conjugate_gradients(nrows: int, backend: Backend) -> Steps:
         Step.FIRST_DOTS: dots(ends=0),
         Step.DOTS: dots(ends=1),
         Step.END: Launch(backend.function("krylov/cg", "cg_end", ()), (1, 1, 1), (1, 1, 1), (state,)),
-        Step.UPDATE_OF_RANKS: launch("cg_update_of_ranks", *updated, np.int32(0), *OF_RANKS),
-        Step.UPDATE_SUMS_OF_RANKS: launch("cg_update_of_ranks", *updated, np.int32(1), *OF_RANKS),
+        Step.UPDATE_OF_RANKS: update_of_ranks(sums=0),
+        Step.UPDATE_SUMS_OF_RANKS: update_of_ranks(sums=1),
         Step.DOTS_OF_RANKS: dots(ends=1, of_ranks=1),
     }
     return Steps({step: [made] for step, made in steps.items()}, state)

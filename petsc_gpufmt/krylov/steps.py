@@ -14,6 +14,9 @@ from petsc_gpufmt.backends.plan import Launch, Slot, Struct
 BLOCK_THREADS = 256
 ITEMS = 2  # rows of a thread at once, as in kernels/krylov/rows.cuh
 MOST_BLOCKS = 1024  # of a launch: about as many as a large device has at once
+# Of a launch whose blocks wait for other ranks: six of a multiprocessor have registers, and those of a second wave
+# would wait once more, with the memory half idle.
+MOST_WAITING_BLOCKS = 768
 RECORDS = 256  # GPUFMT_KRYLOV_RECORDS in native/gpufmt_plan_krylov.h
 MOST_STEPS = 10  # GPUFMT_MOST_KRYLOV_STEPS in native/gpufmt_plan_krylov.h
 MOST_ARRAYS = 8  # GPUFMT_MOST_KRYLOV_ARRAYS

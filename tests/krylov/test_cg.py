@@ -22,8 +22,10 @@ from places import PLACES_AND_TYPES, SCALAR, make_backend
 from running_steps import RunningSteps
 from summands import Summand, two_ranks
 
+from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.halo.peer import MOST_SUMS
+from petsc_gpufmt.krylov import steps
 from petsc_gpufmt.krylov.cg import RECORD, STATE, Step, conjugate_gradients
 from petsc_gpufmt.krylov.steps import RECORDS, Method
 
@@ -346,6 +348,14 @@ def test_ranks_that_run_at_once_have_the_same_records(request, place):
     _, rows = reference(whole, count)
     for record, (curvature, rz, _) in zip(records[0], rows, strict=True):
         assert np.allclose([record["curvature"], record["rz"]], [curvature, rz], rtol=1e-9)
+
+
+def test_blocks_that_wait_for_ranks_come_in_one_wave(monkeypatch):
+    """132 multiprocessors have six of them each at once."""
+    monkeypatch.setattr(steps, "MOST_BLOCKS", 1024)
+    launches = conjugate_gradients(10**7, HostBackend(SCALAR, np.dtype(np.int32))).launches
+    grids = {step: launches[step][0].grid[0] for step in (Step.UPDATE_SUMS, Step.UPDATE_SUMS_OF_RANKS)}
+    assert grids[Step.UPDATE_SUMS] > 6 * 132 >= grids[Step.UPDATE_SUMS_OF_RANKS] > 5 * 132
 
 
 def test_records_come_round(backend):

@@ -95,9 +95,9 @@ def outcome(operation, things):
             operation.act(things)
         except PETSc.Error as e:
             message = f"error {e.ierr}: {e}"
+        take_interrupts()  # Python 3.12 raises one that waits where the function begins
     except KeyboardInterrupt:
         message = message or "KeyboardInterrupt"
-    take_interrupts()
     return message
 
 
