@@ -29,12 +29,13 @@ DEBUGGABLE = "-O1 -g -fno-omit-frame-pointer"
 
 
 class Sanitizer(NamedTuple):
-    """`library` is the compiler's, loaded before all others since Python is not compiled with it."""
+    """`library` is the compiler's, loaded before all others since Python is not compiled with it; then `more`."""
 
     of: str
     flags: str
     library: str
     environment: dict[str, str]
+    more: str = ""
 
 
 class Group(NamedTuple):
@@ -53,6 +54,7 @@ SANITIZERS = {
         "libasan.so",
         # leaks are looked for by other attacks: Python and MPI leave memory behind
         {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"},
+        "libstdc++.so",  # it has to know how exceptions of C++ are thrown, as those in SciPy
     ),
     # by itself: together with that of addresses GCC's has no file for what it finds
     "undefined": Sanitizer(
@@ -72,7 +74,8 @@ SANITIZERS = {
 NOT_THE_LIBRARY = (
     *("benchmarks", "kernels", "reliability", "reproduce", "test_docs.py", "test_docs_code.py", "test_docs_site.py"),
     *("test_format_pictures.py", "test_option_page.py", "test_packaging.py", "test_recipes.py"),
-    *("backends/test_plan.py", "scaling/test_prediction.py"),  # look at headers and sources beside the library
+    # look at headers and sources beside the library, or compile these in other ways
+    *("backends/test_plan.py", "native/test_sources.py", "scaling/test_prediction.py"),
 )
 QUICK = ("tests", "-m", "not (gpu or mpi or petsc or slow)")
 LONGER = ("tests/native", "tests/planning", "-m", "slow and not (gpu or mpi)")
@@ -100,18 +103,18 @@ GROUPS = (
 )
 
 
-def library_of(sanitizer: Sanitizer) -> Path | None:
-    """Where the compiler has it; None if it has none."""
+def library_of(name: str) -> Path | None:
+    """Where the compiler has a library; None if it has none."""
     compiler = shlex.split(launch.petsc_variables()["CC"])
-    path = Path(launch.run([*compiler, f"-print-file-name={sanitizer.library}"]).output.strip())
-    return path if path.is_absolute() and path.exists() else None
+    path = Path(launch.run([*compiler, f"-print-file-name={name}"]).output.strip())
+    return path.resolve() if path.is_absolute() and path.exists() else None
 
 
 def watched(sanitizer: Sanitizer, logs: Path) -> dict[str, str]:
     """The environment of programs that it watches; what it finds is in files of the folder `logs`."""
-    library = library_of(sanitizer)
-    assert library, f"the compiler of PETSc has no {sanitizer.library}: GCC's is needed"
-    environment = {"LD_PRELOAD": str(library), **sanitizer.environment}
+    libraries = {name: library_of(name) for name in (sanitizer.library, sanitizer.more) if name}
+    assert libraries[sanitizer.library], f"the compiler of PETSc has no {sanitizer.library}: GCC's is needed"
+    environment = {"LD_PRELOAD": " ".join(str(path) for path in libraries.values() if path), **sanitizer.environment}
     for name in environment:
         if name.endswith("SAN_OPTIONS"):
             environment[name] += f":log_path={logs / name}"

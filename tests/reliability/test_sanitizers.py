@@ -15,7 +15,7 @@ DEFECTS = [
 
 def sanitizer_here(name):
     sanitizer = sanitizers.SANITIZERS[name]
-    if sanitizers.library_of(sanitizer) is None:
+    if sanitizers.library_of(sanitizer.library) is None:
         pytest.skip(f"the compiler has no {sanitizer.library}")
     return sanitizer
 
