@@ -23,7 +23,7 @@ help:
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
 	@echo 'make test-long  attacks on the package in full, for hours; ATTACKS="files" runs one, python tests/reliability --list names them'
-	@echo 'make coverage  which lines of Python and of C the tests execute; COVERAGE_TESTS="tests/native" takes fewer tests'
+	@echo 'make coverage  which lines of Python and of C the tests execute; COVERAGE_TESTS="tests/native" adds these to what was measured before'
 	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="mult --matrix FILE.mtx" measures another matrix'
 	@echo 'make docs    the pages as HTML in build/docs; make docs-links looks whether what they link to on the web is there'
 	@echo 'make lint    ruff, clang-format, mypy, shellcheck, codespell'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import instrumented
 import launch
@@ -57,6 +59,19 @@ class File:
     errors: dict[int, bool]
     texts: list[str] = field(default_factory=list, repr=False)
 
+    def kept(self) -> dict[str, Any]:
+        """What a later measurement may add to, as JSON, with a digest of the source that it is of."""
+        digest = hashlib.sha256("\n".join(self.texts).encode()).hexdigest()
+        return {"digest": digest, **{kind: [n for n, done in getattr(self, kind).items() if done] for kind in KINDS}}
+
+    def add(self, earlier: dict[str, Any]) -> None:
+        """What an earlier measurement has kept of the same source."""
+        if earlier.get("digest") != self.kept()["digest"]:
+            return
+        for kind in KINDS:
+            lines = getattr(self, kind)
+            lines.update(dict.fromkeys(lines.keys() & set(earlier[kind]), True))
+
     def reason(self, number: int) -> str | None:
         """Why no test here reaches that line, if there is a reason."""
         for pattern, texts, why in REASONS:
@@ -76,6 +91,7 @@ class File:
         return ""
 
 
+KINDS = ("lines", "errors")
 FUNCTION_OF_PYTHON = re.compile(r"\s*(?:async )?(?:def|class) (\w+)")
 FUNCTION_OF_C = re.compile(r"(?!typedef)[A-Za-z][\w \*]*?\b(\w+)\([^;]*$")
 ERROR_OF_C = re.compile(r"\b(?:PetscCheck|SETERRQ)\(")
@@ -147,7 +163,8 @@ def run_tests(words: tuple[str, ...]) -> str:
     package = instrumented.package("coverage", FLAGS)
     for path in package.parent.rglob("*.gcda"):
         path.unlink()
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    for folder in (DATA, FOLDER / "tests"):
+        shutil.rmtree(folder, ignore_errors=True)
     settings = settings_in(DATA, ROOT / "petsc_gpufmt")
     environment = instrumented.environment(package, FLAGS) | {"COVERAGE_PROCESS_START": str(settings)}
     left_out = [f"--ignore=tests/{name}" for name in NOT_THE_PACKAGE]
@@ -193,10 +210,24 @@ def rows_of(python: list[File], c: list[File]) -> list[Row]:
     return rows
 
 
+def add_earlier(files: list[File], kept: Path) -> None:
+    """What the file of the earlier measurement says, if it is there; it is then that of both."""
+    earlier = json.loads(kept.read_text()) if kept.exists() else {}
+    for file in files:
+        file.add(earlier.get(file.path, {}))
+    kept.write_text(json.dumps({file.path: file.kept() for file in files}))
+
+
 def run(share: float, seed: int, report: Report, only: tuple[str, ...] = ()) -> list[Row]:
+    """All tests, or what `only` selects, which is added to the measurement before."""
+    kept = FOLDER / "measured.json"
+    if not only:
+        kept.unlink(missing_ok=True)
     report(run_tests(tuple(only) or TESTS))
     objects = [instrumented.FOLDER / "coverage" / "temp", FOLDER / "tests"]
     python = list(python_files(ROOT / "petsc_gpufmt", DATA / "settings"))
-    rows = rows_of(python, list(c_files(ROOT, ("petsc_gpufmt", "kernels"), objects)))
+    c = list(c_files(ROOT, ("petsc_gpufmt", "kernels"), objects))
+    add_earlier([*python, *c], kept)
+    rows = rows_of(python, c)
     report(f"what was not executed is in {FOLDER / 'uncovered.txt'}")
     return rows

@@ -74,6 +74,21 @@ def test_lines_of_c(tmp_path):
             counts.unlink()
 
 
+def test_measurements_of_one_source_add_up(tmp_path):
+    kept, texts = tmp_path / "measured.json", MODULE.splitlines()
+    first = covered_lines.File("sums/halves.py", {1: True, 3: False, 4: False}, {3: False}, texts)
+    covered_lines.add_earlier([first], kept)
+    second = covered_lines.File("sums/halves.py", {1: False, 3: True, 4: False}, {3: True}, texts)
+    covered_lines.add_earlier([second], kept)
+    assert second.lines == {1: True, 3: True, 4: False} and second.errors == {3: True}
+    third = covered_lines.File("sums/halves.py", {1: False, 3: False, 4: False}, {3: False}, texts)
+    covered_lines.add_earlier([third], kept)
+    assert third.lines == second.lines and third.errors == second.errors
+    changed = covered_lines.File("sums/halves.py", {1: False, 3: False, 4: False}, {3: False}, [*texts, "# more"])
+    covered_lines.add_earlier([changed], kept)
+    assert not any(changed.lines.values())
+
+
 def test_what_cannot_be_reached_is_counted_by_its_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(covered_lines, "FOLDER", tmp_path)
     monkeypatch.setattr(covered_lines, "REASONS", ((r"sums/.*", r"^never: raise", "an example"),))
