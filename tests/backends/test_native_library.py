@@ -1,5 +1,6 @@
 """What is said of a library that is missing, does not load, is of another version, or returns an error."""
 
+import ctypes
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,3 +51,9 @@ def test_codes_that_the_library_returns_become_exceptions(monkeypatch):
         native_library.upload(8, np.zeros(3), 0)
     with pytest.raises(GpufmtError, match="PETSc error 77 on the citation of pjds"):
         native_library.cite("pjds")
+
+
+def test_fortran_finds_the_types_by_its_own_name():
+    code = ctypes.c_int(-1)
+    native_library.load().petscgpufmtinitialize_(ctypes.byref(code))
+    assert code.value == 0

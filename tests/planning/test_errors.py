@@ -9,6 +9,7 @@ from petsc4py import PETSc
 
 import petsc_gpufmt
 from petsc_gpufmt import errors
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.formats.pjds import Pjds
 
 UNKNOWN_TYPE = 86
@@ -191,6 +192,22 @@ def test_a_failure_after_the_pattern_has_changed_keeps_the_new_matrix(monkeypatc
             multiply(matrix)
 
     assert multiply(matrix) == [6.0, *np.arange(2.0, 21.0)]
+
+
+def test_options_that_are_too_long_together(options, matrix):
+    """The type gpufmt takes those of all formats to the planner, which looks at the values."""
+    A = matrix.convert("aijgpufmt", PETSc.Mat())
+    for format_name, table in native_library.option_table().items():
+        for name in table:
+            options[f"mat_{format_name}_{name}"] = "9" * 60
+    with pytest.raises(PETSc.Error, match="options of matrix type gpufmt take more than 2048 characters") as error:
+        multiply(A)
+    assert error.value.ierr == 63  # PETSC_ERR_ARG_OUTOFRANGE
+    for name in options.getAll():
+        if name.startswith("mat_"):
+            options.delValue(name)
+    assert_usable(A)
+    A.destroy()
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0)])
