@@ -79,7 +79,7 @@ NOT_THE_LIBRARY = (
 )
 QUICK = ("tests", "-m", "not (gpu or mpi or petsc or slow)")
 PRELOADED = "another_minor_release or with_the_library_of_python or commands_of_a_shell"
-"""Tests that load other libraries first, where it has to be that of the sanitizer, and one whose shell does not run so."""
+"""Tests that load other libraries before that of the sanitizer, and one whose shell does not run with it."""
 LONGER = ("tests/native", "tests/planning", "-m", "slow and not (gpu or mpi)", "-k", f"not ({PRELOADED})")
 RANKS = ("tests/mpi", "-m", "not gpu", "-k", "pjds and (2 or 3)")
 GROUPS = (

@@ -96,7 +96,7 @@ def test_what_cannot_be_reached_is_counted_by_its_reason(tmp_path, monkeypatch):
         "sums/halves.py", {1: True, 3: False, 8: False}, {3: False, 8: False}, MODULE.splitlines()
     )
     rows = covered_lines.rows_of([file], [])
-    assert [(row.tried, row.asked) for row in rows] == [(1, 3), (0, 2), (0, 0), (0, 0)]
+    assert [(row.tried, row.asked, len(row.failures)) for row in rows] == [(1, 3, 0), (0, 2, 1), (0, 0, 0), (0, 0, 0)]
     assert rows[0].remark == "33.3%, and 50.0% of those that can be reached here; 1: an example"
     assert (tmp_path / "uncovered.txt").read_text().splitlines()[:2] == [
         "lines of Python, not executed:",
