@@ -63,7 +63,7 @@ class File:
     def kept(self) -> dict[str, Any]:
         """What a later measurement may add to, as JSON, with a digest of the source that it is of."""
         digest = hashlib.sha256("\n".join(self.texts).encode()).hexdigest()
-        return {"digest": digest, **{kind: [n for n, done in getattr(self, kind).items() if done] for kind in KINDS}}
+        return {"digest": digest, **{kind: list(getattr(self, kind).items()) for kind in KINDS}}
 
     def add(self, earlier: dict[str, Any]) -> None:
         """What an earlier measurement has kept of the same source."""
@@ -71,7 +71,8 @@ class File:
             return
         for kind in KINDS:
             lines = getattr(self, kind)
-            lines.update(dict.fromkeys(lines.keys() & set(earlier[kind]), True))
+            for number, executed in earlier[kind]:
+                lines[number] = executed or lines.get(number, False)
 
     def reason(self, number: int) -> str | None:
         """Why no test here reaches that line, if there is a reason."""
@@ -121,14 +122,14 @@ def python_files(package: Path, settings: Path) -> Iterator[File]:
         yield File(str(path.relative_to(package.parent)), lines, errors, source.splitlines())
 
 
-def reports_of_gcov(folders: list[Path]) -> Iterator[dict]:
-    """What gcov says of each source and header of the objects below these folders, however often it was compiled."""
-    for folder in folders:
-        for notes in sorted(folder.rglob("*.gcno")):
-            command = ["gcov", "--json-format", "--branch-probabilities", "--stdout", notes]
-            finished = subprocess.run(command, cwd=notes.parent, capture_output=True, text=True, timeout=60)
-            for line in finished.stdout.splitlines():
-                yield from json.loads(line)["files"]
+def reports_of_gcov(library: Path, programs: Path) -> Iterator[dict]:
+    """What gcov says of each source and header, as often as it is in the library and in programs that ran."""
+    ran = (notes for notes in programs.rglob("*.gcno") if notes.with_suffix(".gcda").exists())
+    for notes in sorted([*library.rglob("*.gcno"), *ran]):
+        command = ["gcov", "--json-format", "--branch-probabilities", "--stdout", notes]
+        finished = subprocess.run(command, cwd=notes.parent, capture_output=True, text=True, timeout=60)
+        for line in finished.stdout.splitlines():
+            yield from json.loads(line)["files"]
 
 
 def error_was_made(line: dict) -> bool:
@@ -136,11 +137,11 @@ def error_was_made(line: dict) -> bool:
     return any(branch["count"] for branch in line["branches"][-2:])
 
 
-def c_files(root: Path, rooms: tuple[str, ...], folders: list[Path]) -> Iterator[File]:
-    """Sources below these rooms of the root that the objects in the folders were made of."""
+def c_files(root: Path, rooms: tuple[str, ...], library: Path, programs: Path) -> Iterator[File]:
+    """Sources below these rooms of the root, by the objects in the folder of a library and in that of programs."""
     lines: dict[Path, Counter[int]] = {}
     errors: dict[Path, Counter[int]] = {}
-    for told in reports_of_gcov(folders):
+    for told in reports_of_gcov(library, programs):
         path = Path(told["file"])
         if not any(path.is_relative_to(root / room) for room in rooms):
             continue
@@ -226,9 +227,9 @@ def run(share: float, seed: int, report: Report, only: tuple[str, ...] = ()) -> 
     if not only:
         kept.unlink(missing_ok=True)
     report(run_tests(tuple(only) or TESTS))
-    objects = [instrumented.FOLDER / "coverage" / "temp", FOLDER / "tests"]
+    objects = instrumented.FOLDER / "coverage" / "temp", FOLDER / "tests"
     python = list(python_files(ROOT / "petsc_gpufmt", DATA / "settings"))
-    c = list(c_files(ROOT, ("petsc_gpufmt", "kernels"), objects))
+    c = list(c_files(ROOT, ("petsc_gpufmt", "kernels"), *objects))
     add_earlier([*python, *c], kept)
     rows = rows_of(python, c)
     report(f"what was not executed is in {FOLDER / 'uncovered.txt'}")

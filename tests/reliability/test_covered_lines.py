@@ -67,11 +67,14 @@ def test_lines_of_c(tmp_path):
     expected = {(): {5: True, 6: False}, ("one",): {5: False, 6: False}, ("one", "two"): {5: False, 6: True}}
     for arguments, errors in expected.items():
         launch.run([program, *arguments], cwd=tmp_path)
-        (file,) = covered_lines.c_files(tmp_path, ("sums",), [tmp_path])
+        (file,) = covered_lines.c_files(tmp_path, ("sums",), tmp_path / "nothing", tmp_path)
         assert file.errors == errors and file.around(6).startswith("Checks: PetscCheck(n < 3")
         assert file.lines[8] == (arguments == ("one",)) and file.lines[13]
         for counts in tmp_path.rglob("*.gcda"):
             counts.unlink()
+    assert list(covered_lines.c_files(tmp_path, ("sums",), tmp_path / "nothing", tmp_path)) == []
+    (file,) = covered_lines.c_files(tmp_path, ("sums",), tmp_path, tmp_path / "nothing")
+    assert not any(file.lines.values()) and not any(file.errors.values())
 
 
 def test_measurements_of_one_source_add_up(tmp_path):
