@@ -8,6 +8,9 @@ IMPOSSIBLE = "checks of what cannot be without a defect of this package or of PE
 LARGE = "needs more than 2^31 entries"
 OTHER_PETSC = "needs a PETSc whose parts are not as this package knows them"
 THREADS = "needs a system that gives no thread"
+EARLIER = "comes after another check of the same plans, between which Python would have to end"
+UNASKED = "methods that no measurement calls, as has_numeric and has_first say"
+DEEPER = "needs a Python whose JSON reads deeper than it recurses itself"
 
 DEVICE_CALLS = (
     r"Gpufmt(Device|NoDevice|Pinned|Beside|CopyTo|VecTypeOn|Managed(Of|Prefetch)|Shared(Make|Open|Close|Free))"
@@ -49,6 +52,9 @@ REASONS = (
     (r".*/gamg/type\.c", "^GpufmtGamgTake:", OTHER_PETSC),
     (r".*/halo/thread\.c", "gives no thread", THREADS),
     (r".*\.c", "PETSC_ERR_PLIB|PETSC_ERR_LIB", IMPOSSIBLE),
+    (r".*/(gamg/(elsewhere|parallel_aggregates)|matrix/coo_pattern)\.c", "GpufmtLeaseHolds", EARLIER),
+    (r".*/bench/spgemm_contenders?\.py", "^(renew|numeric): raise", UNASKED),
+    (r".*/bench/results\.py", "^read_runs: (except RecursionError|raise)", DEEPER),
     (r".*/bench/timing\.py", "^(__init__|times|_between_events|finished|single|calls):", GPU),
     (r".*/bench/places\.py", "^(petsc_stream|device_place|available_places|synchronised):", GPU),
     (r".*/cli/(bench_parts|tune)\.py", "^(run_parts|run_tune):", GPU),
