@@ -251,6 +251,18 @@ def test_a_c_program_that_finds_no_python(multiply_twice, variable, value, messa
 
 
 @pytest.mark.slow
+def test_a_c_program_with_another_copy_of_the_library(multiply_twice, tmp_path):
+    copy = tmp_path / "libpetscgpufmt.so"
+    copy.write_bytes(petsc_gpufmt.library_path().read_bytes())
+
+    finished = launch.run([multiply_twice, "-dll_append", copy, "-mat_type", "pjds"])
+
+    assert finished.status == 0, finished
+    assert "it uses another copy of libpetscgpufmt.so than this program: load the one that" in finished.output, finished
+    assert "first 56 second 56" in finished.output, finished  # PETSC_ERR_SUP
+
+
+@pytest.mark.slow
 def test_a_c_program_whose_python_has_gone(multiply_twice, tmp_path):
     """A library that was built for a Python that is not there any more: the path lies in it as a C string."""
     built_for = sys.executable.encode() + b"\0"

@@ -8,6 +8,7 @@ IMPOSSIBLE = "checks of what cannot be without a defect of this package or of PE
 LARGE = "needs more than 2^31 entries"
 OTHER_PETSC = "needs a PETSc whose parts are not as this package knows them"
 THREADS = "needs a system that gives no thread"
+BEFORE = "PETSc looks at it before"
 EARLIER = "comes after another check of the same plans, between which Python would have to end"
 UNASKED = "methods that no measurement calls, as has_numeric and has_first say"
 DEEPER = "needs a Python whose JSON reads deeper than it recurses itself"
@@ -51,7 +52,8 @@ REASONS = (
     (r".*/ksp/chebyshev\.c", "LayoutIsKnown", OTHER_PETSC),
     (r".*/gamg/type\.c", "^GpufmtGamgTake:", OTHER_PETSC),
     (r".*/halo/thread\.c", "gives no thread", THREADS),
-    (r".*\.c", "PETSC_ERR_PLIB|PETSC_ERR_LIB", IMPOSSIBLE),
+    (r".*\.c", r"PETSC_ERR_PLIB|PETSC_ERR_LIB|^GpufmtPatternGet: PetscCheck\(done", IMPOSSIBLE),
+    (r".*/parallel/product\.c", r"^MatProductNumeric\w+: PetscCheck\(product", BEFORE),
     (r".*/(gamg/(elsewhere|parallel_aggregates)|matrix/coo_pattern)\.c", "GpufmtLeaseHolds", EARLIER),
     (r".*/bench/spgemm_contenders?\.py", "^(renew|numeric): raise", UNASKED),
     (r".*/bench/results\.py", "^read_runs: (except RecursionError|raise)", DEEPER),
