@@ -55,7 +55,7 @@ REASONS = (
     (r".*\.c", r"PETSC_ERR_PLIB|PETSC_ERR_LIB|^GpufmtPatternGet: PetscCheck\(done", IMPOSSIBLE),
     (r".*/parallel/product\.c", r"^MatProductNumeric\w+: PetscCheck\(product", BEFORE),
     (r".*/(gamg/(elsewhere|parallel_aggregates)|matrix/coo_pattern)\.c", "GpufmtLeaseHolds", EARLIER),
-    (r".*/bench/spgemm_contenders?\.py", "^(renew|numeric): raise", UNASKED),
+    (r".*/bench/spgemm_contenders?\.py", "^(renew|numeric): raise [A-Z]", UNASKED),
     (r".*/bench/results\.py", "^read_runs: (except RecursionError|raise)", DEEPER),
     (r".*/bench/timing\.py", "^(__init__|times|_between_events|finished|single|calls):", GPU),
     (r".*/bench/places\.py", "^(petsc_stream|device_place|available_places|synchronised):", GPU),
