@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,6 +50,14 @@ package =
     {root}/{package}
     */package/{package}
 """
+
+
+@dataclass
+class TimedRow(Row):
+    seconds: float = 0.0  # of this measurement and those before that it adds to
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in super().as_json().items() if name != "seconds"}
 
 
 @dataclass
@@ -176,9 +185,9 @@ def run_tests(words: tuple[str, ...]) -> str:
     return finished.output.splitlines()[-1]
 
 
-def row_of(what: str, files: list[File], kind: str) -> tuple[Row, list[str]]:
+def row_of(what: str, files: list[File], kind: str) -> tuple[TimedRow, list[str]]:
     """How many of the lines, or of those that make an error, were executed, and a line for each that was not."""
-    row, reasons, left = Row(what, 0), Counter[str](), []
+    row, reasons, left = TimedRow(what, 0), Counter[str](), []
     for file in files:
         for number, executed in getattr(file, kind).items():
             why = None if executed else file.reason(number)
@@ -196,7 +205,7 @@ def row_of(what: str, files: list[File], kind: str) -> tuple[Row, list[str]]:
     return row, left
 
 
-def rows_of(python: list[File], c: list[File]) -> list[Row]:
+def rows_of(python: list[File], c: list[File]) -> list[TimedRow]:
     rows, listed = [], []
     for what, files, kind in (
         ("lines of Python", python, "lines"),
@@ -213,24 +222,27 @@ def rows_of(python: list[File], c: list[File]) -> list[Row]:
     return rows
 
 
-def add_earlier(files: list[File], kept: Path) -> None:
-    """What the file of the earlier measurement says, if it is there; it is then that of both."""
-    earlier = json.loads(kept.read_text()) if kept.exists() else {}
+def add_earlier(files: list[File], kept: Path, seconds: float) -> float:
+    """What the file of the earlier measurement says, if it is there; it is then that of both. Seconds of all tests."""
+    earlier = json.loads(kept.read_text()) if kept.exists() else {"seconds": 0.0, "files": {}}
     for file in files:
-        file.add(earlier.get(file.path, {}))
-    kept.write_text(json.dumps({file.path: file.kept() for file in files}))
+        file.add(earlier["files"].get(file.path, {}))
+    seconds += earlier["seconds"]
+    kept.write_text(json.dumps({"seconds": seconds, "files": {file.path: file.kept() for file in files}}))
+    return seconds
 
 
 def run(share: float, seed: int, report: Report, only: tuple[str, ...] = ()) -> list[Row]:
     """All tests, or what `only` selects, which is added to the measurement before."""
-    kept = FOLDER / "measured.json"
+    kept, begin = FOLDER / "measured.json", time.monotonic()
     if not only:
         kept.unlink(missing_ok=True)
     report(run_tests(tuple(only) or TESTS))
     objects = instrumented.FOLDER / "coverage" / "temp", FOLDER / "tests"
     python = list(python_files(ROOT / "petsc_gpufmt", DATA / "settings"))
     c = list(c_files(ROOT, ("petsc_gpufmt", "kernels"), *objects))
-    add_earlier([*python, *c], kept)
+    seconds = add_earlier([*python, *c], kept, time.monotonic() - begin)
     rows = rows_of(python, c)
+    rows[0].seconds = seconds
     report(f"what was not executed is in {FOLDER / 'uncovered.txt'}")
     return rows

@@ -80,15 +80,15 @@ def test_lines_of_c(tmp_path):
 def test_measurements_of_one_source_add_up(tmp_path):
     kept, texts = tmp_path / "measured.json", MODULE.splitlines()
     first = covered_lines.File("sums/halves.py", {1: True, 3: False, 4: False}, {3: False}, texts)
-    covered_lines.add_earlier([first], kept)
+    assert covered_lines.add_earlier([first], kept, 2.0) == 2.0
     second = covered_lines.File("sums/halves.py", {1: False, 3: True, 4: False}, {3: True}, texts)
-    covered_lines.add_earlier([second], kept)
+    assert covered_lines.add_earlier([second], kept, 0.5) == 2.5
     assert second.lines == {1: True, 3: True, 4: False} and second.errors == {3: True}
     third = covered_lines.File("sums/halves.py", {1: False, 3: False, 4: False}, {3: False}, texts)
-    covered_lines.add_earlier([third], kept)
+    covered_lines.add_earlier([third], kept, 0.0)
     assert third.lines == second.lines and third.errors == second.errors
     changed = covered_lines.File("sums/halves.py", {1: False, 3: False, 4: False}, {3: False}, [*texts, "# more"])
-    covered_lines.add_earlier([changed], kept)
+    covered_lines.add_earlier([changed], kept, 0.0)
     assert not any(changed.lines.values())
 
 

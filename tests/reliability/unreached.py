@@ -9,6 +9,7 @@ LARGE = "needs more than 2^31 entries"
 OTHER_PETSC = "needs a PETSc whose parts are not as this package knows them"
 THREADS = "needs a system that gives no thread"
 BEFORE = "PETSc looks at it before"
+FIRST = "comes after another check of the same, which fails first"
 EARLIER = "comes after another check of the same plans, between which Python would have to end"
 UNASKED = "methods that no measurement calls, as has_numeric and has_first say"
 DEEPER = "needs a Python whose JSON reads deeper than it recurses itself"
@@ -53,6 +54,7 @@ REASONS = (
     (r".*/gamg/type\.c", "^GpufmtGamgTake:", OTHER_PETSC),
     (r".*/halo/thread\.c", "gives no thread", THREADS),
     (r".*\.c", r"PETSC_ERR_PLIB|PETSC_ERR_LIB|^GpufmtPatternGet: PetscCheck\(done", IMPOSSIBLE),
+    (r".*/ksp/gmres\.c", r"^Weights: PetscCheck", FIRST),
     (r".*/parallel/product\.c", r"^MatProductNumeric\w+: PetscCheck\(product", BEFORE),
     (r".*/(gamg/(elsewhere|parallel_aggregates)|matrix/coo_pattern)\.c", "GpufmtLeaseHolds", EARLIER),
     (r".*/bench/spgemm_contenders?\.py", "^(renew|numeric): raise [A-Z]", UNASKED),
