@@ -67,8 +67,7 @@ SANITIZERS = {
         "threads",
         f"-fsanitize=thread {DEBUGGABLE}",
         "libtsan.so",
-        # UCX, below MPICH, replaces munmap(), where threads end that are watched: they crash
-        {"TSAN_OPTIONS": "exitcode=0:history_size=4", "UCX_MEM_EVENTS": "n"},
+        {"TSAN_OPTIONS": "exitcode=0:history_size=4"},
     ),
 }
 NOT_THE_LIBRARY = (
@@ -115,7 +114,10 @@ def watched(sanitizer: Sanitizer, logs: Path) -> dict[str, str]:
     """The environment of programs that it watches; what it finds is in files of the folder `logs`."""
     libraries = {name: library_of(name) for name in (sanitizer.library, sanitizer.more) if name}
     assert libraries[sanitizer.library], f"the compiler of PETSc has no {sanitizer.library}: GCC's is needed"
-    environment = {"LD_PRELOAD": " ".join(str(path) for path in libraries.values() if path), **sanitizer.environment}
+    # UCX, below MPICH, replaces munmap(): threads that are watched crash in it as they end, and a lock of it may be taken
+    # for ever in the child of a fork
+    environment = {"UCX_MEM_EVENTS": "n", **sanitizer.environment}
+    environment["LD_PRELOAD"] = " ".join(str(path) for path in libraries.values() if path)
     for name in environment:
         if name.endswith("SAN_OPTIONS"):
             environment[name] += f":log_path={logs / name}"
