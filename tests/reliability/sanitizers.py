@@ -114,8 +114,8 @@ def watched(sanitizer: Sanitizer, logs: Path) -> dict[str, str]:
     """The environment of programs that it watches; what it finds is in files of the folder `logs`."""
     libraries = {name: library_of(name) for name in (sanitizer.library, sanitizer.more) if name}
     assert libraries[sanitizer.library], f"the compiler of PETSc has no {sanitizer.library}: GCC's is needed"
-    # UCX, below MPICH, replaces munmap(): threads that are watched crash in it as they end, and a lock of it may be taken
-    # for ever in the child of a fork
+    # UCX, below MPICH, replaces munmap(): threads that are watched crash in it as they end, and in the child of a fork
+    # a lock of it may be taken for ever
     environment = {"UCX_MEM_EVENTS": "n", **sanitizer.environment}
     environment["LD_PRELOAD"] = " ".join(str(path) for path in libraries.values() if path)
     for name in environment:
