@@ -61,8 +61,8 @@ KNOWN = """\
 - The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
   too.
 - Threads of C that are in PETSc at the same time have not been tried.
-- Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI. They do
-  not look for leaks, which other attacks do.
+- Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
+  They do not look for leaks, which other attacks do.
 """
 
 AGAIN = """\
