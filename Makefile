@@ -10,11 +10,12 @@ PYTEST_ARGS ?=
 SPHINX = python -m sphinx --fail-on-warning --keep-going --quiet
 BENCH_ARGS ?= all
 ATTACKS ?=
+COVERAGE_TESTS ?=
 C_FILES = $(shell find petsc_gpufmt kernels tests benchmarks examples -regex '.*\.\(c\|h\|cu\|cuh\|cpp\)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test test-long bench docs docs-links lint format clean
+.PHONY: help setup demo check test test-long coverage bench docs docs-links lint format clean
 
 help:
 	@echo 'make setup   tools, PETSc and petsc4py (built from PyPI unless python3 has them), the library'
@@ -22,6 +23,7 @@ help:
 	@echo 'make check   lint and the quick tests, under a minute'
 	@echo 'make test    all tests that need no GPU, among them tests of PETSc itself; PYTEST_ARGS="-k word" selects'
 	@echo 'make test-long  attacks on the package in full, for hours; ATTACKS="files" runs one, python tests/reliability --list names them'
+	@echo 'make coverage  which lines of Python and of C the tests execute; COVERAGE_TESTS="tests/native" adds these to what was measured before'
 	@echo 'make bench   MatMult and sparse products against their peers as JSON in results/; BENCH_ARGS="mult --matrix FILE.mtx" measures another matrix'
 	@echo 'make docs    the pages as HTML in build/docs; make docs-links looks whether what they link to on the web is there'
 	@echo 'make lint    ruff, clang-format, mypy, shellcheck, codespell'
@@ -44,6 +46,9 @@ test:
 test-long:
 	@$(SETUP) --petsc-source
 	@$(IN_ENVIRONMENT) python tests/reliability $(ATTACKS) --json results/reliability
+
+coverage: setup
+	@$(IN_ENVIRONMENT) python tests/reliability covered_lines $(if $(COVERAGE_TESTS),--only $(COVERAGE_TESTS)) --json results/reliability
 
 bench: setup
 	@$(IN_ENVIRONMENT) python -m petsc_gpufmt bench $(BENCH_ARGS)

@@ -109,22 +109,20 @@ class BuildLibrary(build_ext):
         key = self.key(commands, ext.sources + ext.depends + petsc.configuration_files)
         if Path(output).exists() and stamp.exists() and stamp.read_text() == key:
             return
-        for folder in (os.path.dirname(output), self.objects):
-            os.makedirs(folder, exist_ok=True)
+        os.makedirs(os.path.dirname(output), exist_ok=True)
         for folder, command in commands:
+            os.makedirs(folder, exist_ok=True)
             print(shlex.join(command), flush=True)
             if subprocess.run(command, cwd=folder).returncode != 0:
                 sys.exit(f"error: {ext.name} did not compile; the command and the compiler's messages are above")
         os.replace(self.temporary(output), output)  # programs that run now keep the library they have opened
         stamp.write_text(key)
 
-    @property
-    def objects(self):
-        """Folder of what is compiled for single precision."""
-        return os.path.abspath(os.path.join(self.build_temp, "single"))
-
     def commands(self, ext, petsc, output):
-        """Where to run what: the functions for single precision, and then the library with these."""
+        """Where to run what: the sources of each folder, those for single precision once more, and then the library.
+
+        Objects lie in folders like those of the sources, of which several have files of one name.
+        """
         library_directory = petsc.library_directory
         compiler = [
             *petsc.compiler,
@@ -135,18 +133,25 @@ class BuildLibrary(build_ext):
             f'-DGPUFMT_PYTHON_EXECUTABLE="{sys.executable}"',
             *shlex.split(os.environ.get("CFLAGS", "")),
         ]
-        single = sorted(path.resolve() for pattern in SINGLE for path in (ROOT / "kernels/host").glob(pattern))
+        root = ROOT.resolve()
+        single = sorted(path for pattern in SINGLE for path in (root / "kernels/host").glob(pattern))
+        commands, objects = [], []
+        for kind, flags, chosen in (
+            ("objects", [], [root / source for source in ext.sources]),
+            ("single", ["-DGPUFMT_HOST_SINGLE"], single),
+        ):
+            for folder in sorted({path.parent for path in chosen}):
+                sources = [path for path in chosen if path.parent == folder]
+                place = Path(self.build_temp, kind, folder.relative_to(root)).resolve()
+                commands.append((place, [*compiler, *flags, "-c", *map(str, sources)]))
+                objects += [str(place / f"{path.stem}.o") for path in sources]
         library = [
-            *compiler,
-            "-shared",
-            *ext.sources,
-            *(os.path.join(self.objects, f"{path.stem}.o") for path in single),
-            *("-o", BuildLibrary.temporary(output)),
+            *(*compiler, "-shared", *objects, "-o", BuildLibrary.temporary(output)),
             *(f"-L{library_directory}", f"-Wl,-rpath,{library_directory}", "-lpetsc", "-lm", "-ldl", "-lpthread"),
             # PetscFinalize closes what -dll_append opened, while finalizers and Python still point into it
             "-Wl,-z,nodelete",
         ]
-        return (self.objects, [*compiler, "-DGPUFMT_HOST_SINGLE", "-c", *map(str, single)]), (ROOT, library)
+        return [*commands, (ROOT, library)]
 
     @staticmethod
     def temporary(output):

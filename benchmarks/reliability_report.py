@@ -66,6 +66,8 @@ KNOWN = """\
 - The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
   too.
 - Threads of C that are in PETSc at the same time have not been tried.
+- Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
+  They do not look for leaks, which other attacks do.
 """
 
 AGAIN = """\
@@ -75,7 +77,7 @@ AGAIN = """\
 
     make test-long ATTACKS="twins files"
 
-*Asked for* is the number that a full run tries.
+*Asked for* is the number that the run was to try; which share of a full run that is stands in its section.
 
 | attack | on | tried | asked for | ended badly |
 | --- | --- | --: | --: | --: |

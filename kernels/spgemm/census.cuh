@@ -65,7 +65,7 @@ __device__ __forceinline__ void count_rows(Census *census, bool valid, int bin, 
 template <int NWARPS>
 __device__ __forceinline__ void clear_census(Census (*of_warps)[BINS])
 {
-  for (int i = threadIdx.x; i < NWARPS * BINS; i += NWARPS * WARP) of_warps[0][i] = {0, 0, 0};
+  for (int i = threadIdx.x; i < NWARPS * BINS; i += NWARPS * WARP) of_warps[i / BINS][i % BINS] = {0, 0, 0};
   __syncthreads();
 }
 

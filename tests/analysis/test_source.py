@@ -124,6 +124,25 @@ def test_a_petsc_file_is_checked_before_petsc_reads_it(tmp_path, monkeypatch, ma
         read(path)
 
 
+def test_a_petsc_file_that_petsc_refuses_is_one_line(tmp_path, matrix):
+    """Its options beside it ask for blocks that 30 rows are not made of."""
+    path = write_petsc_binary(tmp_path / "a.petsc", matrix)
+    (tmp_path / "a.petsc.info").write_text("-matload_block_size 7\n")
+    with pytest.raises(BenchError, match=rf"^{path}: PETSc cannot load it \(error \d+\)$"):
+        read(path)
+
+
+def test_a_file_that_cannot_be_opened_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "a.mtx").touch()
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(petsc_binary, "class_id", refuse)
+    with pytest.raises(BenchError, match=r"a\.mtx: cannot be read \(Permission denied\)$"):
+        read(tmp_path / "a.mtx")
+
+
 def test_other_files_of_petsc_are_refused(tmp_path):
     (tmp_path / "vector").write_bytes(struct.pack(">ii", petsc_binary.VECTOR, 0))
     with pytest.raises(BenchError, match="a vector of PETSc"):

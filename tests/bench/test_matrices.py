@@ -13,7 +13,7 @@ import pytest
 scipy_sparse = pytest.importorskip("scipy.sparse")
 scipy_io = pytest.importorskip("scipy.io")
 
-from petsc_gpufmt.bench import matrices  # noqa: E402
+from petsc_gpufmt.bench import matrices, matrix_files  # noqa: E402
 from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 
 SCALAR, INDEX = np.dtype(np.float64), np.dtype(np.int32)
@@ -269,6 +269,18 @@ def test_what_does_not_fit_into_memory_is_an_error_of_one_line(tmp_path, monkeyp
     monkeypatch.setattr(scipy_io, "mmread", fails)
     with pytest.raises(BenchError, match="does not fit into the memory"):
         make(path)
+
+
+def test_an_error_of_the_benchmark_is_told_as_it_is(tmp_path):
+    with pytest.raises(BenchError, match="^as it is$"), matrix_files.of_a_matrix(tmp_path):
+        raise BenchError("as it is")
+
+
+def test_a_shape_below_zero_is_refused(tmp_path):
+    arrays = {"indices": np.zeros(0, int), "indptr": np.zeros(1, int), "data": np.zeros(0)}
+    np.savez(tmp_path / "a.npz", format=b"csr", shape=(-1, 3), **arrays)
+    with pytest.raises(ValueError, match="its head says -1 x 3"):
+        matrix_files.file_sizes(tmp_path / "a.npz")
 
 
 def test_file_that_is_no_matrix_is_refused(tmp_path):

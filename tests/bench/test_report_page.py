@@ -16,6 +16,7 @@ from petsc_gpufmt.bench.errors import BenchError  # noqa: E402
 from petsc_gpufmt.bench.report import fastest, pictures  # noqa: E402
 from petsc_gpufmt.bench.report.page import make_page, shown_runs  # noqa: E402
 from petsc_gpufmt.bench.results import read_runs, save_run  # noqa: E402
+from petsc_gpufmt.cli import bench_report  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -213,6 +214,15 @@ def test_progress_is_on_a_terminal_alone(capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert shown.startswith(command.ERASE_LINE + "... xxx") and "\n" not in shown[:-1]
     assert shown.endswith(command.ERASE_LINE + "done\n") and len(shown) < 1000
+
+
+def test_a_picture_of_damaged_results_or_of_none_is_an_error_of_the_benchmark(tmp_path):
+    run = some_run()
+    del run["cases"][0]["products"][0]["ours"]
+    with pytest.raises(BenchError, match="is damaged"):
+        bench_report.plot(tmp_path / "picture.svg", [run])
+    with pytest.raises(BenchError, match=r"picture.svg: the results have nothing to draw"):
+        pictures.draw([], tmp_path / "picture.svg")
 
 
 def test_damaged_runs_are_errors_of_the_benchmark():

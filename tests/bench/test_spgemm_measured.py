@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 
@@ -445,3 +447,12 @@ def test_calls_are_timed_as_often_as_the_seconds_of_their_case_allow(monkeypatch
 
     assert [spgemm.few_repeats(first, 0.1) for first in (1.0, 0.04, 0.008, 1e-6)] == [1, 2, 12, 31]
     assert spgemm.few_repeats(0.02, spgemm.ProductCase("square", None, []).seconds) == 2
+
+
+def test_operands_that_cannot_be_made_leave_nothing_behind():
+    closed = []
+    run = contenders.PetscRun.__new__(contenders.PetscRun)
+    run.task, run.types, run.close = types.SimpleNamespace(operands=[None]), ["aij"], lambda: closed.append(1)
+    with pytest.raises(AttributeError):
+        run.renew()
+    assert len(closed) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +34,15 @@ esac
 printf 'Stage Name,Event Name,Rank,Count,Time\\nMain,MatMult,0,2,0.5\\n' >"${log%:ascii_csv}"
 echo '{"load": 0.25, "mult1": 0.125}'
 """
+
+
+def test_a_program_that_prints_no_line_of_json_is_an_error(monkeypatch):
+    program = next(program for program in PROGRAMS.values() if program.prints_steps)
+    monkeypatch.setattr(programs, "run_program", lambda *_: SimpleNamespace(seconds=1.0, output="no line\n"))
+    monkeypatch.setattr(programs, "read_csv_events", lambda *_: {})
+    monkeypatch.setattr(programs, "read_iterations", lambda _: {})
+    with pytest.raises(programs.ProgramError, match="0 lines of JSON, one was expected"):
+        programs.run_once(["program"], program, 1.0)
 
 
 @pytest.fixture

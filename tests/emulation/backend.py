@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -68,17 +69,20 @@ def source_texts(file: Path, seen: dict[Path, str] | None = None) -> dict[Path, 
 def compile_library(build: Path, stem: str, arguments: list[Any], sources: list[Path]) -> Path:
     """The library that the compiler makes with `arguments` from `sources`, in the folder `build`.
 
-    It is kept there, and compiled again only after a change of the arguments, a source, what that includes, or the
-    compiler.
+    It is kept there, and compiled again only after a change of the arguments, of $CXXFLAGS, which come before them, a
+    source, what that includes, or the compiler.
     """
-    command = [str(word) for word in (cxx_compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", f"-I{SHIM}", *arguments)]
+    more = shlex.split(os.environ.get("CXXFLAGS", ""))
+    words = (cxx_compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", *more, f"-I{SHIM}", *arguments)
+    command = [str(word) for word in words]
     key = repr((cxx_version(), command, [source_texts(source) for source in sources]))
     library = build / f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
     if not library.exists():
         build.mkdir(parents=True, exist_ok=True)
         unfinished = library.with_suffix(f".{os.getpid()}")
         command += ["-o", str(unfinished)]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        environment = {**os.environ, "LD_PRELOAD": ""}  # compilers do not run with a sanitizer
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         if process.returncode:
             raise EmulationError(f"{' '.join(command)}\n{process.stderr}")
         unfinished.replace(library)

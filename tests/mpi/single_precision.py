@@ -14,6 +14,7 @@ from low_copy import check, mult, update  # noqa: E402
 
 COUNT = 61
 OUT_OF_RANGE = 63
+INPLACE = 3  # MAT_INPLACE_MATRIX
 
 
 def whole(A, factors):
@@ -157,6 +158,17 @@ def check_one_rank_has_other_values():
             check_product(A, dense, "after that")
 
 
+def check_a_block_of_another_type():
+    """One that a program has converted."""
+    dense = random_dense(COUNT, COUNT)
+    for rank in range(COMM.size):
+        A = distribute(dense)
+        block = own_block(A, 0)
+        if rank == COMM.rank:
+            assert LIBRARY.MatConvert(block, b"seqaij", INPLACE, ctypes.byref(block)) == 0
+        assert update(A) == (UNSUPPORTED, None)
+
+
 check_layouts()
 check_changes()
 check_many_products()
@@ -165,3 +177,4 @@ check_what_does_not_fit_on_one_rank()
 check_a_plan_fails_on_one_rank()
 if COMM.size > 1:
     check_one_rank_has_other_values()
+    check_a_block_of_another_type()

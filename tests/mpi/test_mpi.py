@@ -148,6 +148,35 @@ def test_a_rank_that_packs_nothing_lets_others_go_on():
     assert finished.output.count("as it should") == 2, str(finished)
 
 
+OTHER_GHOSTS = """
+import petsc4py
+petsc4py.init(["program", "-device_enable", "none", "-matmatmult_via", "rmerge"])
+from petsc4py import PETSc
+import petsc_gpufmt
+def with_ghost(column):
+    A = PETSc.Mat().createAIJ((20, 20), nnz=2)
+    A.setType("aijpjds")
+    for row in range(*A.getOwnershipRange()):
+        A.setValues([row], [row, (column + 10 * (row < 10)) % 20], [1.0, 2.0])
+    A.assemble()
+    return A
+A, other = with_ghost(5), with_ghost(6)
+C = A.matMult(A)
+try:
+    other.matMult(A, result=C)
+except PETSc.Error as e:
+    assert e.ierr == 73 and "outside its diagonal block have changed" in str(e), e
+    print("as it should")
+"""
+
+
+def test_an_operand_with_other_ghost_columns_is_an_error_of_its_product():
+    """The compacted columns of both are the same."""
+    finished = launch.run([sys.executable, "-c", OTHER_GHOSTS], ranks=2)
+    assert finished.status == 0, str(finished)
+    assert finished.output.count("as it should") == 2, str(finished)
+
+
 LEFT_IN_THE_MIDDLE = """
 import petsc4py
 petsc4py.init(["program", "-device_enable", "none", "-mat_halo_mode", "peer", "-mat_halo_timeout", "3"])

@@ -9,6 +9,7 @@ from petsc4py import PETSc
 
 import petsc_gpufmt
 from petsc_gpufmt import errors
+from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.formats.pjds import Pjds
 
 UNKNOWN_TYPE = 86
@@ -193,6 +194,22 @@ def test_a_failure_after_the_pattern_has_changed_keeps_the_new_matrix(monkeypatc
     assert multiply(matrix) == [6.0, *np.arange(2.0, 21.0)]
 
 
+def test_options_that_are_too_long_together(options, matrix):
+    """The type gpufmt takes those of all formats to the planner, which looks at the values."""
+    A = matrix.convert("aijgpufmt", PETSc.Mat())
+    for format_name, table in native_library.option_table().items():
+        for name in table:
+            options[f"mat_{format_name}_{name}"] = "9" * 60
+    with pytest.raises(PETSc.Error, match="options of matrix type gpufmt take more than 2048 characters") as error:
+        multiply(A)
+    assert error.value.ierr == 63  # PETSC_ERR_ARG_OUTOFRANGE
+    for name in options.getAll():
+        if name.startswith("mat_"):
+            options.delValue(name)
+    assert_usable(A)
+    A.destroy()
+
+
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0)])
 def test_a_matrix_without_rows_or_columns_is_no_error(shape):
     A = PETSc.Mat().createAIJ(shape, nnz=0, comm=PETSc.COMM_SELF)
@@ -231,6 +248,18 @@ def test_a_c_program_that_finds_no_python(multiply_twice, variable, value, messa
     assert finished.status == 0, finished
     assert_one_line(finished.output, message)
     assert "first 0" not in finished.output and "second 0 norm 12" in finished.output, finished
+
+
+@pytest.mark.slow
+def test_a_c_program_with_another_copy_of_the_library(multiply_twice, tmp_path):
+    copy = tmp_path / "libpetscgpufmt.so"
+    copy.write_bytes(petsc_gpufmt.library_path().read_bytes())
+
+    finished = launch.run([multiply_twice, "-dll_append", copy, "-mat_type", "pjds"])
+
+    assert finished.status == 0, finished
+    assert "it uses another copy of libpetscgpufmt.so than this program: load the one that" in finished.output, finished
+    assert "first 56 second 56" in finished.output, finished  # PETSC_ERR_SUP
 
 
 @pytest.mark.slow

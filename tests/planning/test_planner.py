@@ -29,7 +29,8 @@ class Answered(Answer):
 
     def __init__(self, matrix, options="", format_name="pjds", backend="host", transposed=False, **fields):
         self.matrix = matrix
-        self.rowptr, self.colidx = matrix.rowptr.astype(INDEX), matrix.colidx.astype(INDEX)
+        index = f"i{fields.get('index_bytes', INDEX.itemsize)}"
+        self.rowptr, self.colidx = matrix.rowptr.astype(index), matrix.colidx.astype(index)
         request = abi.StoreRequestStruct(
             format=format_name.encode(),
             options=options.encode(),

@@ -11,6 +11,8 @@ ATTACKS: tuple[str, ...] = (
     "same_bits",
     "long_runs",
     "threads",
+    "sanitizers",
+    "covered_lines",
     "cold_start",
     "failing_solves",
     "limits",

@@ -27,7 +27,13 @@ def main() -> int:
     parser.add_argument("attacks", nargs="*", metavar="ATTACK", help=f"all if none is named: {', '.join(ATTACKS)}")
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of tries, above 0, at most 1")
     parser.add_argument("--seed", type=int, default=0, help="of what is random")
-    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="petsc_tests: types, mat/tests/ex2, ...")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="WORD",
+        help="petsc_tests: types, mat/tests/ex2, ...; sanitizers: words of groups; covered_lines: tests",
+    )
     parser.add_argument("--seconds", type=float, help="petsc_tests: after which no run begins")
     parser.add_argument("--journal", type=Path, metavar="FILE", help="petsc_tests: where a run that is stopped goes on")
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="writes ATTACK.json there")

@@ -11,7 +11,7 @@ pytest.importorskip("scipy.sparse")
 from petsc_gpufmt.choice.profile import Profile  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 from petsc_gpufmt.errors import UnsupportedError  # noqa: E402
-from petsc_gpufmt.scaling import one_device  # noqa: E402
+from petsc_gpufmt.scaling import ncu, one_device  # noqa: E402
 from petsc_gpufmt.scaling.code_balance import code_balance, hybrid_balance, measured_alpha  # noqa: E402
 from petsc_gpufmt.scaling.latency import MATRIX_LEVELS, X_LEVELS, mean_latency  # noqa: E402
 from petsc_gpufmt.scaling.ncu import METRICS, Counted, read_counts  # noqa: E402
@@ -111,6 +111,29 @@ def test_damaged_counts_are_refused_in_one_line(tmp_path, text, complaint, capsy
     assert complaint in str(error.value)
     assert main(["model", "7point:9", "--ncu", str(path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["7point:9"], "ncu.csv: kernels are other; profile evchyb_spmv, as of bench parts"),
+        (["7point:9", "largest"], "ncu.csv: it has more than 0 MiB; profile fewer launches"),
+    ],
+)
+def test_other_kernels_and_too_many_are_refused_in_one_line(tmp_path, monkeypatch, capsys, words, complaint):
+    (path := tmp_path / "ncu.csv").write_text(LONG.replace("evchyb_spmv(", "other("))
+    if words.pop() == "largest":
+        monkeypatch.setattr(ncu, "LARGEST_FILE", 9)
+    assert main(["model", "7point:9", "--ncu", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error and error.count("\n") == 1
+
+
+def test_rows_without_entries_are_not_what_the_models_are_for(tmp_path, capsys):
+    (path := tmp_path / "thin.mtx").write_text("%%MatrixMarket matrix coordinate real general\n9 9 1\n1 1 1.0\n")
+    assert main(["model", str(path), "--one-device", "--gpu", "h200"]) == 2
+    error = capsys.readouterr().err
+    assert "it has less than an entry a row" in error and error.count("\n") == 1
 
 
 def test_command_shows_all_models(tmp_path, capsys):

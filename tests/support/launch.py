@@ -74,15 +74,19 @@ def run(
 
 
 def compiled(name: str, folder: Path, *more_flags: str) -> Path:
-    """A C program or library of tests/support/programs, compiled into `folder` as an application would be."""
+    """A C program or library of tests/support/programs, compiled into `folder` as an application would be.
+
+    With $CFLAGS, as the package: they may be those of a sanitizer.
+    """
     variables = petsc_variables()
     output = folder / name
     flags = [
         shlex.split(variables.get(name, "")) for name in ("CC_FLAGS", "PETSC_CC_INCLUDES", "PETSC_WITH_EXTERNAL_LIB")
     ]
     source = PROGRAMS / f"{name}.c"
-    compiler = shlex.split(variables["CC"])
-    finished = run([*compiler, *flags[0], *more_flags, *flags[1], source, "-o", output, *flags[2]])
+    compiler = [*shlex.split(variables["CC"]), *flags[0], *shlex.split(os.environ.get("CFLAGS", ""))]
+    command = [*compiler, *more_flags, *flags[1], source, "-o", output, *flags[2]]
+    finished = run(command, LD_PRELOAD="")  # compilers do not run with a sanitizer
     assert finished.status == 0, finished
     return output
 

@@ -180,7 +180,7 @@ static PetscErrorCode SmoothTentative(PC pc, GpufmtGamg *gamg, Mat A, Vec diagon
 static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal emax, Mat *P)
 {
   const PetscReal alpha       = -1.4 / emax; /* agg's number */
-  PetscBool       has_entries = (PetscBool)!GpufmtLeaseHolds(&gamg->tentative_lease);
+  PetscBool       has_entries = (PetscBool)!gamg->tentative_lease.token;
   PetscErrorCode  ierr;
 
   PetscFunctionBegin;

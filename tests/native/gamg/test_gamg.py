@@ -227,6 +227,17 @@ def test_an_agg_that_is_not_as_it_was_is_an_error():
     assert "is not as petsc_gpufmt knows it; use -pc_gamg_type agg" in finished.output
 
 
+@pytest.mark.parametrize("mat_type", ["aij", "aijpjds"])
+def test_near_null_vectors_of_another_size_are_an_error(mat_type):
+    A = petsc_matrix(stencil_csr(9), mat_type)
+    short = PETSc.Vec().createWithArray(np.ones(7) / np.sqrt(7), comm=PETSc.COMM_SELF)
+    A.setNearNullSpace(PETSc.NullSpace().create(vectors=[short], comm=PETSc.COMM_SELF))
+    ksp = solver(A)
+    with pytest.raises(PETSc.Error, match="Attached null space vector size 7 != matrix size 729") as error:
+        ksp.setUp()
+    assert error.value.ierr == 77  # PETSC_ERR_PLIB
+
+
 def test_options_may_come_before_the_matrix(options, tmp_path):
     options["pc_gamg_aggressive_coarsening"] = 0
     ksp = PETSc.KSP().create(PETSc.COMM_SELF)

@@ -122,6 +122,18 @@ def test_who_wants_an_error_gets_the_one_of_cg(values, preconditioner, message):
         assert error.value.ierr == NOT_CONVERGED and message in str(error.value)
 
 
+def test_more_iterations_are_not_allowed_where_eigenvalues_are_wanted(grid):
+    for ksp_type in ("cg", "gpucg"):
+
+        def prepare(ksp):
+            ksp.setComputeEigenvalues(True)
+            ksp.setMonitor(lambda ksp, its, norm: ksp.setTolerances(max_it=40) if its == 3 else None)
+
+        with pytest.raises(PETSc.Error, match="Can not change maxit AND calculate eigenvalues") as error:
+            solve(grid, right_hand_side(343), ksp_type, prepare, pc_type="jacobi", ksp_max_it=20)
+        assert error.value.ierr == 56  # PETSC_ERR_SUP
+
+
 def test_reasons_are_said_as_cg_says_them(grid, capfd):
     """The lines of -info but for addresses and what PETSc says of options."""
     said = []

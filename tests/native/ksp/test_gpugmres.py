@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -126,6 +127,29 @@ def test_residuals_that_rounding_has_left_are_a_breakdown(flow):
     found = [solve(flow, right_hand_side(343), name, **settings) for name in ("gpugmres", "gmres")]
     assert {solved.reason for solved in found} == {Reason.DIVERGED_BREAKDOWN}
     assert all(solved.iterations % 4 == 0 for solved in found)
+
+
+@pytest.mark.parametrize("norm", ["unpreconditioned", "none"])
+def test_a_breakdown_is_an_error_if_that_is_wanted(flow, norm, theirs):
+    """With code and message of PETSc's own: the norm after a restart, no new vector, and one that is small."""
+    small = np.diag([1.0, 2.0, 3.0])
+    small[2, 0] = 1e-3
+    wanted = {"ksp_error_if_not_converged": True, "pc_type": "none", "ksp_pc_side": "right", "ksp_norm_type": norm}
+    cases = [
+        (flow, right_hand_side(343), {"ksp_gmres_breakdown_tolerance": 0, "ksp_gmres_restart": 4}),
+        (dense(np.zeros((3, 3))), np.eye(3)[1], {"ksp_max_it": 2}),
+        (dense([[0, 1, 0], [0, 0, 0], [0, 0, 1]]), np.eye(3)[1], {"ksp_max_it": 3}),
+        (dense(small), 0.5 * np.eye(3)[0], {"ksp_gmres_haptol": 0.1, "ksp_rtol": 1e-12, "ksp_max_it": 3}),
+    ]
+    tests = (lambda ksp: None, lambda ksp: ksp.setConvergenceTest(lambda *_: False))  # the second is never content
+    for (A, b, settings), prepare in itertools.product(cases, tests):
+        ends = []
+        for name in (OURS[theirs], theirs):
+            try:
+                ends.append((solve(A, b, name, prepare, **wanted, **settings).reason, ""))
+            except PETSc.Error as error:
+                ends.append((error.ierr, str(error).splitlines()[-1].partition("]")[2].split("Residual norm")[0]))
+        assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize("check", [0, 5])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-from pathlib import Path
 
 import launch
 import pytest
@@ -14,20 +12,13 @@ import petsc_gpufmt
 from petsc_gpufmt.backends.plan import Product
 from petsc_gpufmt.spgemm.product import OPTION_NAMES
 
-PROGRAM = Path(__file__).parents[2] / "support" / "programs" / "matproduct.c"
 STEPS = ("first", "changed", "replaced", "retyped", "returned", "cleared")
 
 
 @pytest.fixture(scope="module")
 def matproduct(tmp_path_factory):
     """The C program as a call with its arguments: how it ended, errors of its steps, number of our symbolic phases."""
-    variables = launch.petsc_variables()
-    program = tmp_path_factory.mktemp("programs") / "matproduct"
-    names = ("CC_FLAGS", "PETSC_CC_INCLUDES", "PETSC_WITH_EXTERNAL_LIB")
-    flags = [shlex.split(variables.get(name, "")) for name in names]
-    compiler = shlex.split(variables["CC"])
-    finished = launch.run([*compiler, *flags[0], *flags[1], PROGRAM, "-o", program, *flags[2]])
-    assert finished.status == 0, finished
+    program = launch.compiled("matproduct", tmp_path_factory.mktemp("programs"))
 
     def run(*arguments):
         library = petsc_gpufmt.library_path()
