@@ -108,6 +108,7 @@ def test_one_full_row_and_one_full_column(place, accumulator):
         ComputedProduct(A, B, place, {"accumulator": accumulator}).check()
 
 
+@pytest.mark.real
 @EVERY_ACCUMULATOR
 def test_entries_that_cancel_stay(place, accumulator):
     computed = ComputedProduct(dense([1, 1], [2, 0]), dense([3, 0], [-3, 4]), place, {"accumulator": accumulator})
@@ -117,6 +118,7 @@ def test_entries_that_cancel_stay(place, accumulator):
     assert computed.values.tolist() == [0, 4, 6, 0]
 
 
+@pytest.mark.real
 @EVERY_ACCUMULATOR
 def test_infinite_and_undefined_values_reach_only_their_own_sums(place, accumulator):
     A = CsrMatrix(2, 3, np.array([0, 2, 3]), np.array([0, 1, 2]), np.array([np.inf, 2.0, 3.0]))
