@@ -61,6 +61,7 @@ KNOWN = """\
 - The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
   too.
 - Threads of C that are in PETSc at the same time have not been tried.
+- No attack has been run in a PETSc with complex scalars, and no kernel of complex numbers on a GPU.
 """
 
 AGAIN = """\

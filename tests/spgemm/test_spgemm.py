@@ -90,7 +90,7 @@ def test_products_in_emulation(emulation_folder, shape_name, accumulator):
 @pytest.mark.slow
 @EVERY_ACCUMULATOR
 @pytest.mark.parametrize(
-    ("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("complex128", "int32"), ("complex64", "int64")]
+    ("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("float32", "int64"), ("complex128", "int32")]
 )
 def test_products_of_other_types(emulation_folder, scalar, index, accumulator):
     backend = EmulatedBackend(scalar, index, emulation_folder)
