@@ -68,6 +68,7 @@ KNOWN = """\
 - Threads of C that are in PETSc at the same time have not been tried.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
+- No attack has been run in a PETSc with complex scalars, and no kernel of complex numbers on a GPU.
 """
 
 AGAIN = """\

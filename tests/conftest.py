@@ -1,10 +1,13 @@
-"""Tests marked gpu are skipped where there is no CUDA device, emulated ones are slow; and what several files share."""
+"""Tests marked gpu are skipped where there is no CUDA device, those marked real where scalars are complex; emulated
+ones are slow. And what several files share."""
 
 import gc
 import signal
 from pathlib import Path
 
 import pytest
+
+from petsc_gpufmt.backends.native_library import petsc_types
 
 pytest.register_assert_rewrite("format_checks", "stored_matrix")
 
@@ -16,6 +19,16 @@ def has_cuda_device() -> bool:
         return cupy.cuda.runtime.getDeviceCount() > 0
     except Exception:  # no CuPy, no driver, or no device: CuPy raises a different class for each
         return False
+
+
+ROOMS_FOR_REAL_NUMBERS = ("analysis", "bench", "benchmarks", "krylov", "native/ksp", "reliability", "reproduce")
+ROOMS_FOR_REAL_NUMBERS += ("sanitizer", "scaling", "tune")
+
+
+def is_for_real_numbers(item):
+    """Whether a test is marked so, or is about solvers and commands that are for real numbers alone."""
+    room = item.path.parent.relative_to(Path(__file__).parent).as_posix()
+    return room.startswith(ROOMS_FOR_REAL_NUMBERS) or item.get_closest_marker("real") is not None
 
 
 def runs_emulated_kernels(item):
@@ -32,6 +45,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if runs_emulated_kernels(item):
             item.add_marker(pytest.mark.slow)
+    if petsc_types()[0].kind == "c":
+        for item in filter(is_for_real_numbers, items):
+            item.add_marker(pytest.mark.skip(reason="PETSc has complex scalars"))
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_tests:
         return

@@ -31,7 +31,7 @@ class PyPetscGpufmt(PythonPackage):
     depends_on("py-numpy", type=("build", "run"))
     # the library has the structs of one minor release, and libpetsc's path in it
     for _minor in ("3.24", "3.25", "3.26"):
-        depends_on(f"petsc@{_minor} +shared ~complex", when=f"^py-petsc4py@{_minor}", type=("build", "link", "run"))
+        depends_on(f"petsc@{_minor} +shared", when=f"^py-petsc4py@{_minor}", type=("build", "link", "run"))
     depends_on("py-petsc4py@3.24:3.26", type=("build", "run"))
     depends_on("petsc +cuda", when="+cuda")
     depends_on("py-cupy +cuda", when="+cuda", type=("build", "run"))

@@ -113,6 +113,17 @@ def petsc_types() -> tuple[np.dtype, np.dtype]:
     return np.dtype(scalar), np.dtype(index)
 
 
+def real_types() -> tuple[np.dtype, np.dtype]:
+    """`petsc_types` for what is for real numbers alone; UnsupportedError where PETSc's scalars are complex."""
+    types = petsc_types()
+    if types[0].kind == "c":
+        raise UnsupportedError(
+            "measurements and predictions are of real numbers, and this PETSc has complex scalars: "
+            "take them with a PETSc that was configured without --with-scalar-type=complex"
+        )
+    return types
+
+
 @functools.cache
 def _function(name: str, result: Any, *arguments: Any) -> Any:
     """A function of the library with its types."""

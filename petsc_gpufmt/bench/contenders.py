@@ -215,7 +215,7 @@ def format_options(variant: str) -> tuple[str, dict[str, Any]]:
 
 def check_formats(variants: Sequence[str]) -> None:
     """BenchError for a format or an option that there is not, and for a value that the format does not take."""
-    scalar, index = native_library.petsc_types()
+    scalar, index = native_library.real_types()
     one_entry = CsrPattern(1, 1, np.array([0, 1], dtype=index), np.array([0], dtype=index))
     backend = HostBackend(scalar, index)
     for variant in variants:

@@ -79,7 +79,7 @@ def petsc_stream() -> int:
 
 
 def host_place() -> Place:
-    scalar, index = native_library.petsc_types()
+    scalar, index = native_library.real_types()
     return Place(HostTimer(), HostBackend(scalar, index), "seq")
 
 
@@ -89,7 +89,7 @@ def device_place() -> Iterator[Place]:
     import cupy
     from petsc4py import PETSc
 
-    scalar, index = native_library.petsc_types()
+    scalar, index = native_library.real_types()
     vector = PETSc.Vec().create(PETSc.COMM_SELF)
     vector.setSizes(1)
     vector.setType("seqcuda")

@@ -262,7 +262,7 @@ def cases(task: Task) -> Iterator[dict[str, Any]]:
     from petsc4py import PETSc
 
     comm = PETSc.COMM_WORLD
-    scalar, index = native_library.petsc_types()
+    scalar, index = native_library.real_types()
     for spec in task.matrices:
         rows = make_spd_rows(spec, comm.rank, comm.size, scalar, index)
         size = rows.size

@@ -144,7 +144,7 @@ def cases(task: Task) -> Iterator[dict[str, Any]]:
     from petsc4py import PETSc
 
     comm, database = PETSc.COMM_WORLD, PETSc.Options()
-    scalar, index = native_library.petsc_types()
+    scalar, index = native_library.real_types()
     peers = [(task.peer, None, AS_MADE)] if task.peer else []
     modes = task.modes if comm.size > 1 else (None,)
     contenders = [*peers, *((task.matrix_type, mode, task.distribution) for mode in modes)]

@@ -21,6 +21,8 @@ from petsc_gpufmt.choice.model import (
 from petsc_gpufmt.choice.profile import Profile
 from petsc_gpufmt.tune.matrices import power_law
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def host():

@@ -23,6 +23,8 @@ from petsc_gpufmt.cli import analyze  # noqa: E402
 from petsc_gpufmt.cli.main import main  # noqa: E402
 from petsc_gpufmt.errors import UnsupportedError  # noqa: E402
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):

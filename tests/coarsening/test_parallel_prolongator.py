@@ -68,6 +68,7 @@ def of_several(numbers, begins, owned, block, vectors, backend):
     return scipy.sparse.vstack(rows).tocsr(), np.concatenate(coarse, axis=1)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("block", "nvectors"), SIZES)
 @pytest.mark.parametrize("place", ["host", "emulation"])
 def test_ranks_make_together_what_one_makes_alone(request, place, block, nvectors):

@@ -8,7 +8,7 @@ import scipy.sparse
 from answers import Answer, failing, requested_place, settled_tokens
 from builders import CsrMatrix, stencil, uniform
 from graphs import Graph
-from places import EVERY_PLACE, INDEX, SCALAR, make_backend
+from places import EVERY_PLACE, INDEX, SCALAR, alpha_slots, make_backend
 from several_ranks import parts
 
 from petsc_gpufmt import errors
@@ -49,7 +49,7 @@ class Whole:
         """The values of a part of the prolongator, as a matrix."""
         (result,) = backend.empty((pattern.nnz, backend.scalar))
         slots = {slot: backend.adopt(array.astype(backend.scalar)) for slot, array in slots.items()}
-        backend.run(numeric, {**slots, Slot.ALPHA: backend.scalar.type(-0.625), Slot.RESULT: result})
+        backend.run(numeric, {**slots, **alpha_slots(-0.625, backend.scalar), Slot.RESULT: result})
         arrays = (backend.to_host(a) for a in (result, pattern.colidx, pattern.rowptr))
         return scipy.sparse.csr_matrix(tuple(arrays), shape=(pattern.nrows, pattern.ncols))
 
@@ -117,6 +117,7 @@ def test_ranks_make_together_what_one_makes_alone(request, place, name):
             assert np.array_equal(getattr(found, array), getattr(expected, array)), (owned, array)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
 def test_kernels_are_right_with_all_types(request, scalar, index):
     case = CASES["vectors"]()
@@ -191,6 +192,7 @@ class AnsweredSmoothed(Answer):
         (graph, nlow, *arrays, mine, ghosts, nvectors), self.slots = case.rank(
             case.begins(owned), owned, r, HostBackend(SCALAR, INDEX)
         )
+        self.slots = {slot: array.astype(SCALAR) for slot, array in self.slots.items()}
         self.given = [graph, ghosts, *arrays]  # what the request has the addresses of
         numbers, tentative = arrays
         own, others = (
@@ -227,7 +229,7 @@ def test_an_answer_has_the_patterns_and_the_plans_of_the_values():
         assert answer.summary.decode() == f"smoothed without a general product, {nnz} entries"
         for block, plan in zip(answer.blocks, answer.numeric, strict=True):
             values = np.full(block.nnz, np.nan, SCALAR)
-            a.launch(plan, {**a.slots, Slot.ALPHA: SCALAR.type(-0.625), Slot.RESULT: values})
+            a.launch(plan, {**a.slots, **alpha_slots(-0.625, SCALAR), Slot.RESULT: values})
             pattern = a.array(block.colidx, block.nnz), a.array(block.rowptr, case.size - first + 1)
             blocks.append(scipy.sparse.csr_matrix((values, *pattern), shape=(case.size - first, block.ncols)).tocoo())
             assert block.held > 0

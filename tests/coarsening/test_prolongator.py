@@ -240,6 +240,7 @@ class AnsweredTentative(Answer):
         check(self, aggregates, request.naggregates, request.block, vectors, np.finfo(SCALAR).eps, turns)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("block", "nvectors"), [(1, None), (3, 6)])
 def test_an_answer_has_the_pattern_and_the_plan_of_the_values(block, nvectors):
     aggregates, before = some_aggregates(), settled_tokens()

@@ -150,6 +150,7 @@ def test_a_graph_that_needs_no_change_is_the_matrix(known):
     assert found.pattern is csr and found.summary == "the matrix"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "threshold", "summary"),
     [

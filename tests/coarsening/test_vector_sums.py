@@ -11,6 +11,8 @@ from petsc_gpufmt.coarsening.vector_sums import BATCH, BLOCK_THREADS, MOST, vect
 from petsc_gpufmt.planning import abi, multigrid_abi
 from petsc_gpufmt.planning.given import host_view
 
+pytestmark = pytest.mark.real
+
 FEW_PARTS = 40  # that are more than a warp adds up at once
 MANY_ROWS = FEW_PARTS * BLOCK_THREADS + 77
 

@@ -70,6 +70,7 @@ def build(matrix, backend, row_block, col_block, **options):
     return Bsr.build(pattern, backend, {**Bsr.default_options, **options})
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "block_size", [pytest.param(1, marks=pytest.mark.slow), 2, 3, pytest.param(5, marks=pytest.mark.slow), 8]
 )
@@ -93,6 +94,7 @@ def test_layout(backend, name, block_size):
         assert not (np.signbit(columns[is_entry]) & (columns[is_entry] == 0)).any()
 
 
+@pytest.mark.real
 def test_an_entry_minus_zero_is_no_padding(backend):
     matrix = CsrMatrix(2, 2, np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([-0.0, 1.0, 2.0]))
     stored = StoredMatrix(matrix, Bsr, backend, {"block_size": 2})
@@ -178,6 +180,7 @@ def test_words_of_a_small_matrix(backend):
     ]
 
 
+@pytest.mark.real
 def test_stats_of_a_small_matrix(backend):
     stored = StoredMatrix(blocked(3, 40, declared=True), Bsr, backend, {"lambda": -1}).format
     stats = stored.stats()
@@ -215,6 +218,7 @@ def test_an_option_overrides_the_block_size_of_the_matrix(backend):
     assert (stored.row_block, stored.col_block) == (3, 3) and stored.padding > 0
 
 
+@pytest.mark.real
 def test_repeated_entries_are_added_up_where_blocks_are_full(backend):
     matrix = CsrMatrix(2, 2, np.array([0, 3, 5]), np.array([1, 0, 1, 0, 1]), np.array([1.0, 2, 3, 4, 5]))
     stored = StoredMatrix(matrix, Bsr, backend, {"block_size": 2})

@@ -16,6 +16,8 @@ from petsc_gpufmt.formats.bsr.layout import Entries, count_blocks, find_blocks, 
 from petsc_gpufmt.patterns import transpose
 from petsc_gpufmt.patterns.scan import SCAN_THREADS
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def backend():

@@ -14,6 +14,8 @@ from petsc_gpufmt.formats.bsr.parameters import K1, K2, K3, PARAMETERS, Paramete
 from petsc_gpufmt.formats.common import base
 from petsc_gpufmt.patterns.csr import CsrPattern
 
+pytestmark = pytest.mark.real
+
 H200_THREADS = 270336
 NOTHING_SET = {**PARAMETERS, "lambda": 0}
 

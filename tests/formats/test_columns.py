@@ -15,6 +15,8 @@ from petsc_gpufmt.formats.common.columns import (
 )
 from petsc_gpufmt.option_value import AUTO
 
+pytestmark = pytest.mark.real
+
 HEIGHTS = (8, 16, 32, 64, 128)
 
 

@@ -16,6 +16,8 @@ from petsc_gpufmt.formats.common.columns import FULL_ONLY, SHORT_WHERE_IT_FITS
 from petsc_gpufmt.formats.common.csr_arrays import BLOCK_THREADS, LARGEST_OFFSET
 from petsc_gpufmt.option_value import AUTO
 
+pytestmark = pytest.mark.real
+
 CLASSES = (csrscalar.CsrScalar, csrvector.CsrVector, csradaptive.CsrAdaptive)
 EVERY_CLASS = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
 

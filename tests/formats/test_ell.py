@@ -51,6 +51,7 @@ def one_long_row(nrows, longest):
     return CsrPattern(nrows, longest, rowptr, columns)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("cls", [Ellpack, EllpackR], ids=lambda cls: cls.name)
 def test_a_rectangle_that_is_mostly_padding_is_refused_before_it_is_allocated(backend, cls):
     backend.xp = ModuleWithoutMemory(AssertionError("allocated"))
@@ -71,6 +72,7 @@ def test_the_message_of_an_allocation_that_fails_says_what_was_needed(backend, c
         cls.build(one_long_row(100, 100), backend, cls.default_options)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("bytes_allowed", "times_allowed", "refused"),
     [(104 * 100 * 12, 1, False), (104 * 100 * 12 - 1, 1, True), (1, 104 * 100 // 199 + 1, False), (1, 52, True)],
@@ -171,6 +173,7 @@ def test_more_threads_share_the_filling_of_longer_rows(backend, cls, row_length)
     assert (launch.grid[0] - 1) * launch.block[0] < 100 <= launch.grid[0] * launch.block[0]
 
 
+@pytest.mark.real
 @EVERY_CLASS
 def test_a_million_rows_and_one_of_a_hundred_thousand_entries(backend, cls):
     """JDS stores what the rectangle cannot."""
@@ -183,6 +186,7 @@ def test_a_million_rows_and_one_of_a_hundred_thousand_entries(backend, cls):
             cls.build(pattern, backend, cls.default_options)
 
 
+@pytest.mark.real
 @EVERY_CLASS
 def test_products_of_more_rows_than_the_host_sums_together(backend, cls):
     lengths = np.random.default_rng(74).integers(0, 9, 1100)
@@ -197,6 +201,7 @@ def test_products_of_more_rows_than_the_host_sums_together(backend, cls):
     assert stored.multadd(x, y)[lengths == 0].tolist() == y[lengths == 0].tolist()
 
 
+@pytest.mark.real
 @EVERY_CLASS
 def test_repeated_columns_add_up_on_the_diagonal_and_other_entries_do_not_reach_it(backend, cls):
     values = np.array([2.0, np.nan, 3.0, np.inf, 5.0])

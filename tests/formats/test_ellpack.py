@@ -17,6 +17,7 @@ def backend():
     return HostBackend(*native_library.petsc_types())
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("simd_width", [8, 32])
 @pytest.mark.parametrize("shape_name", SHAPES)
 def test_layout(backend, shape_name, simd_width):
@@ -44,6 +45,7 @@ def test_one_full_row_makes_the_rectangle_the_full_matrix(backend):
     assert StoredMatrix(from_row_lengths(lengths, 256, seed=70), Ellpack, backend, {}).format.nstored == 256 * 256
 
 
+@pytest.mark.real
 def test_stats_and_summary_of_a_small_matrix(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
     stored = StoredMatrix(from_row_lengths(lengths, 6, seed=71), Ellpack, backend, {"block_threads": 64}).format

@@ -27,6 +27,7 @@ def test_layout_is_that_of_ellpack_and_the_length_of_each_row(backend, shape_nam
     assert stored.rowmax.tolist() == np.diff(matrix.rowptr).tolist()
 
 
+@pytest.mark.real
 def test_stats_and_summary_of_a_small_matrix(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
     stored = StoredMatrix(from_row_lengths(lengths, 6, seed=76), EllpackR, backend, {"block_threads": 64}).format

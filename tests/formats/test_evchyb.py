@@ -78,6 +78,7 @@ def in_order_of_length(matrix, rows):
     return sorted(rows, key=lambda row: lengths[row])
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("window", [1, 64, ALL_ROWS])
 @pytest.mark.parametrize("split_length", [3, 128])
 @EVERY_SHAPE_MOST_SLOW
@@ -385,6 +386,7 @@ def test_split_rows_leave_their_tickets_at_zero(place, threads, request):
     assert np.allclose(stored.multadd(x, y), first + y)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("place", ["host", "emulation"])
 def test_a_product_with_constants_reads_what_is_left(place, request):
     """Teams of several warps, split rows, padding in both parts, and batches that end within a slice."""
@@ -437,6 +439,7 @@ def test_columns_are_full_where_memory_is_not_waited_for(backend, monkeypatch, e
     assert stored_format(matrix, backend).columns.mode == FULL
 
 
+@pytest.mark.real
 def test_stats_of_a_small_matrix(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1, 200])
     stored = stored_format(from_row_lengths(lengths, 300, seed=83), backend)

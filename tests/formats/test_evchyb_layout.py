@@ -160,6 +160,7 @@ LENGTHS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "options",
     [
@@ -210,6 +211,7 @@ def test_a_small_matrix_waits_for_its_rows_and_for_its_slices(request, monkeypat
     assert len(fetched) == 2 and max(fetched) * 8 <= 4096
 
 
+@pytest.mark.real
 def test_a_device_looks_at_sectors_as_the_host_does(host, device_like):
     columns = np.random.default_rng(81).integers(0, 10**6, 512 * 9).astype(np.int32)
     columns[::7] = -1

@@ -11,6 +11,8 @@ from petsc_gpufmt.formats.evchyb.layout import AUTOMATIC
 from petsc_gpufmt.formats.evchyb.parameters import LARGE_BATCH, MIXED_WIDTH, SMALL_BATCH, Parameters, is_scattered
 from petsc_gpufmt.option_value import AUTO
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def warp_backend():

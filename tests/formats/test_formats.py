@@ -51,11 +51,10 @@ def place(*arguments, marks=()):
     return pytest.param(p, id=str(p), marks=marks)
 
 
-OTHER_TYPES = [("float32", "int32"), ("float64", "int64"), ("complex64", "int64")]
+OTHER_TYPES = [("float32", "int32"), ("float64", "int64")]
 HOST = place("host", SCALAR.name)
 HOST_SINGLE = place("host", "float32")
 EMULATION = place("emulation")
-EMULATION_COMPLEX = place("emulation", "complex128")
 EMULATION_SHARED_ROWS = place("emulation", "float64", "int32", SHARED_ROWS)
 CUDA = place("cuda", marks=pytest.mark.gpu)
 
@@ -99,9 +98,24 @@ def test_default_options_in_single_precision(format_name, backend, shape_name):
 
 
 @TELLING_SHAPES_LARGEST_SLOW
-@everywhere(EMULATION, EMULATION_COMPLEX)
+@everywhere(EMULATION)
 @EVERY_FORMAT
 def test_default_options_in_emulation(format_name, backend, shape_name):
+    check_format(format_name, [{}], backend, shape_name, transposes=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "shape_name"),
+    [
+        (Place("emulation", "complex128", "int32"), "blocked_4x4_incomplete"),
+        (Place("emulation", "complex64", "int64"), "power_law"),
+    ],
+    indirect=["backend"],
+    ids=str,
+)
+@EVERY_FORMAT
+def test_default_options_with_complex_numbers(format_name, backend, shape_name):
     check_format(format_name, [{}], backend, shape_name, transposes=False)
 
 

@@ -12,6 +12,8 @@ from petsc_gpufmt.backends.plan import Fused
 from petsc_gpufmt.choice.registry import FORMATS, find_format
 from petsc_gpufmt.formats.common.fused import FEW_BLOCKS
 
+pytestmark = pytest.mark.real
+
 OFFERING = ("pjds", "bsr", "csradaptive")
 OTHERS = sorted(set(FORMATS) - {*OFFERING, "gpufmt"})
 SMALL_BLOCKS = {"slice_height": 32, "block_threads": 64}

@@ -52,6 +52,7 @@ def backend():
     return HostBackend(*native_library.petsc_types())
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "options",
     [
@@ -83,6 +84,7 @@ def test_layout(backend, shape_name, options):
     assert sorted(perm) == list(range(matrix.nrows))
 
 
+@pytest.mark.real
 def test_stats_and_summary_of_a_small_matrix(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
     stored = StoredMatrix(
@@ -365,6 +367,7 @@ def test_columns_of_few_entries_stay_full(backend):
     assert StoredMatrix(shape("stencil"), Pjds, backend, {}).format.columns.mode == columns.FULL
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("index", [FULL_ONLY, SHORT_WHERE_IT_FITS, PATTERN])
 def test_bytes_that_a_product_moves(backend, index):
     matrix = stencil(8, 8, 8)
@@ -378,6 +381,7 @@ def test_bytes_that_a_product_moves(backend, index):
     assert stored.stats().bytes_held == nstored * 8 + of_columns + (rows // 8 + 1) * 8 + (rows + 1) * 4
 
 
+@pytest.mark.real
 def test_the_report_compares_with_csr_and_ellpack(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
     options = {"slice_height": 8, "sigma_window": ALL_ROWS}

@@ -12,6 +12,8 @@ from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
 from petsc_gpufmt.formats.common.row_patterns import MOST_PATTERNS, MOST_TABLE_BYTES, NoRowPatternsError, RowPatterns
 
+pytestmark = pytest.mark.real
+
 SEVERAL_BLOCKS = 1024
 DELTAS = 7  # argument of row_patterns_assign
 

@@ -25,7 +25,7 @@ from several_ranks import a_rank_alone
 from sparse_products import sorted_rows
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.kernel_modules import default_modules, instance_name
+from petsc_gpufmt.backends.kernel_modules import default_modules, instance_name, wanted_with
 from petsc_gpufmt.backends.kernel_sources import device_flags, kernel_directory
 from petsc_gpufmt.backends.loop import loop_condition
 from petsc_gpufmt.backends.plan import Fused, Operation, Product
@@ -390,3 +390,14 @@ def test_every_kernel_of_every_file_is_asked_for_under_some_options(emulation_fo
 @pytest.mark.parametrize(("scalar", "index"), OTHER_TYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_kernels_of_other_types_compile_within_their_registers(emulation_folder, scalar, index):
     check_instances(asked_for(scalar, index, emulation_folder), scalar, index, "sm_90")
+
+
+@pytest.mark.slow
+def test_kernels_of_complex_numbers_compile():
+    """Of each file the first module that default options use. Registers are those of launch bounds, and some spill."""
+    first = {module.stem: module for module in reversed(wanted_with(np.dtype(np.complex128), default_modules()))}
+    with ThreadPoolExecutor(2) as pool:
+        compiled = partial(compile_log, scalar=np.complex128, index=np.int32, architecture="sm_90")
+        logs = pool.map(lambda module: compiled(module.stem, [*module.names]), first.values())
+        for module, log in zip(first.values(), logs, strict=True):
+            assert log.count("entry function") >= len(module.names), module.stem

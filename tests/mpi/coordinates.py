@@ -260,7 +260,7 @@ def check_wrong_calls(to_place):
     """By one rank alone: an error on all, and the values stay."""
     pair = matrices(coordinates(16))
     set_both(pair, to_place, None, 17)
-    wrong = np.ones(count() + (COMM.rank == COMM.size // 2))
+    wrong = np.ones(count() + (COMM.rank == COMM.size // 2), PETSc.ScalarType)
     check_error(pair[0], to_place(wrong), "coordinates|failed on another rank")
     check(pair, "after an error")
     set_both(pair, to_place, True, 18)

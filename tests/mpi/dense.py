@@ -21,6 +21,7 @@ COMM = PETSc.COMM_WORLD
 FORMAT = PETSc.Options().getString("format")
 TYPE = "aij" + FORMAT
 SEED = 20260821
+IS_COMPLEX = np.issubdtype(PETSc.ScalarType, np.complexfloating)
 
 
 def layouts(count):
@@ -46,6 +47,8 @@ def random_dense(rows, columns, seed=SEED):
     random = np.random.default_rng(seed)
     density = random.choice([0.0, 0.05, 0.2, 0.9], size=(rows, 1), p=[0.1, 0.5, 0.3, 0.1])
     dense = np.where(random.random((rows, columns)) < density, random.uniform(-1, 1, (rows, columns)), 0.0)
+    if IS_COMPLEX:
+        dense = dense * np.exp(2j * np.pi * random.random((rows, columns)))
     return dense.astype(PETSc.ScalarType)
 
 
@@ -77,7 +80,10 @@ def distribute(dense, matrix_type=TYPE, local_rows=None, local_columns=None):
 
 def random_vector(vector, seed):
     """Fill a vector with random numbers; returns all of them."""
-    values = np.random.default_rng(seed).uniform(-1, 1, vector.getSize()).astype(PETSc.ScalarType)
+    random = np.random.default_rng(seed)
+    values = random.uniform(-1, 1, vector.getSize()).astype(PETSc.ScalarType)
+    if IS_COMPLEX:
+        values += 1j * random.uniform(-1, 1, vector.getSize())
     first, last = vector.getOwnershipRange()
     vector.setArray(values[first:last])
     return values
@@ -92,19 +98,22 @@ def assert_close(vector, expected, bound, what):
 
 
 def check_products(A, dense, what):
-    """mult, multAdd, multTranspose, multTransposeAdd, each with a fresh and with an aliased result, against NumPy."""
+    """Products, transposed, Hermitian transposed and added ones, with fresh and with aliased results, against NumPy."""
     eps = np.finfo(PETSc.RealType).eps
-    for transposed in (False, True):
-        matrix = dense.T if transposed else dense
-        mult, mult_add = (A.multTranspose, A.multTransposeAdd) if transposed else (A.mult, A.multAdd)
-        x, y = A.createVecs()[:: -1 if transposed else 1]
+    products = {
+        "": (A.mult, A.multAdd, dense),
+        " transposed": (A.multTranspose, A.multTransposeAdd, dense.T),
+        " Hermitian transposed": (A.multHermitian, A.multHermitianAdd, dense.conj().T),
+    }
+    for words, (mult, mult_add, matrix) in products.items():
+        x, y = A.createVecs()[:: -1 if words else 1]
         values_x, values_y = random_vector(x, 7), random_vector(y, 8)
         product = matrix @ values_x
         # the sum of n terms in any order, twice: here and in the oracle
         terms = 2 * np.count_nonzero(matrix, axis=1) + 4
         bound = terms * eps * (np.abs(matrix) @ np.abs(values_x))
         bound_add = bound + terms * eps * np.abs(values_y)
-        name = f"{what}, {A.getType()}{' transposed' if transposed else ''}"
+        name = f"{what}, {A.getType()}{words}"
 
         z = y.duplicate()
         z.set(np.nan)  # a product must not read what it overwrites

@@ -15,6 +15,7 @@ BUILDS = {
     "double": ((), ()),
     "single": (("USE_REAL_DOUBLE",), ("USE_REAL_SINGLE",)),
     "complex": ((), ("USE_COMPLEX", "HAVE_COMPLEX")),
+    "complex single": (("USE_REAL_DOUBLE",), ("USE_REAL_SINGLE", "USE_COMPLEX", "HAVE_COMPLEX")),
     "int64": ((), ("USE_64BIT_INDICES",)),
     "debug": ((), ("USE_DEBUG",)),
     "cuda": ((), ("HAVE_CUDA", "HAVE_DEVICE")),

@@ -83,6 +83,7 @@ def test_sums_are_added_last_to_what_is_there(backend, single):
     assert result.tobytes() == (expected(begins, index, values) + start).tobytes()
 
 
+@pytest.mark.real
 def test_one_long_sum_and_a_negative_zero(backend):
     begins, index, values = sums([3000, 1], SIZES)
     values[index[-1]] = -0.0

@@ -8,6 +8,8 @@ from test_scale_and_add import AnsweredChange, Matrix
 from petsc_gpufmt.backends.plan import ScaleAndAdd, Slot
 from petsc_gpufmt.patterns import narrow
 
+pytestmark = pytest.mark.real
+
 LARGEST, SMALLEST = (float(x) for x in (np.finfo(np.float32).max, np.finfo(np.float32).smallest_normal))
 TO_INFINITY = LARGEST + 2.0**103  # the smallest number that becomes infinite
 

@@ -1,13 +1,11 @@
 """Values scaled and added to in place: on the host, as device kernels, and as the planner answers the library."""
 
-import ctypes
-
 import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from builders import from_row_lengths
 from emulation.backend import EmulatedBackend
-from places import EVERY_PLACE, INDEX, SCALAR, make_backend
+from places import EVERY_PLACE, INDEX, SCALAR, alpha_slots, make_backend
 
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends.plan import ScaleAndAdd, Slot
@@ -54,9 +52,8 @@ def run(backend, launches, values, **slots):
     xp = backend.xp
     result = xp.array(values)
     arrays = {name: xp.asarray(a, dtype=SCALAR) for name, a in slots.items() if name != "ALPHA"}
-    if "ALPHA" in slots:
-        arrays["ALPHA"] = SCALAR.type(slots["ALPHA"])
-    backend.run(launches, {**{Slot[name]: a for name, a in arrays.items()}, Slot.RESULT: result})
+    alpha = alpha_slots(slots["ALPHA"], SCALAR) if "ALPHA" in slots else {}
+    backend.run(launches, {**{Slot[name]: a for name, a in arrays.items()}, **alpha, Slot.RESULT: result})
     return backend.to_host(result)
 
 
@@ -170,7 +167,7 @@ def test_the_diagonal(backend, nrows, added, constant):
     expected, result = m.values.copy(), backend.xp.asarray(m.values.copy())
     expected[places] = (SCALAR.type(-0.7) if constant else x) + (expected[places] if added else 0)
     slots = {Slot.X: None if constant else backend.xp.asarray(x), Slot.Y: result if added else None}
-    backend.run(launches, {**slots, Slot.ALPHA: SCALAR.type(-0.7), Slot.RESULT: result})
+    backend.run(launches, {**slots, **alpha_slots(-0.7, SCALAR), Slot.RESULT: result})
     assert backend.to_host(result).tobytes() == expected.tobytes()
 
 
@@ -222,7 +219,7 @@ def test_the_plan_of_an_answer_keeps_what_it_reads(kind):
     with AnsweredChange(kind, m, added) as a:
         assert a.error == (0, "") and a.answer.applies and planner.owned_tokens() == before + 1
         m.rowptr[:], m.colidx[:] = -1, -1
-        slots = {Slot.ALPHA: SCALAR.type(2), Slot.X: factors, Slot.Y: None, Slot.A_VALUES: factors}
+        slots = {**alpha_slots(2, SCALAR), Slot.X: factors, Slot.Y: None, Slot.A_VALUES: factors}
         a.launch(a.answer.scale_and_add, {**slots, Slot.RESULT: m.values})
         np.testing.assert_allclose(m.values, expected, rtol=4 * np.finfo(SCALAR).eps)
     assert planner.owned_tokens() == before
@@ -249,9 +246,13 @@ def test_a_plan_that_runs_out_of_memory_once_is_tried_again(monkeypatch):
 
 
 def test_a_scalar_is_passed_by_value():
-    word = ctypes.c_uint64.from_buffer_copy(np.array([2.5], SCALAR).tobytes().ljust(8, b"\0")).value
-    m = Matrix([2, 3])
+    number, m = 2.5 - 0.5j if SCALAR.kind == "c" else 2.5, Matrix([2, 3])
+    words = np.frombuffer(np.array([number], SCALAR).tobytes().ljust(16, b"\0"), np.uint64)
     with AnsweredChange(ScaleAndAdd.SCALE, m) as a:
         launch = a.answer.scale_and_add.launches[0]
-        a.launch(a.answer.scale_and_add, {Slot.ALPHA: SCALAR.type(2.5), Slot.RESULT: m.values})
-        assert launch.words[list(launch.slots[: launch.nwords]).index(Slot.ALPHA)] == word
+        a.launch(a.answer.scale_and_add, {**alpha_slots(number, SCALAR), Slot.RESULT: m.values})
+        slots = list(launch.slots[: launch.nwords])
+        assert launch.words[slots.index(Slot.ALPHA)] == words[0]
+        assert (Slot.ALPHA_IMAG in slots) == (SCALAR.itemsize > 8)
+        if Slot.ALPHA_IMAG in slots:
+            assert launch.words[slots.index(Slot.ALPHA_IMAG)] == words[1]

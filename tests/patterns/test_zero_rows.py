@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builders import from_row_lengths
 from emulation.backend import EmulatedBackend
-from places import EVERY_PLACE, INDEX, SCALAR, make_backend
+from places import EVERY_PLACE, INDEX, SCALAR, alpha_slots, make_backend
 from test_scale_and_add import AnsweredChange
 
 from petsc_gpufmt.backends.plan import ScaleAndAdd, Slot
@@ -52,7 +52,8 @@ class Zeroed:
         marks = [backend.xp.asarray(a.astype(np.uint8)) for a in (self.rows, self.columns)]
         x, b, values = (backend.xp.asarray(a.copy()) for a in (self.x, self.b, self.values))
         return {
-            **{Slot.COLIDX: backend.xp.asarray(self.colidx), Slot.ROWS: marks[0], Slot.ALPHA: SCALAR.type(alpha)},
+            **{Slot.COLIDX: backend.xp.asarray(self.colidx), Slot.ROWS: marks[0]},
+            **alpha_slots(alpha, SCALAR),
             **{Slot.COLUMNS: marks[1] if columns else None, Slot.RESULT: values},
             **{Slot.X: x if vectors else None, Slot.Z: b if vectors else None},
         }
@@ -126,7 +127,7 @@ def test_the_plan_of_an_answer(kind):
         z.rowptr[:] = -1  # the plan has its own
         slots = {
             **{Slot.COLIDX: z.colidx, Slot.ROWS: z.rows.astype(np.uint8), Slot.COLUMNS: z.columns.astype(np.uint8)},
-            **{Slot.ALPHA: SCALAR.type(2.0), Slot.X: z.x, Slot.Z: z.b, Slot.RESULT: z.values},
+            **{**alpha_slots(2.0, SCALAR), Slot.X: z.x, Slot.Z: z.b, Slot.RESULT: z.values},
         }
         a.launch(a.answer.scale_and_add, slots)
     assert z.values.tobytes() == values.tobytes()

@@ -82,6 +82,7 @@ class AnsweredFused(Answer):
         super().__init__(abi.Ask.FUSED, request, abi.FusedAnswerStruct(), fields)
 
 
+@pytest.mark.real
 def test_a_fused_plan_is_that_of_the_matrix_of_an_answer():
     matrix, other = shape("power_law"), shape("banded")
     x, z, result = np.ones(300, dtype=SCALAR), np.zeros(300, dtype=SCALAR), np.full(1, np.nan, dtype=SCALAR)
@@ -95,6 +96,7 @@ def test_a_fused_plan_is_that_of_the_matrix_of_an_answer():
     assert_dot(result[0], x, z)
 
 
+@pytest.mark.real
 def test_a_fused_plan_keeps_the_matrix_that_it_is_of():
     matrix = shape("banded")
     x, z, result = (np.full(n, 1.0, dtype=SCALAR) for n in (260, 260, 1))

@@ -19,6 +19,8 @@ from petsc_gpufmt.spgemm.census import Operands, UnsortedError, count_words, row
 from petsc_gpufmt.spgemm.hash import Bin, HashAccumulator, needs_no_census
 from petsc_gpufmt.spgemm.product import SparseProduct
 
+pytestmark = pytest.mark.real
+
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
 A, B, C = Slot.X, Slot.Y, Slot.Z  # whichever: the tests fill them

@@ -131,8 +131,8 @@ class Expected:
 
 
 def assert_product(z: np.ndarray, matrix: CsrMatrix, x: np.ndarray, y: np.ndarray | float = 0.0) -> None:
-    """z = y + A x to within the rounding of any order of summation."""
-    Expected.of(matrix, x).check(z, beta=1.0, y=y)
+    """z = y + A x to within the rounding of any order of summation, in the precision of z."""
+    Expected.of(replace(matrix, values=matrix.values.astype(z.dtype)), x).check(z, beta=1.0, y=y)
 
 
 def assert_multiplies(stored: Format, matrix: CsrMatrix, backend: Backend) -> None:

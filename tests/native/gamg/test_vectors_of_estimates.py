@@ -13,7 +13,7 @@ from petsc4py import PETSc
 from petsc_gpufmt.coarsening import vector_sums as module
 from petsc_gpufmt.planning.abi import Ask
 
-pytestmark = pytest.mark.usefixtures("several_levels", "managed")
+pytestmark = [pytest.mark.usefixtures("several_levels", "managed"), pytest.mark.real]
 
 BY_PETSC = {
     "modified": {"pc_gamg_esteig_ksp_orthogonalization": "mgs"},

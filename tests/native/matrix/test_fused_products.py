@@ -15,6 +15,8 @@ from stored_matrix import Expected, assert_dot, assert_same_bits
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning import abi, requests
 
+pytestmark = pytest.mark.real
+
 LIBRARY = native_library.load()
 SCALAR, _ = native_library.petsc_types()
 HOST = 0
@@ -25,7 +27,7 @@ class Smoothing(ctypes.Structure):
     """GpufmtSmoothing of matrix/matrix.h."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("x", "u", "b", "d", "z")]
-    _fields_ += [(name, np.ctypeslib.as_ctypes_type(SCALAR)) for name in ("alpha", "beta", "gamma")]
+    _fields_ += [(name, np.ctypeslib.as_ctypes_type(SCALAR.type().real.dtype)) for name in ("alpha", "beta", "gamma")]
 
 
 def call(name, A, *arguments):

@@ -19,7 +19,7 @@ from petsc_gpufmt import errors
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.planning import planner, requests
 
-pytestmark = pytest.mark.skipif(np.float64 != PETSc.ScalarType, reason="PETSc has single precision itself")
+pytestmark = pytest.mark.skipif(np.float64 != PETSc.ScalarType, reason="PETSc has single precision itself, or complex")
 
 UNSUPPORTED, OUT_OF_RANGE, ORDER, WRONG_STATE = 56, 63, 58, 73
 N = 50

@@ -63,6 +63,10 @@ def random_coordinates(count=COUNT, seed=3, low=-2):
     return [rng.integers(low, n, count).astype(PETSc.IntType) for n in (N, M)]
 
 
+def ones(shape):
+    return np.ones(shape, PETSc.ScalarType)
+
+
 def random_values(count=COUNT, seed=4):
     return np.random.default_rng(seed).uniform(-1, 1, count).astype(PETSc.ScalarType)
 
@@ -151,7 +155,7 @@ def test_values_that_are_added_at_first(place):
 def test_no_entries(place, size, count):
     A, _ = pair([np.full(count, -1, dtype=PETSc.IntType)] * 2, size=size)
     for addv in (None, True):
-        set_values_coo(A, given(np.ones(count), place), addv)
+        set_values_coo(A, given(ones(count), place), addv)
     assert A.getInfo()["nz_used"] == 0
     assert not products(A).any()
 
@@ -159,7 +163,7 @@ def test_no_entries(place, size, count):
 def test_one_entry_many_times(place):
     coordinates = [np.full(3000, 7, dtype=PETSc.IntType)] * 2
     A, _ = pair(coordinates)
-    set_values_coo(A, given(np.ones(3000), place))
+    set_values_coo(A, given(ones(3000), place))
     assert A.getValuesCSR()[2].tolist() == [3000.0]
 
 
@@ -371,11 +375,16 @@ class OnADevice:
 
 WRONG_CALLS = [
     (np.ones(COUNT, dtype=np.float16), None, TypeError, "values are of type float16"),
-    (np.ones((COUNT, 1)), None, ValueError, "must be one contiguous row"),
-    (np.ones(2 * COUNT)[::2], None, ValueError, "must be one contiguous row"),
+    (ones((COUNT, 1)), None, ValueError, "must be one contiguous row"),
+    (ones(2 * COUNT)[::2], None, ValueError, "must be one contiguous row"),
     (OnADevice(np.ones(COUNT, dtype=np.int32)), None, TypeError, "values are of type int32"),
-    (OnADevice(np.ones(2 * COUNT)[::2], strides=(16,)), None, ValueError, "must be one contiguous row"),
-    (np.ones(COUNT), 7, ValueError, "addv is 7"),
+    (
+        OnADevice(ones(2 * COUNT)[::2], strides=(2 * np.dtype(PETSc.ScalarType).itemsize,)),
+        None,
+        ValueError,
+        "must be one contiguous row",
+    ),
+    (ones(COUNT), 7, ValueError, "addv is 7"),
 ]
 
 
@@ -407,17 +416,17 @@ def refused(code, text, A, values):
 def test_what_does_not_fit_the_matrix_is_one_clear_error(place):
     A, B = matrices = pair()
     set_both(matrices, place)
-    refused(SIZE, f"899 values for {COUNT} coordinates", A, given(np.ones(COUNT - 1), place))
-    refused(UNSUPPORTED, "the matrix is of type seqaij: use the matrix's own method", B, given(np.ones(COUNT), place))
+    refused(SIZE, f"899 values for {COUNT} coordinates", A, given(ones(COUNT - 1), place))
+    refused(UNSUPPORTED, "the matrix is of type seqaij: use the matrix's own method", B, given(ones(COUNT), place))
     fresh = PETSc.Mat().createAIJ((4, 4), nnz=1, comm=PETSc.COMM_SELF)
     fresh.assemble()
     fresh.convert("pjds")
-    refused(STATE, "call MatSetPreallocationCOO", fresh, np.ones(0))
+    refused(STATE, "call MatSetPreallocationCOO", fresh, ones(0))
     assert LIBRARY.MatSetValuesCOO(ctypes.c_void_p(A.handle), None, INSERT) == NULL
     assert_same(A, B)
     nonzeros_taken(A)
     insert_a_block(A)
-    refused(STATE, "the pattern has changed since MatSetPreallocationCOO", A, given(np.ones(COUNT), place))
+    refused(STATE, "the pattern has changed since MatSetPreallocationCOO", A, given(ones(COUNT), place))
 
 
 def test_coordinates_outside_are_an_error_after_which_the_matrix_takes_others(place):
@@ -449,10 +458,10 @@ def test_values_of_a_device_need_one(place):
     A, _ = pair()
     if place.startswith("device"):
         A.bindToCPU(True)
-        refused(UNSUPPORTED, "the matrix is bound to the CPU", A, given(np.ones(COUNT), "device values"))
-        set_values_coo(A, np.ones(COUNT))
+        refused(UNSUPPORTED, "the matrix is bound to the CPU", A, given(ones(COUNT), "device values"))
+        set_values_coo(A, ones(COUNT))
     else:
-        refused(UNSUPPORTED, "PETSc has none here", A, OnADevice(np.ones(COUNT)))
+        refused(UNSUPPORTED, "PETSc has none here", A, OnADevice(ones(COUNT)))
         with pytest.raises(GpufmtError, match="PETSc has none here"):
             set_preallocation_coo(A, *[OnADevice(c) for c in random_coordinates()])
     with pytest.raises(GpufmtError, match="the matrix is of type seqaij"):
