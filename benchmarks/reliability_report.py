@@ -48,15 +48,16 @@ KNOWN = """\
 ## What is known to be wrong
 
 - Of the attacks, those that are named with a GPU below have run on one, and a million products on four
-  ([scaling](scaling.md#measured)). Others were stopped by the time there was for them, with nothing found: half of the results
-  that `same_bits` compares (2240), 160 sequences of `twins`. `long_runs` found that the host's memory grows by 63 MB in the
-  first 600 matrices that come and go on a GPU, and not after that (2000 were tried).
-- On two and four GPUs the test program `tests/mpi/krylov.py`, in which plans fail on purpose on one rank, does not end. Its
-  checks seem to pass and the processes to wait for each other after them; it was not found out in what. Solves without
-  such failures, those of the other programs there and of the benchmarks, end.
-- compute-sanitizer's memcheck finds nothing, initcheck and racecheck nothing in what they have looked at: whole solves of
-  Krylov methods took racecheck too long, and it crashes in loops of CUDA graphs. synccheck stops products in single
-  precision within such loops, at a barrier that all threads of a block come to; outside of loops the same kernel passes.
+  ([scaling](scaling.md#measured)). Others were stopped by the time there was for them, with nothing found: half of
+  the results that `same_bits` compares (2240), 160 sequences of `twins`. `long_runs` found that the host's memory
+  grows by 63 MB in the first 600 matrices that come and go on a GPU, and not after that (2000 were tried).
+- On two and four GPUs the test program `tests/mpi/krylov.py`, in which plans fail on purpose on one rank, does not
+  end. Its checks seem to pass and the processes to wait for each other after them; it was not found out in what.
+  Solves without such failures, those of the other programs there and of the benchmarks, end.
+- compute-sanitizer's memcheck finds nothing, initcheck and racecheck nothing in what they have looked at: whole
+  solves of Krylov methods took racecheck too long, and it crashes in loops of CUDA graphs. synccheck stops products
+  in single precision within such loops, at a barrier that all threads of a block come to; outside of loops the same
+  kernel passes.
 - PETSc's MatMult() leaves its operand locked when the product fails: take another vector ([messages](errors.md)).
   Solvers of PETSc are then to be made anew, since KSPReset() and KSPDestroy() fail on their vectors.
 - If memory runs out on one rank within a function of PETSc that goes on with other ranks, these wait, with any type:

@@ -80,10 +80,10 @@ H100s, whose memory has 0.7 of the bandwidth, the speed-ups over one GPU are tho
 shortest product: 3.62 times for 27-point 200^3 (the figures: 3.57), 3.49 for 7-point 256^3 (3.36), 3.33 for 27 points
 on 128^3 (2.95), and 1.88 for 7 points (2.05), where a rank has 14 us of work, and 15 pass in sending, waiting and the
 nonlocal part. In a process that multiplies in no other mode and with no peer, as an application's, that is 2.14 times
-(25.7 us; 1.78 and 30.8 on two, and 3.35 and 1.87 with 27 points; `results/comparisons/h100-x4-peer-alone-9aeca60.json`).
-Where the matrix grows it is 0.94 of the ideal; the reservoir is 3.66 times as fast with `gpufmt`, 3.57
-with `bsr`. A million products of 27-point 64^3 in *peer* on four ranks, each compared with the first bit by bit, had
-no entry that differed.
+(25.7 us; 1.78 and 30.8 on two, and 3.35 and 1.87 with 27 points;
+`results/comparisons/h100-x4-peer-alone-9aeca60.json`). Where the matrix grows it is 0.94 of the ideal; the reservoir
+is 3.66 times as fast with `gpufmt`, 3.57 with `bsr`. A million products of 27-point 64^3 in *peer* on four ranks,
+each compared with the first bit by bit, had no entry that differed.
 
 Where PETSc is told that MPI is not GPU-aware, *peer*, which needs no MPI, is 4 to 5 us faster: 61 for 66 us with 27
 points on 128^3 and two H200s, 86.3 for 90.9 on two H100s, 45.8 for 50.4 on four. What takes them is CUDA's default

@@ -25,7 +25,7 @@ REASONS = (
     Reason("cg_cevahir_2009", "figure-4", "over CSR", "the cache holds what a scalar CSR kernel reads again"),
     Reason("cg_cevahir_2009", "figure-4", "slower than the average", "built: its columns lie near to each other"),
     Reason("cg_cevahir_2009", "figure-4", "bandwidth", "small products, which launches bound"),
-    Reason("cg_cevahir_2009", "figure-5", "speed-up", "iterations of 25 to 80 us, of which some 30 wait for other GPUs"),
+    Reason("cg_cevahir_2009", "figure-5", "speed-up", "iterations of 25 to 80 us, some 30 more to wait for others"),
     Reason("evchyb_guo_2016", "figure-3", "speed-up", "cuSPARSE's CSR balances its rows now"),
     Reason("evchyb_guo_2016", "figure-4", "loss", "a pass is a launch, which short products see"),
     Reason("evchyb_guo_2016", "figure-13", "T_total", "differences of a few microseconds, in the cache"),
