@@ -225,6 +225,9 @@ def rows_of(python: list[File], c: list[File]) -> list[TimedRow]:
 def add_earlier(files: list[File], kept: Path, seconds: float) -> float:
     """What the file of the earlier measurement says, if it is there; it is then that of both. Seconds of all tests."""
     earlier = json.loads(kept.read_text()) if kept.exists() else {"seconds": 0.0, "files": {}}
+    for path in sorted(earlier["files"].keys() - {file.path for file in files}):  # as headers of programs that ran then
+        if (ROOT / path).exists():
+            files.append(File(path, {}, {}, (ROOT / path).read_text().splitlines()))
     for file in files:
         file.add(earlier["files"].get(file.path, {}))
     seconds += earlier["seconds"]
@@ -239,10 +242,10 @@ def run(share: float, seed: int, report: Report, only: tuple[str, ...] = ()) -> 
         kept.unlink(missing_ok=True)
     report(run_tests(tuple(only) or TESTS))
     objects = instrumented.FOLDER / "coverage" / "temp", FOLDER / "tests"
-    python = list(python_files(ROOT / "petsc_gpufmt", DATA / "settings"))
-    c = list(c_files(ROOT, ("petsc_gpufmt", "kernels"), *objects))
-    seconds = add_earlier([*python, *c], kept, time.monotonic() - begin)
-    rows = rows_of(python, c)
+    files = [*python_files(ROOT / "petsc_gpufmt", DATA / "settings")]
+    files += c_files(ROOT, ("petsc_gpufmt", "kernels"), *objects)
+    seconds = add_earlier(files, kept, time.monotonic() - begin)
+    rows = rows_of(*([file for file in files if file.path.endswith(".py") == is_python] for is_python in (True, False)))
     rows[0].seconds = seconds
     report(f"what was not executed is in {FOLDER / 'uncovered.txt'}")
     return rows

@@ -77,7 +77,7 @@ def test_lines_of_c(tmp_path):
     assert not any(file.lines.values()) and not any(file.errors.values())
 
 
-def test_measurements_of_one_source_add_up(tmp_path):
+def test_measurements_of_one_source_add_up(tmp_path, monkeypatch):
     kept, texts = tmp_path / "measured.json", MODULE.splitlines()
     first = covered_lines.File("sums/halves.py", {1: True, 3: False, 4: False}, {3: False}, texts)
     assert covered_lines.add_earlier([first], kept, 2.0) == 2.0
@@ -87,6 +87,12 @@ def test_measurements_of_one_source_add_up(tmp_path):
     third = covered_lines.File("sums/halves.py", {1: False, 3: False, 4: False}, {3: False}, texts)
     covered_lines.add_earlier([third], kept, 0.0)
     assert third.lines == second.lines and third.errors == second.errors
+    monkeypatch.setattr(covered_lines, "ROOT", tmp_path)
+    (tmp_path / "sums").mkdir()
+    (tmp_path / "sums" / "halves.py").write_text(MODULE)
+    files = []
+    covered_lines.add_earlier(files, kept, 0.0)
+    assert [(file.path, file.lines) for file in files] == [("sums/halves.py", second.lines)]
     changed = covered_lines.File("sums/halves.py", {1: False, 3: False, 4: False}, {3: False}, [*texts, "# more"])
     covered_lines.add_earlier([changed], kept, 0.0)
     assert not any(changed.lines.values())
