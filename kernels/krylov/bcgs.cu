@@ -66,10 +66,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 5 : 0))
     sum[0] += product * rp[row];
   });
   if (ended) return;
-  const bool last = last_block_sums<1, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, total);
-
-  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, total, bcgs.state->sums);
-  else if (last && threadIdx.x == 0) bcgs.state->sums[0] = total[0];
+  if (last_block_sums<1, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, total))
+    put_sums<BLOCK_THREADS, OF_RANKS>(ranks, failed, total, bcgs.state->sums);
 }
 
 // r becomes s = r - alpha v, with alpha = r rp / v rp. With `q`, q = d s. Bytes a row: 3 sizeof(scalar_t), and two more with `q`.
@@ -111,13 +109,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
     sum[1] += product * product;
     sum[2] += half * half;
   });
-  const bool last = last_block_sums<3, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals);
-
-  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, bcgs.state->sums + 1);
-  else if (last && threadIdx.x == 0) {
-#pragma unroll
-    for (int k = 0; k < 3; k++) bcgs.state->sums[1 + k] = totals[k];
-  }
+  if (last_block_sums<3, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals))
+    put_sums<BLOCK_THREADS, OF_RANKS>(ranks, failed, totals, bcgs.state->sums + 1);
 }
 
 // What follows the sums of an iteration. One thread calls it.
@@ -166,16 +159,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
     sum[0] += residual * residual;
     sum[1] += residual * rp[row];
   });
-  const bool last = last_block_sums<2, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals);
-
-  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, state->sums + 4);
-  if (last && threadIdx.x == 0) {
-    if (!OF_RANKS) {
-      state->sums[4] = totals[0];
-      state->sums[5] = totals[1];
-    }
-    if (OF_RANKS || state->alone) end_iteration(state);
-  }
+  if (!last_block_sums<2, BLOCK_THREADS>(sum, bcgs.parts, bcgs.ticket, totals)) return;
+  put_sums<BLOCK_THREADS, OF_RANKS>(ranks, failed, totals, state->sums + 4);
+  if (threadIdx.x == 0 && (OF_RANKS || state->alone)) end_iteration(state);
 }
 
 // What follows the sums of all ranks. One thread.

@@ -147,16 +147,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS, (OF_RANKS ? 6 : 0))
     sum[0] += residual * own;
     sum[1] += of_r ? residual * residual : own * own;
   });
-  const bool last = last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals);
-
-  if (OF_RANKS && last) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, state->sums + 2);
-  if (last && threadIdx.x == 0) {
-    if (!OF_RANKS) {
-      state->sums[2] = totals[0];
-      state->sums[3] = totals[1];
-    }
-    if (ends && (OF_RANKS || state->alone)) end_iteration(state);
-  }
+  if (!last_block_sums<2, BLOCK_THREADS>(sum, cg.parts, cg.ticket, totals)) return;
+  put_sums<BLOCK_THREADS, OF_RANKS>(ranks, failed, totals, state->sums + 2);
+  if (threadIdx.x == 0 && ends && (OF_RANKS || state->alone)) end_iteration(state);
 }
 
 // What follows the sums of all ranks. One thread.

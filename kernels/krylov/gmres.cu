@@ -168,8 +168,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 5)
                                     square[0] += left * left;
                                   });
   if (!last_block_sums<1, BLOCK_THREADS>(square, gmres.parts, gmres.ticket, total)) return;
-  if constexpr (OF_RANKS) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, total, &gmres.state->square);
-  else if (threadIdx.x == 0) gmres.state->square = total[0];
+  put_sums<BLOCK_THREADS, OF_RANKS>(ranks, failed, total, &gmres.state->square);
   if (OF_RANKS || gmres.state->alone) end_iteration<BLOCK_THREADS>(gmres);
 }
 

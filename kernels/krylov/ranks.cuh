@@ -21,3 +21,14 @@ __device__ __forceinline__ void put_sums_of_ranks(const Ranks<double> &ranks, of
   receive_sums<BLOCK_THREADS>(ranks, exchange, N, sums);
   if (threadIdx.x == 0) *ranks.arrivals->exchange = exchange;
 }
+
+// What the last block of a launch has added up becomes sums[0 .. N - 1] of the state: of all ranks, or of this one alone, which its first thread writes.
+template <int BLOCK_THREADS, bool OF_RANKS, int N>
+__device__ __forceinline__ void put_sums(const Ranks<double> &ranks, offset_t failed, const scalar_t (&totals)[N], double *sums)
+{
+  if constexpr (OF_RANKS) put_sums_of_ranks<BLOCK_THREADS>(ranks, failed, totals, sums);
+  else if (threadIdx.x == 0) {
+#pragma unroll
+    for (int k = 0; k < N; k++) sums[k] = totals[k];
+  }
+}
