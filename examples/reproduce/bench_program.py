@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from petsc_gpufmt.backends import driver
+from petsc_gpufmt.bench.compiled import ProgramError, run_program
 from petsc_gpufmt.bench.errors import BenchError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 RANKS = (1, 2, 3, 4, 8)
 HOST_RANKS = (1, 2)
+MOST_SECONDS = 3600.0
 
 Case = dict[str, Any]
 
@@ -36,12 +36,10 @@ def bench_cases(setting: Setting, *words: str) -> list[Case]:
         results = Path(folder, "results.json")
         command = [sys.executable, "-m", "petsc_gpufmt", "bench", *words, "--json", str(results)]
         command += ["--host"] * (setting.place.name == "host")
-        # os.environ has what Python began with, and not what the MPI of this process has put beside it: with that,
-        # ranks of another mpiexec take themselves for those of this process
-        finished = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
-        if finished.returncode:
-            last = (finished.stderr.strip() or finished.stdout.strip())[-400:]
-            raise BenchError(f"bench {words[0]} ended with status {finished.returncode}: {last}")
+        try:
+            run_program(command, MOST_SECONDS)
+        except ProgramError as e:
+            raise BenchError(f"bench {words[0]}: {e.reason}") from e
         return [case for run in json.loads(results.read_text())["runs"] for case in run["cases"]]
 
 

@@ -8,21 +8,18 @@ halo of a GPU are those of the whole matrix on so many times as many GPUs, and s
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import scipy.sparse
+from bench_program import Case, bench_cases, comma_separated
 from measure import gflops
 from pjds_matrices import DOUBLE, MATRICES, make, make_uhbr
 from report import Chart, Found, Setting, line
 
 from petsc_gpufmt.backends import driver
-from petsc_gpufmt.bench.errors import BenchError
 from petsc_gpufmt.bench.scaling import default_modes
 from petsc_gpufmt.scaling.machine import Machine, ModelledDevice, find_gpu, find_machine, gpu_called
 from petsc_gpufmt.scaling.prediction import Model
@@ -37,8 +34,6 @@ EFFICIENCIES = {("UHBR", "task"): 84.0, ("UHBR", "overlap"): 70.0}
 
 PAPERS_GPU = "0.091"
 """TB/s of a C2050 with ECC on, section I-B."""
-
-Case = dict[str, Any]
 
 
 def figure_5(setting: Setting) -> Iterator[Found]:
@@ -87,16 +82,10 @@ def measured_cases(paths: Sequence[Path], setting: Setting) -> list[Case]:
         return []
     if setting.small:
         ranks, modes = ranks[-1:], modes[:1]
-    results = paths[0].with_suffix(".json")
-    command = [sys.executable, "-m", "petsc_gpufmt", "bench", "scaling", "--type", "pjds", "--without-peer"]
-    command += ["--ranks", ",".join(map(str, ranks)), "--json", str(results), *["--host"] * host]
-    command += [word for path in paths for word in ("--matrix", str(path))]
-    command += [word for mode in modes for word in ("--mode", mode)]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    if finished.returncode:
-        raise BenchError(f"bench scaling ended with status {finished.returncode}: {finished.stderr.strip()[-400:]}")
-    (run,) = json.loads(results.read_text())["runs"]
-    return run["cases"]
+    words = ["--type", "pjds", "--without-peer", "--ranks", comma_separated(ranks)]
+    words += [word for path in paths for word in ("--matrix", str(path))]
+    words += [word for mode in modes for word in ("--mode", mode)]
+    return bench_cases(setting, "scaling", *words)
 
 
 def measured_lines(name: str, cases: Sequence[Case]) -> Iterator[Found]:
