@@ -58,18 +58,24 @@ class Solver(RunningSteps):
         self.run(Step.FIRST_DOTS)
         self.write(rz=self.state["sums"][2])
 
-    def iterate(self, diagonal=None):
+    def product(self, diagonal=None):
         self.run(Step.DIRECTION)
         if diagonal is not None:
             self.put("d", np.full(self.b.size, diagonal))
         self.put("w", self.matrix * self["p"])
         self.run(Step.CURVATURE)
+
+    def update(self, update=Step.UPDATE, update_sums=Step.UPDATE_SUMS, dots=Step.DOTS):
         if self.vectors[Slot.Z] is None:
-            self.run(Step.UPDATE_SUMS)
+            self.run(update_sums)
         else:
-            self.run(Step.UPDATE)
+            self.run(update)
             self.precondition()
-            self.run(Step.DOTS)
+            self.run(dots)
+
+    def iterate(self, diagonal=None):
+        self.product(diagonal)
+        self.update()
 
 
 def reference(solver, count):
@@ -209,31 +215,16 @@ class Rank(Solver):
         sums[first : first + 2] = self.own.sum(sums[first : first + 2])
         self.write(sums=sums)
 
-    def product(self):
-        self.run(Step.DIRECTION)
-        self.put("w", self.matrix * self["p"])
-        self.run(Step.CURVATURE)
-
     def iterate_by_launches(self):
         self.product()
         self.sum(0)
-        if self.vectors[Slot.Z] is None:
-            self.run(Step.UPDATE_SUMS)
-        else:
-            self.run(Step.UPDATE)
-            self.precondition()
-            self.run(Step.DOTS)
+        self.update()
         self.sum(2)
         self.run(Step.END)
 
     def iterate_within(self):
         self.product()
-        if self.vectors[Slot.Z] is None:
-            self.run(Step.UPDATE_SUMS_OF_RANKS)
-        else:
-            self.run(Step.UPDATE_OF_RANKS)
-            self.precondition()
-            self.run(Step.DOTS_OF_RANKS)
+        self.update(Step.UPDATE_OF_RANKS, Step.UPDATE_SUMS_OF_RANKS, Step.DOTS_OF_RANKS)
 
     def left(self):
         """All bits that an iteration leaves."""
