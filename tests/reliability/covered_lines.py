@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import instrumented
-import launch
 
 from reliability.attack import Report, Row
 from reliability.unreached import REASONS
@@ -32,12 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "coverage"
 DATA = FOLDER / "python"
 FLAGS = "--coverage -O0 -g -fprofile-update=atomic -fprofile-abs-path"
-SECONDS = 3 * 3600
 TESTS = ("tests", "-m", "not (gpu or petsc)")
-NOT_THE_PACKAGE = (
-    *("benchmarks", "kernels", "reproduce", "test_docs.py", "test_docs_code.py", "test_docs_site.py"),
-    *("test_format_pictures.py", "test_packaging.py", "test_recipes.py"),
-)
 SETTINGS = """
 [run]
 include = */{package}/*
@@ -177,10 +170,8 @@ def run_tests(words: tuple[str, ...]) -> str:
     for folder in (DATA, FOLDER / "tests"):
         shutil.rmtree(folder, ignore_errors=True)
     settings = settings_in(DATA, ROOT / "petsc_gpufmt")
-    environment = instrumented.environment(package, FLAGS) | {"COVERAGE_PROCESS_START": str(settings)}
-    left_out = [f"--ignore=tests/{name}" for name in NOT_THE_PACKAGE]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--basetemp={FOLDER / 'tests'}", *left_out, *words]
-    finished = launch.run(command, cwd=ROOT, seconds=SECONDS, **environment)
+    words = (f"--basetemp={FOLDER / 'tests'}", *words)
+    finished = instrumented.run_tests(words, package, FLAGS, COVERAGE_PROCESS_START=str(settings))
     (FOLDER / "tests.log").write_text(finished.output)
     return finished.output.splitlines()[-1]
 

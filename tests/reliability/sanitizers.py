@@ -23,8 +23,6 @@ ABOUT = (
     "with it: no report, and all tests pass. Emulated kernels are compiled with the second."
 )
 MINUTES = 25
-FOLDER = Path(__file__).resolve().parent
-SECONDS = 3600
 DEBUGGABLE = "-O1 -g -fno-omit-frame-pointer"
 
 
@@ -71,8 +69,7 @@ SANITIZERS = {
     ),
 }
 NOT_THE_LIBRARY = (
-    *("benchmarks", "kernels", "reliability", "reproduce", "test_docs.py", "test_docs_code.py", "test_docs_site.py"),
-    *("test_format_pictures.py", "test_option_page.py", "test_packaging.py", "test_recipes.py"),
+    *("reliability", "test_option_page.py"),
     # look at headers and sources beside the library, or compile these in other ways
     *("backends/test_plan.py", "native/test_sources.py", "scaling/test_prediction.py"),
 )
@@ -136,11 +133,10 @@ def reports(logs: Path) -> list[str]:
 def run_group(group: Group) -> Row:
     sanitizer = SANITIZERS[group.sanitizer]
     package = instrumented.package(group.sanitizer, sanitizer.flags)
-    left_out = [f"--ignore=tests/{name}" for name in NOT_THE_LIBRARY]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *left_out, *group.words]
+    words = ("-p", "no:cacheprovider", *group.words)
     with tempfile.TemporaryDirectory() as folder:
-        environment = instrumented.environment(package, sanitizer.flags) | watched(sanitizer, Path(folder))
-        finished = launch.run(command, cwd=FOLDER.parents[1], seconds=SECONDS, **environment | group.environment)
+        environment = watched(sanitizer, Path(folder)) | group.environment
+        finished = instrumented.run_tests(words, package, sanitizer.flags, NOT_THE_LIBRARY, **environment)
         found = reports(Path(folder))
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?)\b", finished.output)}
     row = Row(f"{group.what}, {sanitizer.of}", sum(counts.values()), sum(counts.values()))

@@ -11,7 +11,12 @@ import launch
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "instrumented"
-SECONDS = 600
+SECONDS, TESTS_SECONDS = 600, 3 * 3600
+NOT_THE_PACKAGE = (
+    *("benchmarks", "kernels", "reproduce", "test_docs.py", "test_docs_code.py", "test_docs_site.py"),
+    *("test_format_pictures.py", "test_packaging.py", "test_recipes.py"),
+)
+"""Tests of what lies beside the package, which would tell nothing of its library."""
 
 
 def package(name: str, flags: str) -> Path:
@@ -35,3 +40,12 @@ def package(name: str, flags: str) -> Path:
 def environment(package: Path, flags: str) -> dict[str, str]:
     """For programs that use that package; what tests compile of C has its flags as well."""
     return {"PYTHONPATH": os.fspath(package), "PYTHONSAFEPATH": "1", "CFLAGS": flags}
+
+
+def run_tests(
+    words: tuple[str, ...], package: Path, flags: str, left_out: tuple[str, ...] = (), **more: str
+) -> launch.Finished:
+    """Tests that pytest selects by `words`, but for NOT_THE_PACKAGE and `left_out`, with more variables."""
+    ignored = [f"--ignore=tests/{name}" for name in (*NOT_THE_PACKAGE, *left_out)]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *ignored, *words]
+    return launch.run(command, cwd=ROOT, seconds=TESTS_SECONDS, **environment(package, flags) | more)
