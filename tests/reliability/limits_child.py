@@ -43,10 +43,7 @@ def of_lengths(first, lengths):
     rowptr = np.concatenate([[0], np.cumsum(lengths)])
     cols = np.repeat(first - rowptr[:-1], lengths)
     cols += np.arange(rowptr[-1])
-    return rowptr.astype(PETSC_INDEX), cols.astype(PETSC_INDEX), 1.0 + cols % 3
-
-
-PETSC_INDEX = PETSc.IntType
+    return rowptr.astype(PETSc.IntType), cols.astype(PETSc.IntType), 1.0 + cols % 3
 
 
 def product_of(mat_type, csr, ncols, off_by):
