@@ -32,7 +32,8 @@ def main() -> int:
         nargs="+",
         default=[],
         metavar="WORD",
-        help="petsc_tests: types, mat/tests/ex2, ...; sanitizers: words of groups; covered_lines: tests",
+        help="petsc_tests: types, mat/tests/ex2, ...; sanitizers: words of groups; covered_lines: tests; "
+        "long_runs: what is repeated, '4 ranks', ...",
     )
     parser.add_argument("--seconds", type=float, help="petsc_tests: after which no run begins")
     parser.add_argument("--journal", type=Path, metavar="FILE", help="petsc_tests: where a run that is stopped goes on")

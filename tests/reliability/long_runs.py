@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from petsc_gpufmt.choice.registry import FORMATS
 from reliability import children
@@ -25,6 +26,7 @@ NUMBERS = {
     "without destroy()": 10_000,
     "alive at once": 10_000,
 }
+RANKS = 1, 2, 4
 BLOCKS = 10
 """Of a number: memory is looked at after each of them; those that make little by little are longer than the rest."""
 ON_SEVERAL = 0.1  # of a number, but for products, which ranks may get wrong once in a long time
@@ -46,13 +48,17 @@ def try_all(numbers: dict[str, int], ranks: int, report: Report, seconds: float 
     return rows
 
 
-def run(share: float, seed: int, report: Report) -> list[Row]:
-    rows = []
-    for ranks in (1, 2, 4):
-        shares = {name: share if ranks == 1 or name == "products" else share * ON_SEVERAL for name in NUMBERS}
-        numbers = {name: part_of(number, shares[name]) for name, number in NUMBERS.items()}
+def run(share: float, seed: int, report: Report, only: Sequence[str] = ()) -> list[Row]:
+    """`only`: of what is repeated, and of numbers of ranks in words; of neither all, if none is named."""
+    rows, in_words = [], {ranks_in_words(ranks): ranks for ranks in RANKS}
+    if unknown := sorted({*only} - {*NUMBERS, *in_words}):
+        raise SystemExit(f"--only {unknown[0]!r}: choose of {', '.join([*NUMBERS, *in_words])}")
+    names = [name for name in NUMBERS if name in only] or NUMBERS
+    for ranks in [in_words[word] for word in in_words if word in only] or RANKS:
+        shares = {name: share if ranks == 1 or name == "products" else share * ON_SEVERAL for name in names}
+        numbers = {name: part_of(NUMBERS[name], shares[name]) for name in names}
         if ranks > 1:
-            numbers.pop("alive at once")
+            numbers.pop("alive at once", None)
         rows += try_all(numbers, ranks, report)
         report(f"{ranks} ranks: {sum(len(row.failures) for row in rows)} ended badly")
     return rows

@@ -26,6 +26,15 @@ def test_memory_comes_back():
     assert [line for row in rows for line in row.failures] == []
 
 
+def test_a_choice_of_what_is_repeated(monkeypatch):
+    asked = []
+    monkeypatch.setattr(long_runs, "try_all", lambda numbers, ranks, _: asked.append((numbers, ranks)) or [])
+    long_runs.run(0.1, 0, ignore, ["products", "4 ranks"])
+    assert asked == [({"products": 100_000}, 4)]
+    with pytest.raises(SystemExit, match="--only '3 ranks': choose of create, .*, one rank, 2 ranks, 4 ranks"):
+        long_runs.run(0.1, 0, ignore, ["3 ranks"])
+
+
 @pytest.mark.mpi
 def test_what_is_not_destroyed_comes_back_on_two_ranks():
     (row,) = long_runs.try_all({"without destroy()": 400}, 2, ignore, seconds=100.0)
