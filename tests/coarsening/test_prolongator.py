@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from agg import agg_order, laplacian, of_agg
 from answers import Answer, failing, requested_place, settled_tokens
-from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 from graphs import graph, greedy_aggregates
-from places import EVERY_PLACE, INDEX, SCALAR, make_backend
+from places import DEVICE_LIKE, EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
@@ -111,10 +110,11 @@ def test_signs_are_those_of_rows_in_turns(request, place, block, nvectors):
     check(made, aggregates, 14, block, vectors, np.finfo(backend.scalar).eps, turns)
 
 
+@pytest.mark.parametrize("place", DEVICE_LIKE)
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32"), ("complex64", "int64")])
 @pytest.mark.parametrize(("block", "nvectors"), [(1, 1), (3, 6)])
-def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar, index, block, nvectors):
-    device = EmulatedBackend(np.dtype(scalar), np.dtype(index), emulation_folder, device_like=True)
+def test_kernels_alone_compute_with_arrays_of_a_device(request, place, scalar, index, block, nvectors):
+    device = make_backend(request, place, np.dtype(scalar), np.dtype(index))
     aggregates = some_aggregates()
     vectors = some_vectors(aggregates.size, block, nvectors)
     check(Made(device, aggregates, 14, block, vectors), aggregates, 14, block, vectors, np.finfo(scalar).eps)

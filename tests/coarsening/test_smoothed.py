@@ -12,7 +12,7 @@ from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 from graphs import graph, greedy_aggregates
 from multigrid import in_blocks
-from places import EVERY_PLACE, INDEX, SCALAR, alpha_slots, make_backend
+from places import DEVICE_LIKE, EVERY_PLACE, INDEX, SCALAR, alpha_slots, make_backend
 from stored_matrix import assert_same_bits
 
 from petsc_gpufmt import errors
@@ -102,9 +102,10 @@ def test_prolongators_are_those_of_the_general_product(request, place, name):
     case.check(rowptr, colidx, case.values(made, backend), np.finfo(backend.scalar).eps)
 
 
+@pytest.mark.parametrize("place", DEVICE_LIKE)
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32"), ("complex128", "int32")])
-def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar, index):
-    device = EmulatedBackend(np.dtype(scalar), np.dtype(index), emulation_folder, device_like=True)
+def test_kernels_alone_compute_with_arrays_of_a_device(request, place, scalar, index):
+    device = make_backend(request, place, np.dtype(scalar), np.dtype(index))
     case = CASES["vectors"](device.scalar)
     made = case.smoothed(device)
     arrays = (device.to_host(a) for a in (made.pattern.rowptr, made.pattern.colidx))

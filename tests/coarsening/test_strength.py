@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from answers import Answer, failing, requested_place, settled_tokens
 from builders import CsrMatrix, from_entries, random_values, scalars
-from emulation.backend import EmulatedBackend
 from fake_driver import fake_driver
 from graphs import Graph, geometric, graph, star, with_lone_rows
 from multigrid import in_blocks, one_sided
-from places import EVERY_PLACE, INDEX, SCALAR, make_backend
+from places import DEVICE_LIKE, EVERY_PLACE, INDEX, SCALAR, make_backend
 
 from petsc_gpufmt import errors
 from petsc_gpufmt.backends.backend import CudaBackend, HostBackend
@@ -130,9 +129,10 @@ def test_graphs_have_the_entries_that_agg_leaves(request, place, name, threshold
         assert [rows.tolist(), found.pattern.colidx.tolist()] == expected
 
 
+@pytest.mark.parametrize("place", DEVICE_LIKE)
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32"), ("complex128", "int32")])
-def test_kernels_alone_compute_with_arrays_of_a_device(emulation_folder, scalar, index):
-    device = EmulatedBackend(np.dtype(scalar), np.dtype(index), emulation_folder, device_like=True)
+def test_kernels_alone_compute_with_arrays_of_a_device(request, place, scalar, index):
+    device = make_backend(request, place, np.dtype(scalar), np.dtype(index))
     for name in ("ragged blocks", "dense blocks", "one-sided"):
         matrix, block = CASES[name]()
         found = made(matrix, block, 0.1, True, False, device)

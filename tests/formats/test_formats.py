@@ -110,6 +110,9 @@ def test_default_options_in_emulation(format_name, backend, shape_name):
     [
         (Place("emulation", "complex128", "int32"), "blocked_4x4_incomplete"),
         (Place("emulation", "complex64", "int64"), "power_law"),
+        pytest.param(Place("cuda", "complex128", "int32"), "blocked_4x4_incomplete", marks=pytest.mark.gpu),
+        pytest.param(Place("cuda", "complex128", "int32"), "power_law", marks=pytest.mark.gpu),
+        pytest.param(Place("cuda", "complex64", "int64"), "stencil", marks=pytest.mark.gpu),
     ],
     indirect=["backend"],
     ids=str,

@@ -20,6 +20,7 @@ PLACES = [
     pytest.param(("emulation", np.complex128, np.int32), id="emulation, complex"),
     pytest.param(("cuda", np.float64, np.int32), marks=pytest.mark.gpu, id="cuda"),
     pytest.param(("cuda", np.float32, np.int64), marks=pytest.mark.gpu, id="cuda, single"),
+    pytest.param(("cuda", np.complex128, np.int32), marks=pytest.mark.gpu, id="cuda, complex"),
 ]
 MANY = 2 * ITEMS * BLOCK_THREADS + 7  # entries of a message in several blocks
 # Entries of x that rank r sends to rank s: needed[s][r]. Rank 3 has no neighbours; rank 2 gets nothing, and sends some

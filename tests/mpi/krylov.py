@@ -118,7 +118,7 @@ def check_who_watches_on_one_rank_alone():
     if COMM.rank == LAST:
         ksp.setMonitor(lambda *_: seen.append(abs(x.array_r).max()))
     check_same(run(ksp, b, x), expected, tolerance=0)
-    ksp.monitorCancel()  # PETSc ends with a wait of this rank alone if its monitor still has x: garbage that no other rank has
+    ksp.monitorCancel()  # where one rank alone has x in it, that rank alone waits in PetscFinalize()
     if COMM.rank == LAST:
         assert len(seen) == expected.iterations + 1 and len(set(seen)) > expected.iterations / 2
 

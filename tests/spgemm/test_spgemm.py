@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
+from places import make_backend
 from sparse_products import ComputedProduct, chained, other_values, sorted_rows
 from stored_matrix import assert_same_bits
 
@@ -92,8 +93,9 @@ def test_products_in_emulation(emulation_folder, shape_name, accumulator):
 @pytest.mark.parametrize(
     ("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("float32", "int64"), ("complex128", "int32")]
 )
-def test_products_of_other_types(emulation_folder, scalar, index, accumulator):
-    backend = EmulatedBackend(scalar, index, emulation_folder)
+@pytest.mark.parametrize("name", ["emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_products_of_other_types(request, name, scalar, index, accumulator):
+    backend = make_backend(request, name, scalar, index)
     for matrix in (shape("tall"), shape("stencil"), uniform(20, 60, 50, seed=83)):
         ComputedProduct(matrix, chained(matrix), backend, {"accumulator": accumulator}).check()
 

@@ -12,6 +12,9 @@ from petsc_gpufmt.backends.plan import Slot
 
 SCALAR, INDEX = native_library.petsc_types()
 EVERY_PLACE = ["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICE_LIKE = ["device_like", pytest.param("cuda", marks=pytest.mark.gpu)]
+"""Where arrays are those of a device."""
+
 PLACES_AND_TYPES = [
     pytest.param(("host", SCALAR, np.int32), id="host"),
     pytest.param(("device_like", np.float64, np.int32), id="emulation"),
