@@ -29,6 +29,8 @@ NUMBERS = {
 RANKS = 1, 2, 4
 BLOCKS = 10
 """Of a number: memory is looked at after each of them; those that make little by little are longer than the rest."""
+LEAST = {"create, convert, multiply, destroy": 1000 * BLOCKS}
+"""Of a number, however small the share is: only after a thousand has memory all that it will keep for later."""
 ON_SEVERAL = 0.1  # of a number, but for products, which ranks may get wrong once in a long time
 REMARKS = {"alive at once": "counts matrices; their memory is taken again by the next block"}
 QUICK_SHARE = 0.005
@@ -56,7 +58,7 @@ def run(share: float, seed: int, report: Report, only: Sequence[str] = ()) -> li
     names = [name for name in NUMBERS if name in only] or NUMBERS
     for ranks in [in_words[word] for word in in_words if word in only] or RANKS:
         shares = {name: share if ranks == 1 or name == "products" else share * ON_SEVERAL for name in names}
-        numbers = {name: part_of(NUMBERS[name], shares[name]) for name in names}
+        numbers = {name: max(LEAST.get(name, 1), part_of(NUMBERS[name], shares[name])) for name in names}
         if ranks > 1:
             numbers.pop("alive at once", None)
         rows += try_all(numbers, ranks, report)

@@ -30,7 +30,8 @@ def test_a_choice_of_what_is_repeated(monkeypatch):
     asked = []
     monkeypatch.setattr(long_runs, "try_all", lambda numbers, ranks, _: asked.append((numbers, ranks)) or [])
     long_runs.run(0.1, 0, ignore, ["products", "4 ranks"])
-    assert asked == [({"products": 100_000}, 4)]
+    long_runs.run(0.1, 0, ignore, ["create, convert, multiply, destroy", "2 ranks"])
+    assert asked == [({"products": 100_000}, 4), ({"create, convert, multiply, destroy": 10_000}, 2)]
     with pytest.raises(SystemExit, match="--only '3 ranks': choose of create, .*, one rank, 2 ranks, 4 ranks"):
         long_runs.run(0.1, 0, ignore, ["3 ranks"])
 
