@@ -251,11 +251,11 @@ def on_gpus(spec: str, name: str, published: dict[int, float], setting: Setting)
         for gpus, of_paper in (published or {2: None, 3: None}).items():
             yield unmeasured(f"{name}: speed-up on {gpus} GPUs", of_paper, why)
         return
-    places = "ranks of the host" if setting.place.name == "host" else "GPUs"
+    places, mode = ("ranks of the host", "overlap") if setting.place.name == "host" else ("GPUs", "peer")  # defaults
     series = {}
     for distribution in ("cyclic",) if setting.small else ("petsc", "cyclic", "segments"):
         words = ("--matrix", spec, "--type", "bsr", "--ranks", comma_separated(ranks), "--distribution", distribution)
-        cases = bench_cases(setting, "scaling", *words, "--mode", "overlap", "--without-peer")
+        cases = bench_cases(setting, "scaling", *words, "--mode", mode, "--without-peer")
         seconds = {case["ranks"]: case["seconds"] for case in cases}
         ratios = {n: seconds[1] / seconds[n] for n in seconds if n > 1}
         for n, ratio in ratios.items():

@@ -33,8 +33,6 @@ LEAST = {"create, convert, multiply, destroy": 1000 * BLOCKS}
 """Of a number, however small the share is: only after a thousand has memory all that it will keep for later."""
 ON_SEVERAL = 0.1  # of a number, but for products, which ranks may get wrong once in a long time
 REMARKS = {"alive at once": "counts matrices; their memory is taken again by the next block"}
-QUICK_SHARE = 0.005
-QUICK_SECONDS = 1.0
 
 
 def try_all(numbers: dict[str, int], ranks: int, report: Report, seconds: float = SECONDS) -> list[Row]:
