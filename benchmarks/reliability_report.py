@@ -47,17 +47,21 @@ PROMISES = """\
 KNOWN = """\
 ## What is known to be wrong
 
-- Of the attacks, those that are named with a GPU below have run on one, and a million products on four
-  ([scaling](scaling.md#measured)). Others were stopped by the time there was for them, with nothing found: half of
-  the results that `same_bits` compares (2240), 160 sequences of `twins`. `long_runs` found that the host's memory
-  grows by 63 MB in the first 600 matrices that come and go on a GPU, and not after that (2000 were tried).
-- On two and four GPUs the test program `tests/mpi/krylov.py`, in which plans fail on purpose on one rank, does not
-  end. Its checks seem to pass and the processes to wait for each other after them; it was not found out in what.
-  Solves without such failures, those of the other programs there and of the benchmarks, end.
-- compute-sanitizer's memcheck finds nothing, initcheck and racecheck nothing in what they have looked at: whole
-  solves of Krylov methods took racecheck too long, and it crashes in loops of CUDA graphs. synccheck stops products
-  in single precision within such loops, at a barrier that all threads of a block come to; outside of loops the same
-  kernel passes.
+- Of the attacks, those that are named with a GPU below have run on one, or on four, most of them in part. `twins` was
+  stopped by the time there was for it: 160 sequences on one rank, with nothing found. `limits` did not end in 330 s
+  beside other attacks.
+- Memory of the host grows at first where GPUs are several or shared, and not after that: by 26 MB in the first 300
+  matrices that come and go on four ranks with one GPU, by 2 MB in the second hundred thousand products on four GPUs.
+  What is below says so of each block of these runs, since the first was too short, or too early.
+- `-root_device_context_stream_type nonblocking`, with which PETSc has a stream of its own on the device, makes solves
+  wrong: in PETSc 3.26 half of the operations of vectors stay on the default stream (those of its *null context*,
+  `dcontext.cxx:917`, such as VecAXPY() and VecReciprocal()), others go to the new one, as products and solvers of
+  `aijcusparse` and of ours do, and nothing orders the two. STREAMS
+- compute-sanitizer's memcheck, initcheck, racecheck and synccheck find nothing in solves of Krylov methods; in loops
+  of CUDA graphs racecheck crashes, and synccheck stops products in single precision, at a barrier that all threads of
+  a block come to; outside of loops the same kernel passes.
+- PETSc ends by a wait for other ranks, in PetscFinalize(), if on one rank alone a monitor of petsc4py still has a
+  vector of all ranks when it is collected, with `aij` too: call `monitorCancel()` or `destroy()`.
 - PETSc's MatMult() leaves its operand locked when the product fails: take another vector ([messages](errors.md)).
   Solvers of PETSc are then to be made anew, since KSPReset() and KSPDestroy() fail on their vectors.
 - If memory runs out on one rank within a function of PETSc that goes on with other ranks, these wait, with any type:
@@ -69,7 +73,8 @@ KNOWN = """\
 - Threads of C that are in PETSc at the same time have not been tried.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
-- No attack has been run in a PETSc with complex scalars, and no kernel of complex numbers on a GPU.
+- No attack has been run in a PETSc with complex scalars. Kernels of complex numbers have run on a GPU by themselves,
+  in tests of formats, sparse products, sums and multigrid, in both precisions; no PETSc with CUDA and complex scalars.
 """
 
 AGAIN = """\

@@ -83,15 +83,18 @@ nonlocal part. In a process that multiplies in no other mode and with no peer, a
 (25.7 us; 1.78 and 30.8 on two, and 3.35 and 1.87 with 27 points;
 `results/comparisons/h100-x4-peer-alone-9aeca60.json`). Where the matrix grows it is 0.94 of the ideal; the reservoir
 is 3.66 times as fast with `gpufmt`, 3.57 with `bsr`. A million products of 27-point 64^3 in *peer* on four ranks,
-each compared with the first bit by bit, had no entry that differed.
+each compared with the first bit by bit, had no entry that differed; nor had a million of small matrices of all formats
+on four H200s ([reliability.md](reliability.md#long-runs)).
 
 Where PETSc is told that MPI is not GPU-aware, *peer*, which needs no MPI, is 4 to 5 us faster: 61 for 66 us with 27
 points on 128^3 and two H200s, 86.3 for 90.9 on two H100s, 45.8 for 50.4 on four. What takes them is CUDA's default
 stream, which is PETSc's, beside such an MPI. With `-root_device_context_stream_type nonblocking` PETSc has a stream
 of its own, and with the same GPU-aware MPI the products take 86.7 and 45.4 us, with 7 points 28.6 for 33.7 and 26.3
 for 29.0 (`results/comparisons/h100-x4-nonblocking-stream-47824a1.json`). Streams that this MPI keeps on the device,
-and the default stream has to look after, are the likely reason. The option is no default: PETSc takes vectors from a
-pool then that Open MPI cannot map, and its own messages take 2.4 ms. Where our types exchange in *peer*,
+and the default stream has to look after, are the likely reason. The option is not for solves: some of PETSc's own
+operations on vectors stay on the default stream then, and nothing orders the two ([what is known to be
+wrong](reliability.md#what-is-known-to-be-wrong)); and PETSc takes vectors from a pool that Open MPI cannot map, so that
+its own messages take 2.4 ms. Where our types exchange in *peer*,
 `-use_gpu_aware_mpi 0` gains the same, and costs where PETSc sends messages itself.
 """
 
