@@ -62,14 +62,13 @@ def solves_of(runs: Runs, name: str, hypre: dict[str, Any]) -> tuple[int, list[S
     if not measured:
         raise BenchError(f"the results lack {name} with {PEER} and {OURS}: python -m petsc_gpufmt bench programs")
     size = max(measured)
-    times = [
-        solve["set_up_seconds"] + solve["solve_seconds"]
+    settings = [
+        Solve(hypre["solver"], solve["set_up_seconds"] + solve["solve_seconds"], solve.get("device_bytes"))
         for solve in hypre["solves"]
         if (solve["program"], solve["size"]) == (name, size)
     ]
-    between = [Solve(hypre["solver"], min(times), None)] if times else []  # the better of its settings
     peer, ours = measured[size]
-    return size, [peer, *between, ours]
+    return size, [peer, *sorted(settings, key=lambda solve: solve.seconds)[:1], ours]  # the better of its settings
 
 
 def solve_of(entry: dict[str, Any]) -> Solve:

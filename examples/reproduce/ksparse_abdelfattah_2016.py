@@ -260,7 +260,12 @@ def on_gpus(spec: str, name: str, published: dict[int, float], setting: Setting)
         ratios = {n: seconds[1] / seconds[n] for n in seconds if n > 1}
         for n, ratio in ratios.items():
             of_paper = published.get(n) if distribution != "segments" else None
-            yield line(f"{name}, {distribution}: speed-up on {n} {places}", of_paper, ratio, remark="z not gathered")
+            yield line(
+                f"{name}, {distribution}: speed-up on {n} {places}",
+                of_paper,
+                ratio,
+                remark=f"z not gathered, mode {mode}",
+            )
         series[distribution] = (list(ratios), list(ratios.values()))
     yield Chart(f"speedup_{spec.partition(':')[0]}", name, "lines", places, "speed-up", series)
 

@@ -33,6 +33,7 @@ REASONS = (
     Reason("ksparse_abdelfattah_2016", "", "cuSPARSE-HYB", "CSR of today stands for it, and balances rows"),
     Reason("ksparse_abdelfattah_2016", "", "MAGMA-SELLP", "sellcuda or pjds stand for it, whichever is faster"),
     Reason("ksparse_abdelfattah_2016", "", "fastest from blocks", "lanes of a warp are idle at 7 rows, most likely"),
+    Reason("ksparse_abdelfattah_2016", "section-6.4", "speed-up", "in overlap messages hardly move beside the product"),
     Reason("pjds_kreutzer_2012", "table-1-storage", "HMEp", "its modes are not published"),
     Reason("pjds_kreutzer_2012", "table-1$", "pJDS over", "sorting parts rows that share x, most likely"),
     Reason("pjds_kreutzer_2012", "figure-5", "32 nodes", "products are 20 times as fast as then, the network is not"),
