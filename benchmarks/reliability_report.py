@@ -47,8 +47,8 @@ PROMISES = """\
 KNOWN = """\
 ## What is known to be wrong
 
-- Of the attacks, those that are named with a GPU below have run on one, or on four, most of them in part. `limits` did not end
-  in 330 s beside other attacks.
+- Of the attacks, those that are named with a GPU below have run on one, or on four, most of them in part. `limits`
+  did not end in 330 s beside other attacks.
 - Of `twins`, 160 sequences on one rank and 30 on three with one GPU found nothing. On two ranks with one GPU, where
   exchanges are PETSc's scatters, the sequence of seed 2000008 ends in error 73 as its matrix is destroyed:
   "Outstanding operation has not been completed". It was not found out which operation leaves it; on the host the
@@ -59,8 +59,8 @@ KNOWN = """\
 - `-root_device_context_stream_type nonblocking`, with which PETSc has a stream of its own on the device, makes solves
   wrong, with PETSc's own types too: in PETSc 3.26 some operations of vectors stay on the default stream (those of its
   *null context*, `dcontext.cxx:917`, such as VecAXPY() and VecReciprocal()), others go to the new one, as products and
-  solvers of `aijcusparse` and of ours do, and nothing orders the two. On an H200, in a program without this package, 189 of
-  400 checks of VecCopy(), VecNorm() and VecAXPY() failed, and all of 40 solves by `cg` with `aijcusparse`.
+  solvers of `aijcusparse` and of ours do, and nothing orders the two. On an H200, in a program without this package,
+  189 of 400 checks of VecCopy(), VecNorm() and VecAXPY() failed, and all of 40 solves by `cg` with `aijcusparse`.
 - compute-sanitizer's memcheck, initcheck, racecheck and synccheck find nothing in solves of Krylov methods; in loops
   of CUDA graphs racecheck crashes, and synccheck stops products in single precision, at a barrier that all threads of
   a block come to; outside of loops the same kernel passes.
