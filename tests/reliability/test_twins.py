@@ -21,6 +21,11 @@ def test_a_defect_is_found_and_shrunk():
     assert len(calls) <= 4
 
 
+def test_what_cannot_be_destroyed_is_found():
+    ended = twins.run_batch(1, 0, 4, "--defect", "cannot be destroyed", tries=0)
+    assert any("error 73 while siblings are destroyed" in failure for failure in ended.failures), ended
+
+
 def test_a_rank_that_waits_is_found_and_named():
     ended = twins.run_batch(2, 0, 4, "--defect", "waits", "--limit", "4", tries=0)
     assert any("no end: " in failure and "in _wait() (defects.py:" in failure for failure in ended.failures), ended

@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
+from petsc4py import PETSc
+
 from reliability.twin.matrices import COMM, Sibling
 
 
@@ -39,9 +41,22 @@ def _wait(s: Sibling) -> None:
     time.sleep(10**6)
 
 
+def _fail_at_the_end(s: Sibling) -> None:
+    """As objects do whose exchange of entries has begun and not ended."""
+    cleanup = PETSc.garbage_cleanup
+
+    def fail() -> None:
+        PETSc.garbage_cleanup = cleanup
+        cleanup()
+        raise PETSc.Error(73)
+
+    PETSc.garbage_cleanup = fail
+
+
 DEFECTS = {
     "a little off": _after("shift", _a_little_off),
     "another pattern": _after("set_diagonal", _lost_pattern),
     "ends": _after("shift", _end),
+    "cannot be destroyed": _after("shift", _fail_at_the_end),
     "waits": _after("shift", _wait),
 }

@@ -66,20 +66,23 @@ class DifferenceError(Exception):
 def difference(walk: Walk, defect: Defect | None = None) -> str:
     """Run it; what differs on the first rank where anything does, empty if nothing."""
     siblings: list[Sibling] = []
+    found = ""
     native_library.load().GpufmtManagedSimulate(int(_ours_multiply(walk.seed)))
     try:
         _run(walk, siblings, defect)
-    except DifferenceError as found:
-        return str(found)
+    except DifferenceError as difference:
+        found = str(difference)
     except PETSc.Error as error:  # not of an operation: a matrix is not usable any more
-        return f"error {error.ierr} while siblings are compared: {error}"
-    finally:
-        for s in siblings:
-            with suppress(PETSc.Error):
-                s.close()
-        native_library.load().GpufmtManagedSimulate(0)
+        found = f"error {error.ierr} while siblings are compared: {error}"
+    for s in siblings:
+        with suppress(PETSc.Error):
+            s.close()
+    native_library.load().GpufmtManagedSimulate(0)
+    try:
         PETSc.garbage_cleanup()
-    return ""
+    except PETSc.Error as error:  # the first thing that went wrong says more
+        found = found or f"error {error.ierr} while siblings are destroyed: {error}"
+    return found
 
 
 def _ours_multiply(seed: int) -> bool:
