@@ -92,7 +92,8 @@ def _is_tuning(document: Any) -> bool:
     for depth in range(3):
         if not all(isinstance(item, dict) for item in options + (facts if depth < 2 else [])):
             return False
-        options, facts = ([value for item in level for value in item.values()] for level in (options, facts))
+        options = [value for item in options for value in item.values()]
+        facts = [value for item in facts for value in item.values()] if depth < 2 else facts
     return all(type(value) is int or (isinstance(value, str) and value.isidentifier()) for value in options)
 
 

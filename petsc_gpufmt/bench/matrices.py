@@ -143,9 +143,9 @@ def read_pattern(path: Path, index: np.dtype) -> scipy.sparse.csr_matrix:
     with of_a_matrix(path):
         matrix = read_matrix(path)
         matrix.sum_duplicates()
-    nrows, ncols = matrix.shape
-    check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
-    matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
+        nrows, ncols = matrix.shape
+        check_sizes(f"--matrix {path}", nrows, ncols, matrix.nnz, index)
+        matrix.indptr, matrix.indices = matrix.indptr.astype(index), matrix.indices.astype(index)
     return matrix
 
 

@@ -271,6 +271,22 @@ def test_what_does_not_fit_into_memory_is_an_error_of_one_line(tmp_path, monkeyp
         make(path)
 
 
+def test_nor_does_its_pattern_once_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "a.mtx"
+    path.write_text(HEADS["coordinate"] + "1 1 1\n1 1 1\n")
+    sizes = iter([lambda: None])
+
+    def check(*_):
+        next(sizes, fails)()
+
+    def fails():
+        raise MemoryError
+
+    monkeypatch.setattr(matrices, "check_sizes", check)
+    with pytest.raises(BenchError, match="does not fit into the memory"):
+        make(path)
+
+
 def test_an_error_of_the_benchmark_is_told_as_it_is(tmp_path):
     with pytest.raises(BenchError, match="^as it is$"), matrix_files.of_a_matrix(tmp_path):
         raise BenchError("as it is")

@@ -145,6 +145,11 @@ def test_a_damaged_file_is_one_warning_that_names_it(folders, gpu, text):
     assert len(warned) == 1 and str(warned[0].message).startswith(str(path))
 
 
+def test_facts_may_be_words(folders, gpu):
+    damage('{"formats": {"pjds": {"short": {"slice_height": 8}}}, "measured": {"pjds": {"short": "by hand"}}}')
+    assert tuned(gpu, "pjds", "short") == {"slice_height": 8}
+
+
 def test_a_folder_in_place_of_the_file_is_a_warning(gpu):
     cache_file(MODEL).mkdir(parents=True)
 
