@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,8 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-PETSC_VERSION = "3.26.1"
+PETSC_VERSION = os.environ.get("PETSC_GPUFMT_PETSC") or "3.26.1"
 STAMP = BUILD / "environment.json"
+VERSION_OF_MPI = ((VENV / "bin" / "mpichversion",), (VENV / "bin" / "ompi_info", "--version"))
 
 
 def ask(*command, environment=None):
@@ -100,35 +102,39 @@ def has_gpu():
 
 
 def find_or_install_mpi():
-    """Installs MPICH in .venv unless there is an MPI; returns whether the MPI lies in .venv, and a text that differs
-    between MPIs that cannot stand in for each other."""
+    """Installs an MPI of PyPI in .venv if it is asked for or there is none; returns whether the MPI lies in .venv, and
+    a text that differs between MPIs that cannot stand in for each other."""
     environment = build_environment()
     mpicc, mpiexec = (shutil.which(name, path=environment["PATH"]) for name in ("mpicc", "mpiexec"))
-    if mpicc is None or mpiexec is None:
-        with step("MPICH from PyPI (no mpicc and mpiexec on PATH)"):
-            pip("install", "mpich", log="mpich.log")
+    package = os.environ.get("PETSC_GPUFMT_MPI")
+    if package or mpicc is None or mpiexec is None:
+        with step(f"{package or 'mpich'} from PyPI ({'asked for' if package else 'no mpicc and mpiexec on PATH'})"):
+            pip("install", package or "mpich", log="mpi.log")
         mpicc = VENV / "bin" / "mpicc"
     shown = ask(mpicc, "-show", environment=environment).stdout
     if Path(mpicc).is_relative_to(VENV):
-        return True, shown.replace(str(VENV), "") + ask(VENV / "bin" / "mpichversion").stdout
+        versions = [ask(path, *words).stdout for path, *words in VERSION_OF_MPI if path.exists()]
+        return True, shown.replace(str(VENV), "") + "".join(versions)
     return False, os.path.realpath(mpicc) + shown
 
 
 def configure_options():
     """Options of the PETSc that is built in .venv, with those that the user has for it, such as complex scalars."""
     options = ["--with-fc=0", "--with-debugging=0"]
-    options += os.environ.get("PETSC_CONFIGURE_OPTIONS", "").split()
     options += [] if has_gpu() else ["--with-cuda=0"]
-    options += ["--with-x=0", "--with-ssl=0", f"--with-make-np={len(os.sched_getaffinity(0))}", "COPTFLAGS=-O3"]
+    options += ["--with-x=0", "--with-ssl=0", "COPTFLAGS=-O3"]
     options += [] if system_packages.compiles_cxx() else ["--with-cxx=0"]
+    options += os.environ.get(
+        "PETSC_CONFIGURE_OPTIONS", ""
+    ).split()  # of two that contradict each other the last counts
     return " ".join(options)
 
 
 def wheel_store(options, mpi):
     """Folder for the PETSc wheels of one configuration. pip's own cache would hand out a wheel that was built
-    with another MPI or other options, as it looks at the version alone."""
-    python = ask(PYTHON, "-c", "import sys; print(sys.version_info[:2])").stdout
-    facts = [PETSC_VERSION, options, mpi, python, platform.machine(), *platform.libc_ver()]
+    with another MPI or other options, as it looks at the version alone. Interpreters share that of PETSc, and have one
+    each of petsc4py."""
+    facts = [PETSC_VERSION, options, mpi, platform.machine(), *platform.libc_ver()]
     name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "petsc_gpufmt", name)
     try:
@@ -147,28 +153,31 @@ def petsc_from_pypi():
     options = configure_options()
     store = wheel_store(options, mpi)
     environment = build_environment()
-    environment["PETSC_CONFIGURE_OPTIONS"] = options
-    # debugging information would double the time to compile petsc4py
-    environment["CFLAGS"] = "-O2 -g0 -fwrapv"
+    environment["PETSC_CONFIGURE_OPTIONS"] = f"--with-make-np={len(os.sched_getaffinity(0))} {options}"
+    # debugging information would double the time to compile petsc4py; what the user has for PETSc counts here, too
+    optimization = re.findall(r"COPTFLAGS=(\S+)", os.environ.get("PETSC_CONFIGURE_OPTIONS", ""))
+    environment["CFLAGS"] = " ".join(["-O2 -g0 -fwrapv", *optimization])
     if mpi_in_venv:
         # the MPI lies in the environment: paths relative to it make wheels that work in every other one too.
         # PETSc's installer writes such paths when this is set, petsc4py's takes the linker's flags
         environment["CIBUILDWHEEL"] = "1"
         environment["LDFLAGS"] = "-Wl,-rpath,$ORIGIN/../../../.."
-    wheel_from_pypi("petsc", store, environment, "some 10 to 20 minutes on two cores, once")
+    wheel_from_pypi("petsc", "py3", store, environment, "some 10 to 20 minutes on two cores, once")
     pip("install", "cython>=3", log="cython.log")
     # isolated, the build of petsc4py would build a second PETSc
-    wheel_from_pypi("petsc4py", store, environment, "some 3 minutes, once", "--no-build-isolation")
-    # the folder that PETSc had when petsc4py was built; left empty, petsc4py asks the package petsc
+    python = ask(PYTHON, "-c", "import sys; print('cp', *sys.version_info[:2], sep='')").stdout.strip()
+    wheel_from_pypi("petsc4py", python, store, environment, "some 3 minutes, once", "--no-build-isolation")
+    # in the place of the folder that PETSc had when petsc4py was built; before 3.26 petsc4py looks nowhere else
     configuration = next(VENV.glob("lib/python3*/site-packages/petsc4py/lib/petsc.cfg"))
-    configuration.write_text("PETSC_DIR =\nPETSC_ARCH =\n")
+    configuration.write_text(f"PETSC_DIR = {configuration.parents[2] / 'petsc'}\nPETSC_ARCH =\n")
     return store
 
 
-def wheel_from_pypi(package, store, environment, duration, *build_options):
-    """Installs a package in .venv from its wheel in the folder `store`, where it is built if it is not yet there."""
+def wheel_from_pypi(package, tag, store, environment, duration, *build_options):
+    """Installs a package in .venv from its wheel for that Python in the folder `store`, where it is built if it is not
+    yet there."""
     pin = f"{package}=={PETSC_VERSION}"
-    if not list(store.glob(f"{package}-{PETSC_VERSION}-*.whl")):
+    if not list(store.glob(f"{package}-{PETSC_VERSION}-{tag}-*.whl")):
         with step(f"build {pin} ({duration})"), tempfile.TemporaryDirectory(dir=store) as scratch:
             build = ["wheel", "-v", "--no-deps", "--no-cache-dir", "--no-binary", package, *build_options]
             counted = "  CC " if package == "petsc" else None
