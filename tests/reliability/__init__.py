@@ -17,4 +17,5 @@ ATTACKS: tuple[str, ...] = (
     "failing_solves",
     "limits",
     "petsc_tests",
+    "other_builds",
 )

@@ -32,6 +32,14 @@ class Row:
         return asdict(self)
 
 
+@dataclass
+class TimedRow(Row):
+    seconds: float = 0.0  # of this run and those before that it adds to
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in super().as_json().items() if name != "seconds"}
+
+
 def ranks_in_words(ranks: int) -> str:
     return "one rank" if ranks == 1 else f"{ranks} ranks"
 

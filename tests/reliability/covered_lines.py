@@ -17,7 +17,7 @@ from typing import Any
 
 import instrumented
 
-from reliability.attack import Report, Row
+from reliability.attack import Report, Row, TimedRow
 from reliability.unreached import REASONS
 
 ABOUT = (
@@ -43,14 +43,6 @@ package =
     {root}/{package}
     */package/{package}
 """
-
-
-@dataclass
-class TimedRow(Row):
-    seconds: float = 0.0  # of this measurement and those before that it adds to
-
-    def as_json(self) -> dict[str, Any]:
-        return {name: value for name, value in super().as_json().items() if name != "seconds"}
 
 
 @dataclass
