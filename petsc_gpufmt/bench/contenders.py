@@ -119,7 +119,8 @@ class PetscMult(Mult):
 
         csr = matrix.csr
         arrays = csr.indptr, csr.indices, csr.data  # PETSc works on these, without a copy
-        self.A = PETSc.Mat().createAIJWithArrays(csr.shape, arrays, bsize=matrix.block_size, comm=PETSc.COMM_SELF)
+        self.A = PETSc.Mat().createAIJWithArrays(csr.shape, arrays, comm=PETSc.COMM_SELF)
+        self.A.setBlockSize(matrix.block_size)  # before 3.26 the call above leaves its `bsize` out
         self.A.setOptionsPrefix("bench_")
         database = PETSc.Options("bench_")
         for name, value in contender.options.items():
