@@ -45,7 +45,8 @@ def ticks(largest: float, most: int) -> list[float]:
     step = next(
         digit * 10.0**power for power in range(-12, 100) for digit in STEPS if largest / (digit * 10.0**power) <= most
     )
-    return [k * step for k in range(int(largest / step) + 1)]
+    # the last one may be the largest but for rounding
+    return [k * step for k in range(int(largest / step * (1 + 1e-9)) + 1)]
 
 
 def picture(width: float, height: float, title: str, parts: Iterable[str]) -> str:
