@@ -130,7 +130,7 @@ def solves(make: Callable[[str], Any], mat_type: str, parameters: dict[str, str]
         assert ksp.is_converged
         found.append((ksp.getIterationNumber(), x.array.copy()))
     for name in parameters:
-        assert database.used(name), f"{name} is no option of this solver"
+        assert PETSc.Options().used(f"first_{name}"), f"{name} is no option of this solver"
         database.delValue(name)
     return found
 

@@ -4,6 +4,7 @@ Where there is no device, ordinary memory takes the place of managed one.
 """
 
 import gc
+import sys
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,9 +14,13 @@ from dense import COMM, FORMAT, IS_COMPLEX, TYPE, csr, random_dense
 from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
-from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.planning import given, planner
-from petsc_gpufmt.planning.abi import Ask
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+from solves import MODIFIED  # noqa: E402
+
+from petsc_gpufmt.backends import native_library  # noqa: E402
+from petsc_gpufmt.planning import given, planner  # noqa: E402
+from petsc_gpufmt.planning.abi import Ask  # noqa: E402
 
 COUNT = 40
 LIBRARY = native_library.load()
@@ -425,7 +430,9 @@ def check_dots_of_estimates(options):
     by_plans = {"pc_gamg_coarse_eq_limit": 5, "vec_mdot_use_gemv": False, "vec_maxpy_use_gemv": False}
     dense = 3.0 * np.eye(COUNT) - np.eye(COUNT, k=1) - np.eye(COUNT, k=-1)
     asked, found = asked_for(lambda: smoothed_prolongator(dense, options, by_plans))
-    one_by_one = smoothed_prolongator(dense, options, by_plans | {"pc_gamg_esteig_ksp_orthogonalization": "mgs"})
+    one_by_one = smoothed_prolongator(
+        dense, options, by_plans | {f"pc_gamg_esteig_{name}": value for name, value in MODIFIED.items()}
+    )
     assert asked[Ask.VECTOR_SUMS] == int(not IS_COMPLEX)  # else the dots are PETSc's
     np.testing.assert_allclose(found, one_by_one, rtol=0, atol=1e-10)
 

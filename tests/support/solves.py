@@ -14,6 +14,11 @@ from petsc_products import petsc_matrix
 
 from petsc_gpufmt.backends import native_library
 
+NEWER = PETSc.Sys.getVersion() >= (3, 26)
+MODIFIED = {"ksp_orthogonalization": "mgs"} if NEWER else {"ksp_gmres_modifiedgramschmidt": True}
+REFINEMENT = f"ksp_{'orthogonalization' if NEWER else 'gmres'}_cgs_refinement_type"
+"""Options of PETSc's GMRES, by their names in its releases."""
+
 ENDS = (
     {"ksp_max_it": 5},
     {"ksp_max_it": 1},

@@ -79,10 +79,12 @@ def test_set_ups_that_begin_anew_know_the_constant_vector_too(options, given):
         ksp = solver(A)
         for _ in range(2):
             A.shift(0.5)
+            ksp.setOperators(A)
             ksp.setUp()
         found.append(levels(ksp))
         ksp.getPC().setCoordinates(np.zeros((A.getSize()[0], 1)))
         A.shift(0.5)
+        ksp.setOperators(A)
         ksp.setUp()
         found.append(levels(ksp))
         ksp.destroy()

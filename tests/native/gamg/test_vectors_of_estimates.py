@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from multigrid import check_same, geometric_graph, levels, pair, solver
 from petsc4py import PETSc
+from solves import MODIFIED, REFINEMENT
 
 from petsc_gpufmt.coarsening import vector_sums as module
 from petsc_gpufmt.planning.abi import Ask
@@ -16,14 +17,14 @@ from petsc_gpufmt.planning.abi import Ask
 pytestmark = [pytest.mark.usefixtures("several_levels", "managed"), pytest.mark.real]
 
 BY_PETSC = {
-    "modified": {"pc_gamg_esteig_ksp_orthogonalization": "mgs"},
+    "modified": {f"pc_gamg_esteig_{name}": value for name, value in MODIFIED.items()},
     "by CG": {"pc_gamg_esteig_ksp_type": "cg"},
 }
 MANY_STEPS = "in more steps than there are dots at once"
 ESTIMATES = {
     "by default": {},
     "flexible": {"pc_gamg_esteig_ksp_type": "fgmres"},
-    "refined": {"pc_gamg_esteig_ksp_orthogonalization_cgs_refinement_type": "refine_always"},
+    "refined": {f"pc_gamg_esteig_{REFINEMENT}": "refine_always"},
     MANY_STEPS: {"pc_gamg_esteig_ksp_gmres_restart": 50, "pc_gamg_esteig_ksp_max_it": 40},
     **BY_PETSC,
 }

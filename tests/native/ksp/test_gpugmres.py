@@ -11,6 +11,8 @@ from petsc4py import PETSc
 from petsc_products import petsc_matrix, stencil_csr
 from solves import (
     ENDS,
+    MODIFIED,
+    REFINEMENT,
     check_same,
     compared,
     diagonal_matrix,
@@ -345,9 +347,6 @@ def want_ritz_pairs(ksp):
     assert native_library.load().KSPSetComputeRitz(ctypes.c_void_p(ksp.handle), ctypes.c_bool(True)) == 0
 
 
-NEWER = PETSc.Sys.getVersion() >= (3, 26)
-MODIFIED = {"ksp_orthogonalization": "mgs"} if NEWER else {"ksp_gmres_modifiedgramschmidt": True}
-REFINEMENT = f"ksp_{'orthogonalization' if NEWER else 'gmres'}_cgs_refinement_type"
 ORTHOGONALIZATION = "orthogonalization is not classical Gram-Schmidt without refinement"
 LEFT = {
     "modified": (ORTHOGONALIZATION, MODIFIED),

@@ -115,7 +115,7 @@ ctypes.CDLL(None).exit(83)
 
 def test_exit_waits_for_threads_that_compile_and_a_child_has_none_of_them():
     """They are in a compiler, whose library is closed next."""
-    finished = launch.run([sys.executable, "-c", COMPILING])
+    finished = launch.run([sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", COMPILING])
     lines = finished.output.split("\n")
     assert finished.status == 83 and lines[:2] == ["stopping", "compiled to the end"], str(finished)
     assert [finished.output.count(word) for word in ("stopping", "compiled")] == [1, 1], str(finished)
