@@ -1,5 +1,5 @@
-"""Tests marked gpu are skipped where there is no CUDA device, those marked real where scalars are complex; emulated
-ones are slow. And what several files share."""
+"""Tests marked gpu are skipped where there is no CUDA device, those marked real where scalars are complex, those marked
+double where PETSc has not double precision and 32-bit indices; emulated ones are slow. And what several files share."""
 
 import gc
 import signal
@@ -25,10 +25,22 @@ ROOMS_FOR_REAL_NUMBERS = ("analysis", "bench", "benchmarks", "krylov", "native/k
 ROOMS_FOR_REAL_NUMBERS += ("sanitizer", "scaling", "tune")
 
 
+FOR_DOUBLE = ("analysis", "bench", "choice", "krylov", "reliability", "scaling", "tune", "formats/test_bsr_layout.py")
+FOR_DOUBLE += ("formats/test_columns.py", "formats/test_csr_arrays.py", "formats/test_ell", "formats/test_evchyb")
+FOR_DOUBLE += ("formats/test_pjds_padding.py", "formats/test_row_patterns.py")
+FOR_DOUBLE += ("spgemm/test_hash.py",)
+
+
 def is_for_real_numbers(item):
     """Whether a test is marked so, or is about solvers and commands that are for real numbers alone."""
     room = item.path.parent.relative_to(Path(__file__).parent).as_posix()
     return room.startswith(ROOMS_FOR_REAL_NUMBERS) or item.get_closest_marker("real") is not None
+
+
+def is_for_double(item):
+    """Whether a test is marked so, or is about times and bytes, or host kernels, of the types that it names."""
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    return path.startswith(FOR_DOUBLE) or item.get_closest_marker("double") is not None
 
 
 def runs_emulated_kernels(item):
@@ -45,7 +57,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if runs_emulated_kernels(item):
             item.add_marker(pytest.mark.slow)
-    if petsc_types()[0].kind == "c":
+    scalar, index = petsc_types()
+    if scalar.itemsize != (16 if scalar.kind == "c" else 8) or index.itemsize != 4:
+        for item in filter(is_for_double, items):
+            item.add_marker(pytest.mark.skip(reason="PETSc has not double precision with 32-bit indices"))
+    if scalar.kind == "c":
         for item in filter(is_for_real_numbers, items):
             item.add_marker(pytest.mark.skip(reason="PETSc has complex scalars"))
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]

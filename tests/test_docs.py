@@ -76,6 +76,7 @@ def test_files_that_kernels_name_exist():
     assert not [path for path in sorted(named) if not exists(path)]
 
 
+@pytest.mark.double
 @pytest.mark.real
 def test_the_python_example_of_the_first_page_runs():
     from petsc4py import PETSc

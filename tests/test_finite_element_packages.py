@@ -21,7 +21,7 @@ import petsc_gpufmt  # noqa: F401  registers the types
 HOWTO = Path(__file__).resolve().parents[1] / "docs" / "howto"
 PETSC_COMM = PETSc.COMM_SELF
 NPOINTS = 12
-UNIT = np.array([[4, -1, -1, -2], [-1, 4, -2, -1], [-1, -2, 4, -1], [-2, -1, -1, 4]]) / 6
+UNIT = np.array([[4, -1, -1, -2], [-1, 4, -2, -1], [-1, -2, 4, -1], [-2, -1, -1, 4]], PETSc.ScalarType) / 6
 """The Laplacian of a square with bilinear elements, nodes row by row."""
 
 
@@ -84,7 +84,7 @@ def as_firedrake(mat_type: str) -> Any:
     A.setOption(A.Option.KEEP_NONZERO_PATTERN, True)
     A.setOption(A.Option.UNUSED_NONZERO_LOCATION_ERR, True)
     for nodes in elements():
-        A.setValuesLocal(nodes, nodes, np.zeros((4, 4)))
+        A.setValuesLocal(nodes, nodes, np.zeros((4, 4), PETSc.ScalarType))
     A.assemble()
     A.setOption(A.Option.NEW_NONZERO_LOCATION_ERR, True)
     A.setOption(A.Option.IGNORE_ZERO_ENTRIES, True)

@@ -44,6 +44,7 @@ def in_place(place, architecture="sm_90"):
     return folder
 
 
+@pytest.mark.double
 def test_of_another_precision_only_what_copies_need_is_compiled_ahead(gpu, monkeypatch):
     monkeypatch.setattr(compile, "default_modules", lambda: [*DEFAULTS, Module("spgemm/hash", ("hash_d",))])
     compile.device_function(STEM, "pjds_b", (), np.dtype(np.float32), I4, 0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from answers import Answer, failing, requested_place
+from bounds import rounding
 from emulation.backend import EmulatedBackend
 from graphs import graph
 from places import INDEX, SCALAR, make_backend
@@ -81,8 +82,8 @@ def test_ranks_make_together_what_one_makes_alone(request, place, block, nvector
         if vectors is None:
             assert (found != expected).nnz == 0 and coarse.tolist() == R.tolist()
         else:  # signs depend on the order of rows
-            assert np.abs((found @ found.T - expected @ expected.T).toarray()).max() < 1e-10
-            assert np.abs(found @ coarse.T - expected @ R.T).max() < 1e-10
+            assert np.abs((found @ found.T - expected @ expected.T).toarray()).max() < rounding(1e-10)
+            assert np.abs(found @ coarse.T - expected @ R.T).max() < rounding(1e-10)
 
 
 @pytest.mark.parametrize("index", [np.dtype(np.int32), np.dtype(np.int64)])

@@ -117,6 +117,7 @@ def test_ranks_make_together_what_one_makes_alone(request, place, name):
             assert np.array_equal(getattr(found, array), getattr(expected, array)), (owned, array)
 
 
+@pytest.mark.double
 @pytest.mark.real
 @pytest.mark.parametrize(("scalar", "index"), [("float64", "int64"), ("float32", "int32")])
 def test_kernels_are_right_with_all_types(request, scalar, index):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounds import rounding
 from builders import CsrMatrix, blocked, from_row_lengths, shape, uniform
 from emulation.backend import EmulatedBackend
 from format_checks import check
@@ -89,7 +90,7 @@ def test_layout(backend, name, block_size):
     assert places == sorted(expected)
     for place, columns in zip(places, val, strict=True):
         is_entry = expected[place].T != None  # noqa: E711 - elementwise
-        assert np.allclose(columns[is_entry], expected[place].T[is_entry].astype(float), rtol=1e-15)
+        assert np.allclose(columns[is_entry], expected[place].T[is_entry].astype(val.dtype), rtol=rounding(1e-15))
         assert (columns[~is_entry] == 0).all() and np.signbit(columns[~is_entry]).all()
         assert not (np.signbit(columns[is_entry]) & (columns[is_entry] == 0)).any()
 
@@ -180,6 +181,7 @@ def test_words_of_a_small_matrix(backend):
     ]
 
 
+@pytest.mark.double
 @pytest.mark.real
 def test_stats_of_a_small_matrix(backend):
     stored = StoredMatrix(blocked(3, 40, declared=True), Bsr, backend, {"lambda": -1}).format

@@ -131,6 +131,7 @@ def test_teams_of_every_size_sum_their_rows(emulation_folder, block_threads, ind
     assert_product(stored.multadd(x, y), stored.matrix, x, y)
 
 
+@pytest.mark.double
 @pytest.mark.real
 def test_the_permutation_and_the_marks_are_counted_in_the_bytes(backend):
     lengths = [9, 3, 9, 3]

@@ -122,6 +122,7 @@ def test_places_beyond_what_the_index_type_counts(emulation_folder):
     assert z.tolist() == [3 * 7 + 5 * 11]
 
 
+@pytest.mark.double
 @pytest.mark.real
 def test_stats_and_summary_of_a_small_matrix(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])

@@ -71,7 +71,7 @@ def test_layout(backend, shape_name, options):
     for first in range(0, matrix.nrows, height):
         rows = perm[first : first + height]
         width = lengths[rows].max()
-        columns, values = np.full((width, height), -1), np.zeros((width, height))
+        columns, values = np.full((width, height), -1), np.zeros((width, height), stored.val.dtype)
         for lane, row in enumerate(rows):
             entries = slice(matrix.rowptr[row], matrix.rowptr[row + 1])
             columns[: lengths[row], lane] = matrix.colidx[entries]
@@ -84,6 +84,7 @@ def test_layout(backend, shape_name, options):
     assert sorted(perm) == list(range(matrix.nrows))
 
 
+@pytest.mark.double
 @pytest.mark.real
 def test_stats_and_summary_of_a_small_matrix(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
@@ -148,6 +149,7 @@ def test_a_negative_window_is_refused(backend):
         StoredMatrix(shape("banded"), Pjds, backend, {"sigma_window": -2})
 
 
+@pytest.mark.double
 def test_padding_may_pass_what_the_index_type_counts(backend):
     counts = RowCounts(2**30, 0, False, (0, 0), ())
     csr = CsrPattern(2, 1, np.array([0, 2**30, 2**30 + 5], dtype=np.int32), np.zeros(0, dtype=np.int32), counts=counts)
@@ -367,6 +369,7 @@ def test_columns_of_few_entries_stay_full(backend):
     assert StoredMatrix(shape("stencil"), Pjds, backend, {}).format.columns.mode == columns.FULL
 
 
+@pytest.mark.double
 @pytest.mark.real
 @pytest.mark.parametrize("index", [FULL_ONLY, SHORT_WHERE_IT_FITS, PATTERN])
 def test_bytes_that_a_product_moves(backend, index):
@@ -381,6 +384,7 @@ def test_bytes_that_a_product_moves(backend, index):
     assert stored.stats().bytes_held == nstored * 8 + of_columns + (rows // 8 + 1) * 8 + (rows + 1) * 4
 
 
+@pytest.mark.double
 @pytest.mark.real
 def test_the_report_compares_with_csr_and_ellpack(backend):
     lengths = np.array([1, 0, 3, 2, 2, 0, 1, 1, 4, 1])
@@ -396,6 +400,7 @@ def test_the_report_compares_with_csr_and_ellpack(backend):
     ]
 
 
+@pytest.mark.double
 def test_the_report_of_an_empty_matrix(backend):
     stored = StoredMatrix(shape("Nx0"), Pjds, backend, {}).format
 
@@ -453,6 +458,7 @@ def test_no_launch_for_nothing(backend):
     assert [stored.plan(operation) for operation in Operation] == [[]] * len(Operation)
 
 
+@pytest.mark.double
 @pytest.mark.parametrize("place", ["host", "emulation"])
 def test_rows_are_padded_rightly_where_the_entries_end_at_the_largest_index(place, request):
     """Walking past the end of the last row must not wrap around: 2^31 - 1 entries, of which one slice is looked at."""

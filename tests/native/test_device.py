@@ -10,6 +10,7 @@ import launch
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from copies import copied_bytes
 
 from petsc_gpufmt.backends import native_library
@@ -79,7 +80,7 @@ def assert_same_product(petsc, pair, operation, kinds):
     A, B = pair
     result = apply(A, operation, *operands(petsc, operation, kinds)).getArray().copy()
     expected = apply(B, operation, *operands(petsc, operation, ("seq",) * 3)).getArray()
-    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(result, expected, rtol=rounding(1e-12), atol=rounding(1e-10))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -130,7 +131,7 @@ def test_new_values_cost_one_upload_and_no_plan(petsc, pair):
     A.mult(x, z)
     assert copied_bytes("ctog") - before == 8 * nnz
     assert planner.owned_tokens() == tokens
-    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=rounding(1e-12), atol=rounding(1e-10))
 
 
 def test_a_new_pattern_is_planned_again(petsc, pair):
@@ -143,7 +144,7 @@ def test_a_new_pattern_is_planned_again(petsc, pair):
         M.setValue(5, 7, 3.5, addv=True)
         M.assemble()
     A.mult(x, z)
-    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=rounding(1e-12), atol=rounding(1e-10))
 
 
 def test_products_return_the_same_bits_every_time(petsc, pair):
@@ -216,7 +217,7 @@ def test_a_matrix_may_go_while_another_stream_still_multiplies_it(petsc):
     B.mult(x, y)
     second.synchronize()
     assert busy[0] == 1.0
-    np.testing.assert_allclose(z.getArray(), expected, rtol=1e-12)
+    np.testing.assert_allclose(z.getArray(), expected, rtol=rounding(1e-12))
 
 
 def test_destroying_a_matrix_gives_its_memory_back(petsc, pair):
@@ -249,7 +250,7 @@ def test_out_of_device_memory_is_one_clear_error_and_loses_nothing(petsc, pair, 
         A.mult(x, z)
     assert failure.value.ierr == 55  # PETSC_ERR_MEM
     A.mult(x, z)
-    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(z.getArray(), row_sums(B), rtol=rounding(1e-12), atol=rounding(1e-10))
 
 
 def test_memory_of_plans_stays_in_one_pool_until_that_is_trimmed(petsc):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from builders import CsrMatrix
 from chains import Exact, operands_of
 from copies import copied_bytes
@@ -113,7 +114,7 @@ def test_a_result_is_an_operand_without_a_copy_of_its_values(petsc):  # noqa: F8
     before = copied_bytes("ctog")
     multiply(Product.AB, [C, C], result=square)
     assert copied_bytes("ctog") == before
-    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=rounding(1e-9), atol=1e-6)
 
 
 def test_a_result_that_was_changed_on_the_host_is_sent(petsc):  # noqa: F811
@@ -121,7 +122,7 @@ def test_a_result_that_was_changed_on_the_host_is_sent(petsc):  # noqa: F811
     C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
     scale_on_the_host(C, 3.0)
     square = multiply(Product.AB, [C, C])
-    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=rounding(1e-9), atol=1e-6)
 
 
 def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  # noqa: F811
@@ -135,7 +136,7 @@ def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  #
     before = copied_bytes("ctog")
     C.mult(x, z)
     assert copied_bytes("ctog") == before
-    np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=rounding(1e-9), atol=1e-6)
 
 
 @EVERY_PRODUCT
@@ -174,7 +175,7 @@ def test_the_pattern_of_a_result_is_not_sent_either(petsc):  # noqa: F811
     square.mult(x, z)
     row_pointers = 2 * (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
     assert copied_bytes("ctog") - before <= row_pointers + 8 * x.size
-    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=rounding(1e-9), atol=1e-6)
 
 
 def test_a_pattern_is_sent_once_for_all_its_plans(petsc):  # noqa: F811
@@ -199,7 +200,7 @@ def test_values_that_the_host_changed_after_a_refresh_and_before_the_next(petsc)
     for _ in range(3):
         scale_on_the_host(C, 2.0)
         C.mult(x, z)
-        np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=1e-9, atol=1e-6)
+        np.testing.assert_allclose(z.getArray(), C[:, :].sum(axis=1), rtol=rounding(1e-9), atol=1e-6)
 
 
 def test_results_are_scaled_and_added_to_on_the_device(petsc):  # noqa: F811
@@ -228,7 +229,9 @@ def test_results_are_scaled_and_added_to_on_the_device(petsc):  # noqa: F811
         if k:
             assert copied == (copied_bytes("ctog"), copied_bytes("gtoc"))
         change(host, part, same, host_left, host_right)
-        np.testing.assert_allclose(C.getValuesCSR()[2], host.getValuesCSR()[2], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            C.getValuesCSR()[2], host.getValuesCSR()[2], rtol=rounding(1e-9), atol=rounding(1e-9)
+        )
 
 
 def test_a_result_bound_to_the_cpu_is_scaled_by_petsc(petsc):  # noqa: F811

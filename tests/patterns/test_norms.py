@@ -11,7 +11,7 @@ from petsc_gpufmt.patterns import norms
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.transpose import transposed
 
-EPS = np.finfo(SCALAR).eps
+EPS = float(np.finfo(SCALAR).eps)
 
 
 @pytest.fixture(params=EVERY_PLACE)

@@ -71,7 +71,7 @@ def test_the_plans_of_an_answer_compute_the_products(options, transposed):
         a.replay(Operation.MULTADD, x=x, y=y, z=z)
         assert_product(z, product_of, x, y)
         a.replay(Operation.DIAGONAL, z=z)
-        assert z.tolist() == dense(matrix).diagonal().tolist()
+        assert z.tolist() == dense(matrix).diagonal().astype(SCALAR).tolist()
 
 
 class AnsweredFused(Answer):

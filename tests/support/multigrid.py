@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
+from bounds import rounding
 from builders import CsrMatrix, from_entries
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
@@ -59,7 +60,7 @@ def check_same(ours: list[Level], theirs: list[Level], tolerance: float = 1e-12)
         for (rowptr, colidx, values), other in zip(level, expected, strict=True):
             assert rowptr.tolist() == other[0].tolist()
             assert colidx.tolist() == other[1].tolist()
-            assert np.abs(values - other[2]).max(initial=0.0) <= tolerance * np.abs(other[2]).max(initial=1.0)
+            assert np.abs(values - other[2]).max(initial=0.0) <= rounding(tolerance) * np.abs(other[2]).max(initial=1.0)
 
 
 def setups(ksp: Any, tmp_path: Any) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from bounds import rounding
 from builders import CsrMatrix
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
@@ -43,7 +44,7 @@ class Solve(NamedTuple):
 
 
 def right_hand_side(n: int) -> np.ndarray:
-    return np.random.default_rng(1).standard_normal(n)
+    return np.random.default_rng(1).standard_normal(n).astype(PETSc.ScalarType)
 
 
 def diagonal_matrix(values: np.ndarray) -> Any:
@@ -81,8 +82,8 @@ def solve(
     operator = A[0] if isinstance(A, tuple) else A
     ksp, (x, rhs) = make_solver(A, ksp_type, **settings), operator.createVecs()
     prepare(ksp)
-    rhs.setArray(b)
-    x.setArray(b / 2)
+    rhs.setArray(np.asarray(b, PETSc.ScalarType))
+    x.setArray(np.asarray(b, PETSc.ScalarType) / 2)
     found = run(ksp, rhs, x)
     for thing in (ksp, x, rhs):
         thing.destroy()
@@ -97,7 +98,7 @@ def check_same(ours: Solve, theirs: Solve, tolerance: float = 1e-8) -> None:
         finite = np.isfinite(expected)
         assert (np.isfinite(found) == finite).all()
         scale = np.abs(expected[finite]).max(initial=1e-300)
-        assert np.abs(found[finite] - expected[finite]).max(initial=0.0) <= tolerance * scale
+        assert np.abs(found[finite] - expected[finite]).max(initial=0.0) <= rounding(tolerance) * scale
 
 
 def compared(theirs: str, A: Any, b: np.ndarray, check: int = 0, **settings: Any) -> Solve:

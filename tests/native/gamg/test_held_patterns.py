@@ -79,6 +79,7 @@ def looked_up(monkeypatch):
     return found
 
 
+@pytest.mark.double
 @pytest.mark.parametrize(("block", "threshold"), [(1, -1.0), (1, 0.01), (3, -1.0)])
 def test_each_pattern_of_a_set_up_comes_once(options, looked_up, block, threshold):
     options["pc_gamg_coarse_eq_limit"] = 20

@@ -44,6 +44,7 @@ def given(monkeypatch):
     return found
 
 
+@pytest.mark.double
 @pytest.mark.parametrize("name", [None, "nearnullspace", "nullspace"])
 def test_what_the_first_field_has_is_taken(options, given, name):
     """A DMDA has a field without any: the constant vector is known to the planner, and not made on the host."""
@@ -53,7 +54,7 @@ def test_what_the_first_field_has_is_taken(options, given, name):
         A = poisson(mat_type)
         if name:
             vector = A.createVecRight()
-            vector.setArray(np.linspace(1, 2, vector.getLocalSize()))
+            vector.setArray(np.linspace(1, 2, vector.getLocalSize(), dtype=PETSc.ScalarType))
             vector.normalize()
             space = PETSc.NullSpace().create(vectors=[vector], comm=PETSc.COMM_SELF)
             field = PETSc.Vec().createSeq(1)  # any object
@@ -82,7 +83,7 @@ def test_set_ups_that_begin_anew_know_the_constant_vector_too(options, given):
             ksp.setOperators(A)
             ksp.setUp()
         found.append(levels(ksp))
-        ksp.getPC().setCoordinates(np.zeros((A.getSize()[0], 1)))
+        ksp.getPC().setCoordinates(np.zeros((A.getSize()[0], 1), PETSc.RealType))
         A.shift(0.5)
         ksp.setOperators(A)
         ksp.setUp()

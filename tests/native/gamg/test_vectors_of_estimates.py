@@ -58,6 +58,7 @@ def hierarchies(options, more):
     return found
 
 
+@pytest.mark.double
 @pytest.mark.parametrize("name", ESTIMATES)
 def test_estimates_are_those_of_petsc(options, asked, name):
     ours, theirs = hierarchies(options, ESTIMATES[name])
@@ -96,6 +97,7 @@ def bounds_of_smoothers(A, tmp_path):
     return np.array([[float(word.rstrip(".")) for word in words] for words in bounds])
 
 
+@pytest.mark.double
 def test_smoothers_estimate_anew_with_our_dots(options, monkeypatch, tmp_path):
     make, (A, other) = module.vector_sums, pair(geometric_graph(600, 8.0, seed=21))
     options["pc_gamg_esteig_ksp_type"] = "cg"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from builders import CsrMatrix
 from petsc4py import PETSc
 from petsc_products import petsc_matrix, stencil_csr
@@ -59,7 +60,7 @@ def test_any_format_will_do(name):
     A, b = petsc_matrix(stencil_csr(5), "aij" + name), right_hand_side(125)
     found, theirs = mixed(A, b, pc_type="jacobi", ksp_rtol=RTOL), solve(A, b, "cg", pc_type="jacobi", ksp_rtol=RTOL)
     assert found.reason == Reason.CONVERGED_RTOL
-    assert np.allclose(found.x, theirs.x, rtol=0, atol=1e-9 * abs(theirs.x).max())
+    assert np.allclose(found.x, theirs.x, rtol=0, atol=rounding(1e-9) * abs(theirs.x).max())
 
 
 def test_replacement_goes_on_where_refinement_begins_anew():
@@ -119,7 +120,7 @@ def test_without_norms_all_iterations_are_made(grid):
     found = mixed(grid, right_hand_side(343), pc_type="jacobi", ksp_norm_type="none", ksp_max_it=60)
     assert (found.reason, found.iterations) == (Reason.DIVERGED_MAX_IT, 60)
     assert not found.history.any() and found.history.size > 3
-    assert np.allclose(dense(grid) @ found.x, right_hand_side(343), atol=1e-8)
+    assert np.allclose(dense(grid) @ found.x, right_hand_side(343), atol=rounding(1e-8))
     skip = {"ksp_norm_type": "none", "ksp_convergence_test": "skip"}
     found = mixed(grid, right_hand_side(343), pc_type="jacobi", ksp_max_it=9, **skip)
     assert (found.reason, found.iterations) == (Reason.CONVERGED_ITS, 9)
@@ -275,7 +276,7 @@ def test_numbers_of_any_magnitude(outer, pc_type, norm, exponent):
     settings = {"pc_type": pc_type, "ksp_norm_type": norm, "ksp_rtol": 1e-10, "ksp_atol": 0}
     found = mixed(petsc_matrix(matrix), right_hand_side(64) * scale, outer, **settings)
     assert found.reason == Reason.CONVERGED_RTOL and found.history.size < 12
-    assert np.allclose(found.x, expected, rtol=0, atol=1e-8 * abs(expected).max())
+    assert np.allclose(found.x, expected, rtol=0, atol=rounding(1e-8) * abs(expected).max())
 
 
 @pytest.mark.parametrize("outer", OUTER)
@@ -287,7 +288,7 @@ def test_one_large_entry(outer):
         A, b = diagonal_matrix(values), right_hand_side(50)
         found = mixed(A, b, outer, pc_type=pc_type, ksp_rtol=1e-12)
         assert found.reason == Reason.CONVERGED_RTOL and found.history.size < 12
-        assert np.allclose(found.x, b / values, rtol=1e-9, atol=1e-30)
+        assert np.allclose(found.x, b / values, rtol=rounding(1e-9), atol=1e-30)
 
 
 def test_a_matrix_that_does_not_fit_is_an_error():
@@ -558,7 +559,7 @@ def test_other_values_sizes_and_preconditioners(grid, outer, settings):
         x, b = A.createVecs()
         b.set(1.0)
         run(ksp, b, x)
-        assert np.allclose(x.array, 1 / np.arange(1.0, n + 1.0), rtol=1e-9)
+        assert np.allclose(x.array, 1 / np.arange(1.0, n + 1.0), rtol=rounding(1e-9))
 
 
 @pytest.mark.parametrize("settings", AT_ONCE)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import launch
 import numpy as np
 import pytest
+from bounds import rounding
 from builders import CsrMatrix
 from copies import copied_bytes
 from petsc4py import PETSc
@@ -314,7 +315,7 @@ def compared(values: np.ndarray, solver: Solver) -> Solve:
     A, b, settings = diagonal_matrix(values), np.ones(values.size), {"pc_type": "none", "ksp_rtol": 1e-12}
     found = solve(A, b, solver.ours, **solver.settings, **settings)
     theirs = solve(A.convert("aij", PETSc.Mat()), b, solver.theirs, **settings)
-    inner_happens_to_solve = solver in MIXED and np.allclose(found.x * values, b, rtol=0, atol=1e-9)
+    inner_happens_to_solve = solver in MIXED and np.allclose(found.x * values, b, rtol=0, atol=rounding(1e-9))
     assert found.reason == (Reason.CONVERGED_RTOL if inner_happens_to_solve else theirs.reason)
     assert np.isfinite(found.x).all()
     return found

@@ -56,7 +56,7 @@ def seen(C, path):
     without_small(copy)
     aij.convert("aij")
     x, z = aij.createVecs()
-    x.setArray(np.arange(1.0, x.size + 1))
+    x.setArray(np.arange(1.0, x.size + 1, dtype=PETSc.ScalarType))
     aij.mult(x, z)
     arrays = [
         *part.getValuesCSR(),

@@ -26,7 +26,7 @@ def solve_with_multigrid(mat_type):
     A.setPreallocationNNZ(7)
     for row in range(grid.nrows):
         entries = slice(grid.rowptr[row], grid.rowptr[row + 1])
-        A.setValues(row, grid.colidx[entries].astype(PETSc.IntType), grid.values[entries])
+        A.setValues(row, grid.colidx[entries].astype(PETSc.IntType), grid.values[entries].astype(PETSc.ScalarType))
     A.assemble()
     gamg_iterations(A)
 

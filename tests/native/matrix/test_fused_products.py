@@ -7,6 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from builders import shape, stencil
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
@@ -44,14 +45,14 @@ def smooth(name, A, **members):
 
 
 def mult_dot(A, x):
-    z, result = np.full(A.size[0], np.nan), np.full(1, np.nan)
+    z, result = (np.full(n, np.nan, PETSc.ScalarType) for n in (A.size[0], 1))
     assert call("GpufmtMultDot", A, x, z, result)
     return z, result[0]
 
 
 def vectors(A, seed=91):
     rng = np.random.default_rng(seed)
-    return rng.standard_normal(A.size[1]), rng.standard_normal(A.size[0])
+    return tuple(rng.standard_normal(n).astype(PETSc.ScalarType) for n in A.size[::-1])
 
 
 def product(A, x):
@@ -82,10 +83,10 @@ def test_products_leave_their_dot_products(fused_plans):
         z, dot = mult_dot(A, x)
         assert_same_bits(z, expected)
         assert_dot(dot, x, z)
-    added, result = y.copy(), np.full(1, np.nan)
+    added, result = y.copy(), np.full(1, np.nan, PETSc.ScalarType)
     assert call("GpufmtAddDot", A, x, y, added, result)
 
-    assert np.allclose(added, y + expected, rtol=1e-14, atol=0)
+    assert np.allclose(added, y + expected, rtol=rounding(1e-14), atol=0)
     assert_dot(result[0], y, expected)
     assert fused_plans == ["MULT_DOT", "ADD_DOT"]
 
@@ -94,17 +95,19 @@ def test_steps_of_smoothing_take_other_factors_each_time(fused_plans):
     matrix = stencil()
     A = petsc_matrix(matrix)
     x, b = vectors(A)
-    u, d = np.linspace(1, 2, b.size), np.linspace(3, 4, b.size)
+    u, d = (np.linspace(k, k + 1, b.size, dtype=PETSc.ScalarType) for k in (1, 3))
     product_of = Expected.of(matrix, x).exact.astype(float)
 
     for alpha, beta, gamma in ((0.5, -2.0, 3.0), (0.0, 1.0, 0.25)):
         z = u.copy()
         assert smooth("GpufmtSmooth", A, x=x, u=z, b=b, d=d, z=z, alpha=alpha, beta=beta, gamma=gamma)
-        assert np.allclose(z, alpha * u + beta * x + gamma * d * (b - product_of), rtol=1e-12, atol=1e-12)
+        assert np.allclose(
+            z, alpha * u + beta * x + gamma * d * (b - product_of), rtol=rounding(1e-12), atol=rounding(1e-12)
+        )
     z = u.copy()
     assert smooth("GpufmtAddSmooth", A, x=x, z=z, gamma=2.0)
 
-    assert np.allclose(z, u - 2 * product_of, rtol=1e-12, atol=1e-12)
+    assert np.allclose(z, u - 2 * product_of, rtol=rounding(1e-12), atol=rounding(1e-12))
     assert fused_plans == ["SMOOTH", "ADD_SMOOTH"]
 
 
@@ -145,7 +148,7 @@ def test_plans_go_with_the_matrix():
 def test_a_format_without_such_plans_leaves_it_to_the_caller(fused_plans):
     A = petsc_matrix(stencil(), "aijellpack")
     x, _ = vectors(A)
-    z, result = np.full(A.size[0], np.nan), np.full(1, np.nan)
+    z, result = (np.full(n, np.nan, PETSc.ScalarType) for n in (A.size[0], 1))
 
     for _ in range(2):
         assert not call("GpufmtMultDot", A, x, z, result)

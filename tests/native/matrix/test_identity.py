@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 
+import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from builders import shape
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
@@ -31,9 +33,9 @@ def test_data_that_move_to_a_matrix_of_the_same_state_are_stored_anew(function):
     state = ctypes.c_int64()
     assert library.PetscObjectStateGet(moved, ctypes.byref(state)) == 0
     A.stateSet(state.value - 1)  # PETSc raises it once: then it is that of the product
-    assert library.MatScale(moved, ctypes.c_double(3.0)) == 0
+    assert library.MatScale(moved, np.ctypeslib.as_ctypes_type(PETSc.ScalarType)(3.0)) == 0
     assert getattr(library, function)(handle, ctypes.byref(moved)) == 0
-    assert row_sums(A) == pytest.approx(expected)
+    assert row_sums(A) == pytest.approx(expected, rel=rounding(1e-6))
 
 
 def test_a_type_of_ours_that_replaces_another_leaves_nothing_of_it():
@@ -44,6 +46,6 @@ def test_a_type_of_ours_that_replaces_another_leaves_nothing_of_it():
     assert native_library.load().MatSeqAIJSetType(ctypes.c_void_p(A.handle), b"seqaijbsr") == 0
     assert A.getType() == "seqaijbsr"
     assert settled_tokens() == before
-    assert row_sums(A) == pytest.approx(expected)
+    assert row_sums(A) == pytest.approx(expected, rel=rounding(1e-6))
     A.destroy()
     assert settled_tokens() == before

@@ -87,7 +87,7 @@ def test_multigrid_takes_as_many_iterations(options, dof):
         A = dm.createMat()
         rowptr, columns, _ = A.getValuesCSR()
         rows = np.repeat(np.arange(A.size[0]), np.diff(rowptr))
-        A.setValuesCSR(rowptr, columns, np.where(rows == columns, 9.5 * dof, -1.0))
+        A.setValuesCSR(rowptr, columns, np.where(rows == columns, 9.5 * dof, -1.0).astype(PETSc.ScalarType))
         A.assemble()
         ksp = PETSc.KSP().create(PETSc.COMM_SELF)
         ksp.setDM(dm)

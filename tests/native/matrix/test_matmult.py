@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from builders import CsrMatrix, from_row_lengths
 from chains import Exact, operands_of
 from petsc4py import PETSc
@@ -162,7 +163,7 @@ def test_a_result_follows_its_product_in_mult(rmerge):
     multiply(Product.PTAP, matrices, result=C)
     C.mult(x, z)
     exact = Exact.of(Product.PTAP, operands)
-    np.testing.assert_allclose(z.getArray(), exact.values.sum(axis=1).astype(float), atol=1e-9)
+    np.testing.assert_allclose(z.getArray(), exact.values.sum(axis=1).astype(float), atol=rounding(1e-9))
 
 
 @pytest.mark.parametrize(("product", "changed"), [(p, k) for p in PARENT_ALGORITHMS for k in range(len(p.letters))])
@@ -350,6 +351,7 @@ def test_the_plan_goes_with_the_result(rmerge):
     copy.mult(*copy.createVecs())
 
 
+@pytest.mark.double
 def test_a_result_is_an_ordinary_matrix(rmerge):
     A, P = (petsc_matrix(m) for m in operands_of(Product.PTAP, 40, 24))
     P.setBlockSizes(1, 3)
@@ -357,7 +359,7 @@ def test_a_result_is_an_ordinary_matrix(rmerge):
     assert C.isAssembled() and C.getBlockSizes() == (3, 3)
     copy = C.duplicate(copy=True)
     C.shift(2.0)
-    assert np.allclose(C[:, :] - copy[:, :], 2.0 * np.eye(24))
+    assert np.allclose(C[:, :] - copy[:, :], 2.0 * np.eye(24), atol=rounding(1e-8))
     C.convert("aij")
     assert C.getType() == "seqaij" and np.allclose(C[:, :] - copy[:, :], 2.0 * np.eye(24))
 

@@ -11,6 +11,7 @@ import gc
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from copies import copied_bytes
 from petsc4py import PETSc
 from petsc_products import stencil_csr, symbolic_phases
@@ -86,8 +87,8 @@ def pair(coordinates=None, mat_type="aijpjds", size=(N, M)):
 
 def products(A):
     (x, z), (y, w) = A.createVecs(), A.createVecs()[::-1]
-    x.setArray(np.arange(1.0, x.size + 1))
-    y.setArray(np.arange(1.0, y.size + 1))
+    x.setArray(np.arange(1.0, x.size + 1, dtype=PETSc.ScalarType))
+    y.setArray(np.arange(1.0, y.size + 1, dtype=PETSc.ScalarType))
     A.mult(x, z)
     A.multTranspose(y, w)
     return np.concatenate((z.getArray(), w.getArray()))
@@ -96,8 +97,8 @@ def products(A):
 def assert_same(A, B):
     ours, theirs = A.getValuesCSR(), B.getValuesCSR()
     assert all(np.array_equal(a, b) for a, b in zip(ours[:2], theirs[:2], strict=True))
-    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(products(A), products(B), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=rounding(1e-13), atol=rounding(1e-13))
+    np.testing.assert_allclose(products(A), products(B), rtol=rounding(1e-11), atol=rounding(1e-11))
 
 
 def set_both(matrices, place, addv=None, seed=4):
@@ -137,6 +138,7 @@ def test_values_of_all_modes(place, mat_type):
     assert managed_matrices() == (place != "host")
 
 
+@pytest.mark.double
 def test_values_that_replace_others_have_the_bits_of_aij(place):
     A, B = matrices = pair()
     set_both(matrices, place)
@@ -298,14 +300,14 @@ def nonzeros_left_out(A):
 
 
 def insert_a_block(A):
-    A.setValues([0, 1], range(M), np.arange(2.0 * M), addv=True)
+    A.setValues([0, 1], range(M), np.arange(2.0 * M, dtype=PETSc.ScalarType), addv=True)
     A.assemble()
 
 
 def insert_in_pattern(A):
     rowptr, colidx, _ = A.getValuesCSR()
     columns = np.intersect1d(*(colidx[rowptr[i] : rowptr[i + 1]] for i in (0, 1)))
-    A.setValues([0, 1], columns, np.arange(2.0 * columns.size), addv=True)
+    A.setValues([0, 1], columns, np.arange(2.0 * columns.size, dtype=PETSc.ScalarType), addv=True)
     A.assemble()
 
 
@@ -360,7 +362,7 @@ def test_sparse_products_of_matrices_with_coordinates(place, options):
         set_values_coo(A, given(values, place))
         B.setValuesCOO(values)
         result = A.matMult(A) if seed == 0 else A.matMult(A, result=result)
-        np.testing.assert_allclose(result[:, :], B[:, :] @ B[:, :], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(result[:, :], B[:, :] @ B[:, :], rtol=rounding(1e-12), atol=rounding(1e-13))
     assert symbolic_phases() == before
 
 
@@ -449,7 +451,7 @@ def test_stored_values_are_there_after_new_ones(place):
     for copy in (copies := [M.duplicate(copy=True) for M in matrices]):
         copy.setOption(Option.NEW_NONZERO_LOCATIONS, False)
         copy.storeValues()
-        copy.setValuesCOO(np.zeros(COUNT))
+        copy.setValuesCOO(np.zeros(COUNT, PETSc.ScalarType))
         copy.retrieveValues()
     assert_same(copies[1], copies[0])
 

@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 from answers import settled_tokens
+from bounds import rounding
 from petsc4py import PETSc
 from petsc_products import petsc_matrix, stencil_csr
 
@@ -31,9 +32,9 @@ def parts():
 
 def check(part, dense, mat_type):
     x, z = part.createVecs()
-    x.setArray(np.arange(1.0, x.size + 1))
+    x.setArray(np.arange(1.0, x.size + 1, dtype=PETSc.ScalarType))
     part.mult(x, z)
-    np.testing.assert_allclose(z.getArray(), dense @ x.getArray(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(z.getArray(), dense @ x.getArray(), rtol=rounding(1e-12), atol=rounding(1e-12))
     assert part.getType() == f"seq{mat_type}"
 
 
@@ -66,7 +67,7 @@ def test_they_take_coordinates_and_keep_what_petsc_keeps_with_them(parts, manage
         pytest.skip("there is a device")
     try:
         part.setPreallocationCOO(diagonal.copy(), diagonal.copy())
-        part.setValuesCOO(diagonal + 1.0)
+        part.setValuesCOO((diagonal + 1.0).astype(PETSc.ScalarType))
         check(part, np.diag(diagonal + 1.0), "aijpjds")
         assert library.GpufmtManagedCount() == before
         part.destroy()

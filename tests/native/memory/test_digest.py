@@ -23,7 +23,7 @@ def permutation(swapped=()):
     columns = np.arange(N, dtype=PETSc.IntType)[::-1].copy()
     columns[list(swapped)] = columns[list(swapped)][::-1]
     rowptr = np.arange(N + 1, dtype=PETSc.IntType)
-    A = PETSc.Mat().createAIJ((N, N), csr=(rowptr, columns, np.ones(N)), comm=PETSc.COMM_SELF)
+    A = PETSc.Mat().createAIJ((N, N), csr=(rowptr, columns, np.ones(N, PETSc.ScalarType)), comm=PETSc.COMM_SELF)
     A.convert("aijpjds")
     return A
 

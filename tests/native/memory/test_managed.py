@@ -10,6 +10,7 @@ import gc
 
 import numpy as np
 import pytest
+from bounds import rounding
 from chains import Exact, operands_of
 from petsc4py import PETSc
 from petsc_products import (
@@ -195,7 +196,7 @@ READERS = {
 
 def product_with_vector(A, transposed=False):
     x, z = A.createVecLeft(), A.createVecRight()
-    x.setArray(np.arange(1.0, x.size + 1))
+    x.setArray(np.arange(1.0, x.size + 1, dtype=PETSc.ScalarType))
     (A.multTranspose if transposed else A.mult)(x, z)
     return z.getArray().copy()
 
@@ -218,7 +219,7 @@ def test_who_reads_on_the_host_sees_the_values_of_the_last_numeric_phase(reader)
     for factor in (1.0, 3.0):
         matrices[0].scale(factor)
         multiply(Product.AB, matrices, result=C)
-        np.testing.assert_allclose(READERS[reader](C), READERS[reader](ordinary(C)), rtol=1e-12)
+        np.testing.assert_allclose(READERS[reader](C), READERS[reader](ordinary(C)), rtol=rounding(1e-12))
         assert C[0, 0] == pytest.approx(ordinary(C)[0, 0])
     assert C[0, 0] == pytest.approx(3.0 * sum(stencil_csr(4).values[:4] ** 2))
 
@@ -250,18 +251,18 @@ def scale(A):
 
 def scale_rows(A):
     d = A.createVecLeft()
-    d.setArray(np.linspace(1.0, 2.0, A.size[0]))
+    d.setArray(np.linspace(1.0, 2.0, A.size[0], dtype=PETSc.ScalarType))
     A.diagonalScale(d, d)
 
 
 def add_in_pattern(A):
     columns = A.getRow(3)[0]
-    A.setValues(3, columns, np.ones(columns.size), addv=True)
+    A.setValues(3, columns, np.ones(columns.size, PETSc.ScalarType), addv=True)
     A.assemble()
 
 
 def add_everywhere(A):
-    A.setValues([0, 1], range(A.size[1]), np.ones((2, A.size[1])), addv=True)
+    A.setValues([0, 1], range(A.size[1]), np.ones((2, A.size[1]), PETSc.ScalarType), addv=True)
     A.assemble()
 
 
@@ -313,7 +314,7 @@ def allow_nonzeros(A):
 def whole_rows(A):
     columns = A.getRow(3)[0].copy()
     A.setOption(PETSc.Mat.Option.SORTED_FULL, True)
-    A.setValues(3, columns, np.ones(columns.size))
+    A.setValues(3, columns, np.ones(columns.size, PETSc.ScalarType))
     A.assemble()
     A.setOption(PETSc.Mat.Option.SORTED_FULL, False)
     add_everywhere(A)
@@ -353,7 +354,7 @@ def test_who_changes_a_result_on_the_host_finds_an_ordinary_matrix(write, full_d
         write(same)
     np.testing.assert_array_equal(C.getValuesCSR()[1], same.getValuesCSR()[1])
     np.testing.assert_allclose(C[:, :], same[:, :])
-    np.testing.assert_allclose(product_with_vector(C), product_with_vector(same), rtol=1e-12)
+    np.testing.assert_allclose(product_with_vector(C), product_with_vector(same), rtol=rounding(1e-12))
     left = same.getNearNullSpace().handle  # not where PETSc makes a new matrix
     assert not left or C.getNearNullSpace().handle == left
     space.destroy()
@@ -425,7 +426,7 @@ def test_an_operand_whose_managed_pattern_changed_is_an_error(change):
     second = multiply(Product.AB, [first, grid])
     if change is chop:
         columns = first.getRow(3)[0][1:]
-        first.setValues(3, columns, np.zeros(columns.size))
+        first.setValues(3, columns, np.zeros(columns.size, PETSc.ScalarType))
         first.assemble()
         second = multiply(Product.AB, [first, grid])
     change(first)
@@ -470,7 +471,7 @@ def test_a_result_takes_the_place_of_another_matrix(function, onto_a_result):
     factors = [petsc_matrix(m) for m in operands]
     library, C = native_library.load(), ctypes.c_void_p()
     handles = [ctypes.c_void_p(f.handle) for f in factors]
-    assert library.MatPtAP(*handles, 0, ctypes.c_double(-1.0), ctypes.byref(C)) == 0
+    assert library.MatPtAP(*handles, 0, np.ctypeslib.as_ctypes_type(PETSc.RealType)(-1.0), ctypes.byref(C)) == 0
     assert getattr(library, function)(ctypes.c_void_p(A.handle), ctypes.byref(C)) == 0
     check(Product.PTAP, operands, A)
     assert managed_matrices() == 1

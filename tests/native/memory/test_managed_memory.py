@@ -25,7 +25,7 @@ from petsc4py import PETSc
 from petsc_gpufmt.backends import native_library
 native_library.load().GpufmtManagedSimulate(1)
 rowptr = np.arange(10, dtype=PETSc.IntType)
-A = PETSc.Mat().createAIJ((9, 9), csr=(rowptr, rowptr[:9], np.ones(9)))
+A = PETSc.Mat().createAIJ((9, 9), csr=(rowptr, rowptr[:9], np.ones(9, PETSc.ScalarType)))
 A.convert("pjds")
 A.matMult(A).destroy()
 A.destroy()

@@ -41,7 +41,7 @@ def may_be_large(address):
 def test_pages_of_a_long_row_pointer_may_be_large(managed):
     rowptr = np.arange(MANY_ROWS + 1, dtype=PETSc.IntType)
     A = PETSc.Mat().createAIJ(
-        (MANY_ROWS, MANY_ROWS), csr=(rowptr, rowptr[:-1], np.ones(MANY_ROWS)), comm=PETSc.COMM_SELF
+        (MANY_ROWS, MANY_ROWS), csr=(rowptr, rowptr[:-1], np.ones(MANY_ROWS, PETSc.ScalarType)), comm=PETSc.COMM_SELF
     )
     A.convert("pjds")
     C, found = A.matMult(A), ctypes.c_void_p()
