@@ -179,13 +179,19 @@ def _problem(method: str, block_size: int, lengths: np.ndarray, matrix: Any, lar
         return f"lengths of rows are of type {lengths.dtype} and shape {lengths.shape}: give whole numbers in one row"
     if lengths.size and lengths.min() < 0:
         return f"a row has length {lengths.min()}"
-    if lengths.sum(dtype=float) > largest:
+    if _sum(lengths) > largest:
         return f"the rows of a rank have more than {largest} entries, which PETSc's integers do not hold"
     if lengths.size % block_size:
         return f"a rank has {lengths.size} rows, which are no whole blocks of {block_size}"
     if method == "partition" and (matrix is None or matrix.getSize()[0] != matrix.getSize()[1]):
         return "a partition needs the graph of a square matrix: take another method, or give the matrix"
     return ""
+
+
+def _sum(lengths: np.ndarray) -> int:
+    """Exact, where 64 bits may not hold it."""
+    wide = lengths.astype(np.uint64)
+    return (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())
 
 
 def _deal(
