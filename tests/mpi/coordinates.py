@@ -6,7 +6,7 @@ Where there is no device, ordinary memory takes the place of managed one, and th
 import gc
 
 import numpy as np
-from dense import COMM, TYPE
+from dense import COMM, TYPE, rounding, scalars
 from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
@@ -63,7 +63,7 @@ def matrices(places, prepare=None):
 def set_both(pair, to_place, addv, seed):
     values = values_of(seed)
     set_values_coo(pair[0], to_place(values), addv)
-    pair[1].setValuesCOO(values, addv)
+    pair[1].setValuesCOO(scalars(values), addv)
 
 
 def check(pair, what):
@@ -71,17 +71,17 @@ def check(pair, what):
     ours, theirs = A.getValuesCSR(), B.getValuesCSR()
     for a, b in zip(ours[:2], theirs[:2], strict=True):
         np.testing.assert_array_equal(a, b, err_msg=what)
-    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-12, atol=1e-12, err_msg=what)
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=rounding(1e-12), atol=rounding(1e-12), err_msg=what)
     (x, z), (y, w) = A.createVecs(), A.createVecs()[::-1]
     for v in (x, y):
-        v.setArray(np.cos(np.arange(*v.getOwnershipRange())))
+        v.setArray(scalars(np.cos(np.arange(*v.getOwnershipRange()))))
     expected = [v.duplicate() for v in (z, w)]
     A.mult(x, z)
     A.multTranspose(y, w)
     B.mult(x, expected[0])
     B.multTranspose(y, expected[1])
     for v, e in zip((z, w), expected, strict=True):
-        np.testing.assert_allclose(v.getArray(), e.getArray(), rtol=1e-11, atol=1e-11, err_msg=what)
+        np.testing.assert_allclose(v.getArray(), e.getArray(), rtol=rounding(1e-11), atol=rounding(1e-11), err_msg=what)
 
 
 def check_managed_arrays(expected):
@@ -125,11 +125,11 @@ def check_copies_and_conversions(to_place):
     check(empty, "copy of a copy")
     empty[0].convert("aij")
     for A in empty:
-        A.setValuesCOO(values_of(3), True)
+        A.setValuesCOO(scalars(values_of(3)), True)
     check(empty, "copy of a copy, as aij")
     pair[0].convert("aij")
     for A in pair:
-        A.setValuesCOO(values_of(9), True)
+        A.setValuesCOO(scalars(values_of(9)), True)
     check(pair, "as aij")
     pair[0].convert(TYPE)
     set_both(pair, to_place, True, 10)
@@ -193,7 +193,7 @@ def check_what_is_ignored_stays_so(to_place):
             A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)  # of type seqaij coordinates leave none
     set_both(pair, to_place, None, 31)
     for A in pair:
-        A.setValues([first, last % N], range(3), np.arange(6.0), addv=True)
+        A.setValues([first, last % N], range(3), np.arange(6.0, dtype=PETSc.ScalarType), addv=True)
         A.assemble()
     check(pair, "others ignored, columns first")
 
@@ -214,7 +214,7 @@ def check_coordinates_that_are_wrong_on_one_rank(to_place):
         assert error_of(pair[0].setPreallocationCOO, rows, columns), place
         for A in pair:
             A.setPreallocationCOO([first], [first % M])
-            A.setValuesCOO(np.ones(1))
+            A.setValuesCOO(scalars(np.ones(1)))
         check(pair, f"after {place}")
 
 
@@ -232,7 +232,7 @@ def check_changes_afterwards(to_place):
         set_both(pair, to_place, addv, 14)
         for A in pair:
             if COMM.rank == COMM.size // 2:
-                A.setValues([0], range(3), np.ones(3), addv=True)
+                A.setValues([0], range(3), np.ones(3, PETSc.ScalarType), addv=True)
             A.assemble()
             A.scale(2.0)
         check(pair, f"changed, mode {addv}")
@@ -240,7 +240,7 @@ def check_changes_afterwards(to_place):
         if COMM.size == 1:
             A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)  # of type seqaij coordinates leave none
         if COMM.rank == 0:
-            A.setValues([N - 1], range(M), np.ones(M), addv=True)
+            A.setValues([N - 1], range(M), np.ones(M, PETSc.ScalarType), addv=True)
         A.assemble()
     check(pair, "new nonzeros")
     check_error(pair[0], to_place(values_of(15)), "the pattern has changed|failed on another rank")
@@ -284,7 +284,7 @@ def check_the_block_that_the_planner_sorts(to_place):
         if late:
             set_both(pair, to_place, None, 22)
         for A in pair:
-            A.setValues([COMM.rank % N, N - 1], range(M), np.ones((2, M)), addv=True)
+            A.setValues([COMM.rank % N, N - 1], range(M), np.ones((2, M), PETSc.ScalarType), addv=True)
             A.assemble()
             A.zeroRows([0], 0.0)
         check(pair, f"new nonzeros {'after' if late else 'before'} the values")
@@ -353,7 +353,7 @@ def check_new_coordinates_after_a_shift(to_place):
         A.setSizes((N, N))
         A.setType(mat_type)
         A.setPreallocationCOO(*([[], []] if empty else [[first], [first]]))
-        A.setValuesCOO([] if empty else [1.0])
+        A.setValuesCOO(scalars([] if empty else [1.0]))
         A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
         A.shift(2.0)
         A.setPreallocationCOO([first, first], [first, last % N])
@@ -378,7 +378,7 @@ def check_options_after_a_failure(to_place):
             A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)  # of type seqaij coordinates leave none
     set_both(pair, to_place, None, 20)
     for A in pair:
-        A.setValues([COMM.rank % N], range(M), np.ones(M), addv=True)
+        A.setValues([COMM.rank % N], range(M), np.ones(M, PETSc.ScalarType), addv=True)
         A.assemble()
     check(pair, "a new nonzero after a failure")
 

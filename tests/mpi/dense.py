@@ -14,6 +14,10 @@ petsc4py.init(sys.argv)
 
 from petsc4py import PETSc  # noqa: E402
 
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+from bounds import rounding  # noqa: E402, F401
+
 import petsc_gpufmt  # noqa: E402, F401
 from petsc_gpufmt.backends import driver  # noqa: E402
 
@@ -58,11 +62,16 @@ def own_rows(local_rows):
     return last - local_rows, last
 
 
+def scalars(values):
+    """As PETSc has them: petsc4py narrows none."""
+    return np.asarray(values, PETSc.ScalarType)
+
+
 def csr(dense_rows):
     """Row pointers, column indices and values of the nonzeros."""
     rows, columns = np.nonzero(dense_rows)
     pointers = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(dense_rows)))])
-    return pointers.astype(PETSc.IntType), columns.astype(PETSc.IntType), dense_rows[rows, columns]
+    return pointers.astype(PETSc.IntType), columns.astype(PETSc.IntType), scalars(dense_rows[rows, columns])
 
 
 def distribute(dense, matrix_type=TYPE, local_rows=None, local_columns=None):
@@ -85,7 +94,7 @@ def random_vector(vector, seed):
     if IS_COMPLEX:
         values += 1j * random.uniform(-1, 1, vector.getSize())
     first, last = vector.getOwnershipRange()
-    vector.setArray(values[first:last])
+    vector.setArray(scalars(values[first:last]))
     return values
 
 

@@ -43,7 +43,7 @@ def on_ranks_in_blocks(dense, block_size, layout):
     A.setUp()
     for row in range(*A.getOwnershipRange()):
         columns = np.flatnonzero(dense[row]).astype(PETSc.IntType)
-        A.setValues([row], columns, dense[row, columns])
+        A.setValues([row], columns, dense[row, columns].astype(PETSc.ScalarType))
     A.assemble()
     return A
 

@@ -153,7 +153,7 @@ class FailingDiagonal:
     def __init__(self, A, when):
         self.calls, self.when = 0, when
         self.diagonal = A.createVecRight()
-        self.diagonal.setArray(1.0 + np.arange(*A.getOwnershipRange()))
+        self.diagonal.setArray(np.arange(*A.getOwnershipRange(), dtype=PETSc.ScalarType) + 1)
         self.is_last = A.comm.rank == A.comm.size - 1
 
     def mult(self, _, x, y):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from dense import COMM, FORMAT, TYPE, random_vector
+from dense import COMM, FORMAT, TYPE, random_vector, scalars
 from petsc4py import PETSc
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
@@ -73,7 +73,7 @@ class Elasticity:
         self.matrix = elasticity3d.create_matrix(self.da, self.cube)
 
     def set_values(self, step):
-        self.matrix.setValuesCOO(self.cube.values(10.0 ** (step - 2)))
+        self.matrix.setValuesCOO(scalars(self.cube.values(10.0 ** (step - 2))))
 
 
 def hierarchy(pc):

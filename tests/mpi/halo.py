@@ -20,6 +20,7 @@ from dense import (
     mode_instead_of,
     own_rows,
     random_dense,
+    scalars,
 )
 from failing import LIBRARY, UNSUPPORTED, error_of, plan_failing
 from petsc4py import PETSc
@@ -125,7 +126,7 @@ def check_long_messages():
         A.setSizes(((own, count), (own, count)))
         A.setType(TYPE)
         A.setPreallocationCSR(
-            (np.arange(0, 3 * own + 1, 3, dtype=PETSc.IntType), columns.ravel(), np.cos(columns.ravel()))
+            (np.arange(0, 3 * own + 1, 3, dtype=PETSc.IntType), columns.ravel(), scalars(np.cos(columns.ravel())))
         )
         A.assemble()
         x, y = A.createVecs()

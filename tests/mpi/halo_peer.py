@@ -4,7 +4,7 @@ import time
 
 import dense as support
 import numpy as np
-from dense import COMM, check_products, distribute, halo_mode, layouts, mode_instead_of, on_host, random_dense
+from dense import COMM, check_products, distribute, halo_mode, layouts, mode_instead_of, on_host, random_dense, scalars
 from failing import OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
@@ -70,7 +70,7 @@ def check_long_local_parts():
         A = PETSc.Mat().create(COMM)
         A.setSizes(((own, count), (own, count)))
         A.setType(TYPE)
-        A.setPreallocationCSR((pointers, columns[inside].astype(PETSc.IntType), np.cos(columns[inside]) / 7))
+        A.setPreallocationCSR((pointers, columns[inside].astype(PETSc.IntType), scalars(np.cos(columns[inside]) / 7)))
         A.assemble()
         found[mode] = in_turn([A], 50)
     assert found["peer"] == found["overlap"]
@@ -113,7 +113,9 @@ def check_memory_grows():
     A = PETSc.Mat().create(COMM)
     A.setSizes(((own, count), (own, count)))
     A.setType(TYPE)
-    A.setPreallocationCSR((np.arange(own + 1, dtype=PETSc.IntType), count - 1 - rows, np.full(own, 2.0)))
+    A.setPreallocationCSR(
+        (np.arange(own + 1, dtype=PETSc.IntType), count - 1 - rows, np.full(own, 2.0, PETSc.ScalarType))
+    )
     A.assemble()
     x, y = A.createVecs()
     x.setArray(rows.astype(PETSc.ScalarType))
@@ -129,7 +131,7 @@ def matrix_on(comm):
     A = PETSc.Mat().createAIJ(((5, n), (5, n)), nnz=(n, n), comm=comm)
     A.setType(TYPE)
     first, last = A.getOwnershipRange()
-    A.setValues(range(first, last), range(n), np.arange(first * n, last * n, dtype=float))
+    A.setValues(range(first, last), range(n), np.arange(first * n, last * n, dtype=PETSc.ScalarType))
     A.assemble()
     return A
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import scipy.sparse
-from dense import COMM, FORMAT, TYPE, layouts, own_rows
+from dense import COMM, FORMAT, TYPE, layouts, own_rows, rounding, scalars
 from failing import LIBRARY, OUT_OF_MEMORY, Allocations, error_of
 from petsc4py import PETSc
 
@@ -79,12 +79,12 @@ def distribute(matrix, comm=COMM, matrix_type=TYPE, local=None, block=1, near_nu
     A = PETSc.Mat().create(comm)
     A.setSizes(((local, rows), (local, rows)), bsize=block)
     A.setType(matrix_type)
-    A.setPreallocationCSR((own.indptr.astype(PETSc.IntType), own.indices.astype(PETSc.IntType), own.data))
+    A.setPreallocationCSR((own.indptr.astype(PETSc.IntType), own.indices.astype(PETSc.IntType), scalars(own.data)))
     A.assemble()
     if len(near_null):
         vectors = [A.createVecRight() for _ in near_null]
         for vector, values in zip(vectors, near_null, strict=True):
-            vector.setArray(values[first:last])
+            vector.setArray(scalars(values[first:last]))
         A.setNearNullSpace(PETSc.NullSpace().create(vectors=vectors, comm=comm))
     return A
 
@@ -284,7 +284,7 @@ def check_set_ups_that_follow():
             found.append(x.getArray().copy())
             ksp.destroy()
     LIBRARY.GpufmtManagedSimulate(0)
-    assert np.allclose(*found, rtol=1e-10, atol=0)
+    assert np.allclose(*found, rtol=rounding(1e-10), atol=0)
 
 
 def check_what_is_said(several):

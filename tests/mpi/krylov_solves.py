@@ -1,16 +1,10 @@
 """Solves by Krylov methods on all ranks: of ours beside PETSc's, and such that fail on purpose."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
-from dense import COMM, TYPE, distribute, layouts, own_rows
+from dense import COMM, TYPE, distribute, layouts, own_rows, rounding, scalars
 from failing import FailingDiagonal, error_of
 from petsc4py import PETSc
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))
-
-from solves import check_same, make_solver, run  # noqa: E402
+from solves import check_same, make_solver, run
 
 
 def failing_solvers(ksp_type, own, when, of_matrix=None, **settings):
@@ -35,7 +29,7 @@ class Solves:
         """A guess and the right-hand side; A may be the matrix and that of the preconditioner."""
         x, b = (A[0] if isinstance(A, tuple) else A).createVecs()
         x.set(self.guess)
-        b.setArray(self.right[slice(*b.getOwnershipRange())])
+        b.setArray(scalars(self.right[slice(*b.getOwnershipRange())]))
         return x, b
 
     def run(self, ksp, A):
@@ -61,8 +55,8 @@ class Solves:
                 most = {"ksp_max_it": norms.size - 1, "ksp_rtol": 1e-14}
                 found = self.compared(theirs, A, check, pc_type="jacobi", **most, **settings)
                 assert found.history.size == norms.size, (layout, settings)
-                assert np.allclose(found.history, norms, rtol=0, atol=1e-8 * norms[0]), (layout, settings)
-                assert np.allclose(found.x, x[own], rtol=0, atol=1e-8 * abs(x).max()), (layout, settings)
+                assert np.allclose(found.history, norms, rtol=0, atol=rounding(1e-8) * norms[0]), (layout, settings)
+                assert np.allclose(found.x, x[own], rtol=0, atol=rounding(1e-8) * abs(x).max()), (layout, settings)
 
     def fails(self, ksp, A, code):
         """A solve fails on all ranks with this code."""

@@ -4,7 +4,7 @@ import ctypes
 import itertools
 
 import numpy as np
-from dense import COMM, FORMAT, TYPE, check_products, csr, distribute, layouts, own_rows, random_dense
+from dense import COMM, FORMAT, TYPE, check_products, csr, distribute, layouts, own_rows, random_dense, scalars
 from failing import OUT_OF_MEMORY, Allocations, Events, error_of
 from petsc4py import PETSc
 
@@ -204,7 +204,7 @@ def set_coordinates(A, dense):
     first, last = A.getOwnershipRange()
     rows, columns = np.nonzero(dense[first:last])
     A.setPreallocationCOO((rows + first).astype(PETSc.IntType), columns.astype(PETSc.IntType))
-    A.setValuesCOO(dense[first:last][rows, columns])
+    A.setValuesCOO(scalars(dense[first:last][rows, columns]))
 
 
 def check_changed_pattern_is_an_error():
@@ -411,14 +411,14 @@ def check_inserted_entries():
     first, last = C.getOwnershipRange()
     if COMM.rank == 0 and first < last:
         columns, _ = C.getRow(first)
-        C.setValues([first], columns, np.ones((1, columns.size)), addv=True)
+        C.setValues([first], columns, np.ones((1, columns.size), PETSc.ScalarType), addv=True)
     C.assemble()
     multiply(name, matrices, C)
     check(C, name, denses, "after values were added")
     A, B = reversed_identity(), reversed_identity()
     C = multiply("AB", [A, B])
     if COMM.rank == 0:
-        C.setValues([0], range(1, C.getSize()[1]), np.ones((1, C.getSize()[1] - 1)))
+        C.setValues([0], range(1, C.getSize()[1]), np.ones((1, C.getSize()[1] - 1), PETSc.ScalarType))
     C.assemble()
     try:
         multiply("AB", [A, B], C)
@@ -436,7 +436,7 @@ def check_eliminated_zeros():
         C = A.matMult(B)
         changed = {"A": A, "B": B, "the result": C}[which]
         if COMM.rank == 0:
-            changed.setValues([0], range(30), np.zeros((1, 30)))
+            changed.setValues([0], range(30), np.zeros((1, 30), PETSc.ScalarType))
         changed.assemble()
         assert LIBRARY.MatEliminateZeros(ctypes.c_void_p(changed.handle), 0) == 0
         try:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from dense import FORMAT
+from dense import FORMAT, rounding
 from petsc4py import PETSc
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
@@ -50,4 +50,4 @@ for options in SOLVERS:
     iterations, ours = solve(FORMAT, options)
     assert iterations == expected, f"{options}: {iterations} Newton and Krylov iterations, aij {expected}"
     assert expected[1] > expected[0] > 1
-    assert np.allclose(ours, solution, rtol=1e-8, atol=1e-12)
+    assert np.allclose(ours, solution, rtol=rounding(1e-8), atol=rounding(1e-12))

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from dense import COMM, TYPE, distribute, layouts
+from dense import COMM, TYPE, distribute, layouts, rounding, scalars
 from failing import LIBRARY, UNSUPPORTED, error_of, method_failing, plan_failing
 from krylov_solves import check_same, make_solver, run
 from petsc4py import PETSc
@@ -22,7 +22,7 @@ BLOCK, POINTS = 3, 48
 BLOCKS = {**SMOOTHER, "pc_type": "pbjacobi"}
 GAMG = {"pc_type": "gamg", "pc_gamg_coarse_eq_limit": 10, "ksp_rtol": 1e-8}
 WAYS = ("steps in the product", "each step a product and one pass over vectors")
-TIGHT = 1e-12
+TIGHT = rounding(1e-12)
 
 
 def ways(ksp):
@@ -40,8 +40,8 @@ def solved(A, ksp_type, view=None, **settings):
     """What a new KSP finds; what -ksp_view says of ours goes to the list `view`."""
     ksp, (x, b) = make_solver(A, ksp_type, COMM, **settings), A.createVecs()
     first, last = b.getOwnershipRange()
-    b.setArray(RIGHT[first:last])
-    x.setArray(RIGHT[first:last] / 3)
+    b.setArray(scalars(RIGHT[first:last]))
+    x.setArray(scalars(RIGHT[first:last] / 3))
     found = run(ksp, b, x)
     if view is not None:
         view += ways(ksp)

@@ -1,7 +1,7 @@
 """Krylov methods and preconditioners take as many iterations, to the same solution, with our type as with aij."""
 
 import numpy as np
-from dense import COMM, TYPE, distribute, layouts, random_vector
+from dense import COMM, TYPE, distribute, layouts, random_vector, rounding
 from petsc4py import PETSc
 
 GRID = 8
@@ -52,7 +52,7 @@ def compare(name, layout, local, solves=1):
     iterations, ours = solve(distribute(dense, TYPE, local, local), name, solves)
     assert iterations == expected, f"{name}, {layout}: {iterations} iterations, aij {expected}"
     difference = np.abs(ours - solution).max(initial=0.0)
-    limit = 1e-10 * np.abs(solution).max(initial=1.0)
+    limit = rounding(1e-10) * np.abs(solution).max(initial=1.0)
     assert difference <= limit, f"{name}, {layout}: solutions differ by {difference}"
 
 
@@ -104,7 +104,7 @@ def check_fieldsplit():
         results.append((ksp.getIterationNumber(), x.getArray().copy()))
     (expected, solution), (iterations, ours) = results
     assert iterations == expected, f"fieldsplit: {iterations} iterations, aij {expected}"
-    assert np.allclose(ours, solution, rtol=1e-9, atol=1e-12)
+    assert np.allclose(ours, solution, rtol=rounding(1e-9), atol=rounding(1e-12))
 
 
 check_solvers()

@@ -18,6 +18,7 @@ SCRIPTS = [
 ]
 # Of solvers that leave complex scalars to PETSc
 FOR_REAL_NUMBERS = {"smoothers", "single_precision", "krylov", "bcgs", "minimal_residuals", "mixedcg"}
+FOR_DOUBLE = {"single_precision", "smoothers", "krylov", "bcgs", "minimal_residuals", "mixedcg"}
 ALL_RANKS = (1, 2, 3, 4)
 # All formats share the C code that the scripts are about. What another format could do wrong shows in fewer runs.
 RANKS_OF_OTHER_FORMATS = {
@@ -46,6 +47,8 @@ pytestmark = pytest.mark.mpi
 def run_script(script, ranks, options, before=()):
     if script in FOR_REAL_NUMBERS and native_library.petsc_types()[0].kind == "c":
         pytest.skip("PETSc has complex scalars")
+    if script in FOR_DOUBLE and native_library.petsc_types()[0].itemsize == 4:
+        pytest.skip("PETSc has single precision")
     command = [*before, sys.executable, FOLDER / f"{script}.py", *options]
     finished = launch.run(command, ranks=ranks, PYTHONSAFEPATH="")  # the scripts import from their own folder
     assert finished.status == 0, str(finished)

@@ -128,9 +128,14 @@ def sources_of_main(folder: Path) -> str:
     header = _git("show", "HEAD:include/petscversion.h", cwd=repository)
     numbers = dict(re.findall(r"#define PETSC_VERSION_(RELEASE|MAJOR|MINOR|SUBMINOR) +(\d+)", header))
     version = f"{numbers['MAJOR']}.{int(numbers['MINOR']) + 1}.0.dev0"  # as its setup.py says between releases
-    for package, tree in (("petsc", "HEAD"), ("petsc4py", "HEAD:src/binding/petsc4py")):
+    # petsc4py has the number of the last release there: the later one of two files of that name counts
+    init = "src/petsc4py/__init__.py"
+    text = _git("show", f"HEAD:src/binding/petsc4py/{init}", cwd=repository)
+    text = re.sub(r"__version__ = .*", f"__version__ = '{version}'", text)
+    replaced = f"--add-virtual-file=petsc4py-{version}/{init}:{text}"
+    for package, tree, *more in (("petsc", "HEAD"), ("petsc4py", "HEAD:src/binding/petsc4py", replaced)):
         name = f"{package}-{version}"
-        _git("archive", f"--prefix={name}/", "-o", str(folder / f"{name}.tar.gz"), tree, cwd=repository)
+        _git("archive", f"--prefix={name}/", "-o", str(folder / f"{name}.tar.gz"), *more, tree, cwd=repository)
     return version
 
 
