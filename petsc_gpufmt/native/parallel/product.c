@@ -10,9 +10,9 @@
    is wrong. */
 #include "parallel/parallel.h"
 
-static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
+static PetscErrorCode MPIProductDestroy(void *given)
 {
-  GpufmtParallelProduct *product = *(GpufmtParallelProduct **)data;
+  GpufmtParallelProduct *product = (GpufmtParallelProduct *)GpufmtProductTake(given);
 
   PetscFunctionBegin;
   if (!product) PetscFunctionReturn(PETSC_SUCCESS);
@@ -25,7 +25,6 @@ static PetscErrorCode MPIProductDestroy(GpufmtContextAddress data)
   for (int k = 0; k < GPUFMT_MAX_OPERANDS; k++) PetscCall(GpufmtProductDestroy(&product->operands[k].blocks));
   PetscCall(MatDestroy(&product->second));
   PetscCall(PetscFree(product));
-  *(GpufmtParallelProduct **)data = NULL;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

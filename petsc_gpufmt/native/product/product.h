@@ -60,6 +60,19 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtProductAlgorithmGet(Mat, GpufmtProductAlgorit
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductOptionsCollect(Mat, size_t, char[]);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductHostValuesEager(Mat, PetscBool *eager);
 
+/* What a destroy function of Mat_Product is given: the data in PETSc 3.24, later the address of the pointer to them, which becomes NULL. */
+static inline void *GpufmtProductTake(void *given)
+{
+#if PETSC_VERSION_LT(3, 25, 0)
+  return given;
+#else
+  void *data = *(void **)given;
+
+  *(void **)given = NULL;
+  return data;
+#endif
+}
+
 /* choose.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductBackend(Mat, int *backend);
 GPUFMT_HIDDEN PetscErrorCode GpufmtProductChoose(Mat, PetscBool parallel, PetscBool *ours);

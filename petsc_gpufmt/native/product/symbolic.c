@@ -6,9 +6,11 @@
 
 PetscLogEvent GPUFMT_Symbolic = 0;
 
-static PetscErrorCode ProductDestroy(GpufmtContextAddress data)
+static PetscErrorCode ProductDestroy(void *given)
 {
-  return GpufmtProductDestroy((GpufmtProduct **)data);
+  GpufmtProduct *p = (GpufmtProduct *)GpufmtProductTake(given);
+
+  return GpufmtProductDestroy(&p);
 }
 
 /* what the sequential product keeps by which C was made, NULL: none of ours */
