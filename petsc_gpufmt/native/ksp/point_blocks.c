@@ -72,6 +72,7 @@ PetscErrorCode GpufmtKspInversesGet(KSP ksp, GpufmtKsp *own, const PetscScalar *
   *inverses = NULL;
   *why_not  = NULL;
   PetscCall(IsPointBlock(ksp->pc, &is_point_block));
+  if (is_point_block) PetscCall(PCSetUp(ksp->pc)); /* before 3.26 KSPSetUp() leaves that of a changed matrix to PCApply() */
   PetscCall(PCGetOperators(ksp->pc, &A, NULL));
   PetscCall(MatGetNullSpace(A, &null_space));
   if (!is_point_block || null_space) *why_not = "the preconditioner is no multiplication by a diagonal or by point blocks";

@@ -186,7 +186,7 @@ PetscErrorCode GpufmtKspDiagonal(KSP ksp, Vec *diagonal, PetscBool *is_diagonal)
   *is_diagonal = (PetscBool)((is_none || is_jacobi) && !null_space);
   if (!*is_diagonal || is_none) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PCSetUp(ksp->pc)); /* before 3.26 KSPSetUp() leaves that of a changed matrix to PCApply() */
-  vectors[1] = ksp->work[0]; /* which solves begin by writing */
+  vectors[1] = ksp->work[0];   /* which solves begin by writing */
   if (!((JacobiContext *)ksp->pc->data)->diagonal) PetscCall(PCApply(ksp->pc, ksp->vec_rhs, vectors[1]));
   vectors[0] = ((JacobiContext *)ksp->pc->data)->diagonal;
   PetscCall(
