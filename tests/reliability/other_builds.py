@@ -89,7 +89,11 @@ BUILDS = (
 )
 GROUPS = {
     "quick tests": sanitizers.QUICK,
-    "longer tests of C": ("tests/native", "tests/planning", "-m", "slow and not (gpu or mpi)"),
+    # sources compiled for every build are so in each, and kernels in emulation have types of their own
+    "longer tests of C": (
+        *("tests/native", "tests/planning", "--ignore=tests/native/test_sources.py", "-m", "slow and not (gpu or mpi)"),
+        *("-k", "not (emulation or device_like)"),
+    ),
     "programs of 2 and 3 ranks": sanitizers.RANKS,
 }
 

@@ -101,6 +101,7 @@ def test_a_set_up_that_begins_anew_makes_the_plans_of_the_first(options, asked):
     for step in range(2):
         asked.clear()
         shift(A, step)
+        ksp.setOperators(A)
         ksp.setUp()
         assert not asked[Ask.START_VECTOR]
         assert all(asked[ask] == first[ask] for ask in (Ask.AGGREGATES, Ask.TENTATIVE, Ask.SMOOTHED))

@@ -189,6 +189,7 @@ def test_new_values_have_a_new_graph(options):
         ksp.setUp()
         before = levels(ksp)
         A.shift(3.0)
+        ksp.setOperators(A)
         ksp.setUp()
         found.append((before, levels(ksp)))
         ksp.destroy()

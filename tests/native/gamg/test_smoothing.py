@@ -6,6 +6,7 @@ import pytest
 from multigrid import check_same, fail, geometric_graph, levels, pair, setups, solver, with_dirichlet_rows
 from petsc4py import PETSc
 from petsc_products import stencil_csr
+from solves import NEWER
 
 from petsc_gpufmt.coarsening import smoothed as smoothing
 from petsc_gpufmt.planning.abi import Ask
@@ -27,7 +28,7 @@ ESTIMATES = {
     "singular": {"mg_coarse_pc_type": "svd"},
 }
 BY_PRODUCTS = {
-    "filtered": ({"pc_gamg_prolongator_filter": 0.1}, "the prolongator is filtered"),
+    **({"filtered": ({"pc_gamg_prolongator_filter": 0.1}, "the prolongator is filtered")} if NEWER else {}),
     "viewed": (
         {"pc_gamg_agg_view_initial_prolongation": "ascii:/dev/null"},
         "the tentative prolongator is to be viewed",

@@ -7,6 +7,7 @@ import sys
 
 import launch
 import pytest
+from solves import NEWER
 
 import petsc_gpufmt
 from petsc_gpufmt.backends.plan import Product
@@ -65,7 +66,7 @@ def test_who_makes_the_product(matproduct, arguments, symbolic):
     finished, errors, found = matproduct("-product", "PtAP", *arguments)
     assert_right(finished, errors)
     assert found == symbolic, finished
-    if "-structure_only" in arguments:
+    if "-structure_only" in arguments and NEWER:
         assert "structure only: seqaij\n" in finished.output
 
 
