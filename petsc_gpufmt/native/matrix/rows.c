@@ -22,11 +22,9 @@ typedef struct {
   Mat_CompressedRow compressedrow;
   PetscInt          nz;
   PetscInt         *i, *j, *diag;
-#if !PETSC_VERSION_LT(3, 25, 0)
-  PetscObjectState diagNonzeroState;
-  PetscBool        diagDense;
-#endif
-  PetscInt nonzerorowcnt; /* rows with entries */
+  PetscObjectState  diagNonzeroState;
+  PetscBool         diagDense;
+  PetscInt          nonzerorowcnt; /* rows with entries */
 } Rows;
 
 typedef enum { ROWS_NOT_LOOKED_AT, ROWS_KNOWN, ROWS_UNKNOWN } RowsLayout;
@@ -44,6 +42,7 @@ PETSC_EXTERN int GpufmtRowsForget(int unknown)
 
 static PetscBool LooksAsExpected(const Rows *rows, const PetscInt rowptr[], const PetscInt colidx[], PetscInt nrows)
 {
+  if (PETSC_VERSION_LT(3, 25, 0)) return PETSC_FALSE; /* there PETSc reads `diag` of a matrix without a look whether it is there */
   if (rows->i != rowptr || rows->j != colidx || rows->nz != rowptr[nrows] || rows->nonzerorowcnt != 2 || rows->rmax != 3) return PETSC_FALSE;
   if (rows->nonew != -1 || rows->free_ij || rows->free_a || rows->ipre || rows->compressedrow.use || !rows->imax || !rows->ilen) return PETSC_FALSE;
   for (PetscInt r = 0; r < nrows; r++)
