@@ -78,7 +78,11 @@ KNOWN = """\
 - Threads of C that are in PETSc at the same time have not been tried.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
-- No attack has been run in a PETSc with complex scalars. Kernels of complex numbers have run on a GPU by themselves,
+- In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`, which
+  runs tests there. Those of Krylov solvers on several ranks and of times and bytes are about double precision.
+- Before PETSc 3.26 KSPCGUseSingleReduction() after a set-up crashes, and so does `-pc_gamg_asm_hem_aggs`, with `aij`
+  too.
+- Kernels of complex numbers have run on a GPU by themselves,
   in tests of formats, sparse products, sums and multigrid, in both precisions; no PETSc with CUDA and complex scalars.
 """
 

@@ -100,13 +100,12 @@ GROUPS = {
 FACTS = """
 import json
 import sys
-sys.path.insert(0, "tools")
+sys.path[:0] = ["tools", "tests/support"]
+from launch import petsc_checks
 from mpi4py import MPI
-from petsc_config import find_petsc
 from petsc_gpufmt.bench.environment import describe
-configuration = (find_petsc().build_directory / "include" / "petscconf.h").read_text()
 mpi = MPI.Get_library_version().splitlines()[0].split(",")[0]
-print(json.dumps({**describe(), "debug": "define PETSC_USE_DEBUG " in configuration, "mpi": mpi}))
+print(json.dumps({**describe(), "debug": petsc_checks(), "mpi": mpi}))
 """
 
 

@@ -45,11 +45,11 @@ def here(monkeypatch):
 
     scalar, index = petsc_types()
     name = next(name for name, dtype in SCALARS.items() if scalar == dtype)
-    petsc = find_petsc()
-    monkeypatch.setitem(other_builds.RELEASES, "here", dotted(petsc.version))
-    debug = "define PETSC_USE_DEBUG " in (petsc.build_directory / "include" / "petscconf.h").read_text()
+    monkeypatch.setitem(other_builds.RELEASES, "here", dotted(find_petsc().version))
     mpi = "MPICH" if "MPICH" in MPI.Get_library_version() else "Open MPI"
-    return Build("here", name, 8 * index.itemsize, debug, ".".join(platform.python_version_tuple()[:2]), mpi)
+    return Build(
+        "here", name, 8 * index.itemsize, launch.petsc_checks(), ".".join(platform.python_version_tuple()[:2]), mpi
+    )
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def checkout(tmp_path, monkeypatch):
     def make(set_up, name="sums", two=2):
         (root / "tests" / "reliability").mkdir(parents=True)
         (root / "Makefile").write_text(f"setup:\n\t@{set_up}\n")
-        (root / "tools").symlink_to(ROOT / "tools")
+        for name_of_folder in ("tools", "tests/support"):
+            (root / name_of_folder).symlink_to(ROOT / name_of_folder)
         (root / "tests" / "test_sums.py").write_text(TESTS.format(name=name, two=two))
         (root / "tests" / "reliability" / "__main__.py").write_text(TWINS)
         git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]

@@ -35,6 +35,13 @@ def petsc_variables() -> dict[str, str]:
     return find_petsc().variables
 
 
+@cache
+def petsc_checks() -> bool:
+    """Whether PETSc was configured with debugging: it then looks at arguments before we do."""
+    configuration = find_petsc().build_directory / "include" / "petscconf.h"
+    return "define PETSC_USE_DEBUG " in configuration.read_text()
+
+
 def run(
     command: list,
     *,

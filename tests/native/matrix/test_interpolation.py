@@ -91,7 +91,10 @@ def test_multigrid_takes_as_many_iterations(options, dof):
         A.assemble()
         ksp = PETSc.KSP().create(PETSc.COMM_SELF)
         ksp.setDM(dm)
-        ksp.setDMActive(PETSc.KSP.DMActive.OPERATOR, False)
+        if hasattr(PETSc.KSP, "DMActive"):
+            ksp.setDMActive(PETSc.KSP.DMActive.OPERATOR, False)
+        else:  # before 3.25
+            ksp.setDMActive(False)
         ksp.setOperators(A)
         ksp.setType("cg")
         ksp.getPC().setType("mg")

@@ -20,6 +20,7 @@ EVERY_NORM = pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
 UNSUPPORTED = 56
 
 
+@pytest.mark.skipif(PETSc.Sys.getVersion() < (3, 25), reason="PETSc 3.24 counts flops in another way")
 @EVERY_NORM
 @pytest.mark.parametrize("rectangular", [False, True])
 def test_norms(norm, rectangular):

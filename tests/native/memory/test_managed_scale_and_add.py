@@ -99,6 +99,7 @@ ON_THE_DIAGONAL = {
 }
 
 
+@pytest.mark.skipif(PETSc.Sys.getVersion() < (3, 25), reason="PETSc 3.24 counts flops in another way")
 @pytest.mark.parametrize("change", ON_THE_DIAGONAL)
 def test_changes_of_the_diagonal(change):
     C = diagonally_dominant()[1]
