@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import launch
 import numpy as np
 import pytest
 from bounds import rounding
@@ -135,7 +136,8 @@ def test_a_breakdown_is_an_error_if_that_is_wanted(name):
     for ksp_type in ("gpubcgs", "bcgs"):
         with pytest.raises(PETSc.Error) as caught:
             solve(dense(rows), np.eye(len(rows))[0], ksp_type, pc_type="none", ksp_error_if_not_converged=True)
-        assert caught.value.ierr == 91  # PETSC_ERR_NOT_CONVERGED
+        # PETSC_ERR_NOT_CONVERGED; with debugging PETSC_ERR_FP, by a look at vectors
+        assert caught.value.ierr in ((91, 72) if launch.petsc_checks() else (91,))
 
 
 def test_breakdowns_are_told_as_by_bcgs(capfd):

@@ -230,4 +230,5 @@ def test_nothing_is_left_behind_and_all_options_are_read(more):
     options = ("-ksp_type", "gpucg", "-pc_type", "none", "-malloc_dump", "-options_left", *more)
     finished = launch.run([sys.executable, "-c", PROGRAM, *options])
     assert finished.status == 0, str(finished)
-    assert finished.output == "There are no unused options.\n", str(finished)
+    shown = finished.output.partition("#End of PETSc Option Table entries\n")  # with debugging
+    assert (shown[2] or shown[0]) == "There are no unused options.\n", str(finished)
