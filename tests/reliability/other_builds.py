@@ -29,7 +29,7 @@ MINUTES = 240
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "builds"
 SECONDS = 2 * 3600
-TWINS = 0.01  # of the sequences that the attack has
+TWINS, SHARE = "twins", 0.01  # of the sequences that they have in full
 
 RELEASES = {"3.24": "3.24.6", "3.25": "3.25.6", "3.26": "3.26.1"}
 SCALARS = {"double": "float64", "single": "float32", "complex double": "complex128", "complex single": "complex64"}
@@ -232,8 +232,8 @@ def add_twins(row: TimedRow, finished: launch.Finished, results: Path) -> None:
     row.remark += f"; {sum(twins['tried'] for twins in rows)} sequences of twins"
 
 
-def test(build: Build, row: TimedRow, made: Clone, seed: int, report: Report) -> None:
-    """All groups of tests and the twins, in a clone that is set up."""
+def test(build: Build, row: TimedRow, made: Clone, groups: Sequence[str], seed: int, report: Report) -> None:
+    """Groups of tests and the twins, in a clone that is set up."""
     results = made.folder / "build" / "other_builds"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()
@@ -246,19 +246,21 @@ def test(build: Build, row: TimedRow, made: Clone, seed: int, report: Report) ->
     row.failures += other_than_asked(build, made.environment["PETSC_GPUFMT_PETSC"], facts)
     row.remark = f"PETSc {facts['petsc']}, Python {facts['python']}, {facts['mpi']}, commit {facts['commit']}"
     for what, words in GROUPS.items():
+        if what not in groups:
+            continue
         report(f"{build.name}: {what}")
         file = results / f"{what.replace(' ', '_')}.xml"
         pytest = ("python", "-m", "pytest", "-q", "-n", len(os.sched_getaffinity(0)), f"--junitxml={file}")
         finished = made.run(*pytest, *words)
         file.with_suffix(".log").write_text(finished.output)
         add_tests(row, what, finished, file)
-    if "complex" not in build.scalar:  # twins are about real numbers
+    if TWINS in groups and "complex" not in build.scalar:  # they are about real numbers
         report(f"{build.name}: twins")
-        words = ("--share", TWINS, "--seed", seed, "--json", results)
+        words = ("--share", SHARE, "--seed", seed, "--json", results)
         add_twins(row, made.run("python", "tests/reliability", "twins", *words), results / "twins.json")
 
 
-def run_build(build: Build, seed: int, report: Report) -> TimedRow:
+def run_build(build: Build, groups: Sequence[str], seed: int, report: Report) -> TimedRow:
     row, begin = TimedRow(build.title, 1), time.monotonic()
     folder = FOLDER / build.name
     try:
@@ -268,7 +270,7 @@ def run_build(build: Build, seed: int, report: Report) -> TimedRow:
         finished = launch.run(["make", "setup"], cwd=folder, seconds=SECONDS, **made.environment)
         row.tried = 1
         if finished.status == 0:
-            test(build, row, made, seed, report)
+            test(build, row, made, groups, seed, report)
         else:
             row.failures.append(f"make setup: {' | '.join(finished.output.splitlines()[-3:])}")
     except NotRunError as error:
@@ -284,12 +286,15 @@ def run(
 ) -> list[TimedRow]:
     """Builds that the journal does not have, or those whose names begin with a word of `only`; rows of the whole table.
 
+    `only` may have beginnings of groups of tests as well.
+
     The journal has a line for each that was run; of two of one build the later one counts.
     """
     known, ran = _read(journal), {}
+    groups = [what for what in (*GROUPS, TWINS) if what.startswith(tuple(only))] or [*GROUPS, TWINS]
     chosen = [build for build in BUILDS if (build.name.startswith(tuple(only)) if only else build.name not in known)]
     for build in chosen[: part_of(len(chosen), share)]:
-        row = ran[build.name] = run_build(build, seed, report)
+        row = ran[build.name] = run_build(build, groups, seed, report)
         report(f"{build.name}: {row.tried} tried, {len(row.failures)} ended badly{row.remark and '; '}{row.remark}")
         if journal and row.tried:
             with journal.open("a") as file:

@@ -79,7 +79,7 @@ def set_up_here():
 
 
 def run(build):
-    return other_builds.run_build(build, 0, lambda line: None)
+    return other_builds.run_build(build, ("quick tests", "twins"), 0, lambda line: None)
 
 
 def test_tests_and_twins_that_fail_have_ended_badly(here, checkout):
@@ -133,10 +133,11 @@ def test_every_two_choices_are_together_in_a_build():
 
 
 def test_runs_are_added_to_a_journal(tmp_path, monkeypatch):
-    ran = []
+    ran, asked = [], []
 
-    def run_build(build, seed, report):
+    def run_build(build, groups, seed, report):
         ran.append(build.name)
+        asked.append(groups)
         return TimedRow(build.title, 2, 2, [f"run {len(ran)}"], seconds=1.5)
 
     monkeypatch.setattr(other_builds, "run_build", run_build)
@@ -145,6 +146,9 @@ def test_runs_are_added_to_a_journal(tmp_path, monkeypatch):
     other_builds.run(1.0, 0, print, only=names[2:3], journal=journal)
     assert ran == [*names[1:3], names[2]] and len(journal.read_text().splitlines()) == 3
     rows = other_builds.run(1.0, 0, print, journal=journal)
+    assert all(len(groups) == 4 for groups in asked)
+    other_builds.run(1.0, 0, print, only=["3.26-single", "quick", "twins"])
+    assert ran.pop().startswith("3.26-single") and asked[-1] == ["quick tests", "twins"]
     assert sorted(ran[3:]) == sorted({*names} - {*names[1:3]})
     assert [row.failures for row in rows[:3]] == [["run 4"], ["run 1"], ["run 3"]]
     assert json.loads(journal.read_text().splitlines()[0])["seconds"] == rows[1].seconds == 1.5
