@@ -70,6 +70,19 @@ static PetscErrorCode MatStoreValues_SeqAIJGpufmt(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+#if PETSC_VERSION_LT(3, 26, 0)
+static PetscErrorCode (*parent_retrieve)(Mat) = NULL;
+
+/* PETSc does not say here that values have changed. */
+static PetscErrorCode MatRetrieveValues_SeqAIJGpufmt(Mat A)
+{
+  PetscFunctionBegin;
+  PetscCall((*parent_retrieve)(A));
+  PetscCall(PetscObjectStateIncrease((PetscObject)A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+#endif
+
 static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 {
   char name[128];
@@ -84,6 +97,9 @@ static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
   PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
   PetscCall(GpufmtSeqCooSet(B, on));
   GpufmtComposeFunction(B, "MatStoreValues_C", on, MatStoreValues_SeqAIJGpufmt, parent_store);
+#if PETSC_VERSION_LT(3, 26, 0)
+  GpufmtComposeFunction(B, "MatRetrieveValues_C", on, MatRetrieveValues_SeqAIJGpufmt, parent_retrieve);
+#endif
   GpufmtComposeFunction(B, "MatSeqAIJKron_C", on, MatSeqAIJKron_SeqAIJGpufmt, parent_kron);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -297,7 +297,7 @@ def store_and_retrieve(s: Sibling, step: Step):
 
 @changes()
 def eliminate_zeros(s: Sibling, step: Step):
-    if s.structured:
+    if s.structured and hasattr(s.A, "eliminateZeros"):  # of petsc4py 3.26
         s.A.eliminateZeros(step.one_of(True, False))
 
 
