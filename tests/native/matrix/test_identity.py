@@ -22,6 +22,7 @@ def row_sums(A):
     return z.getArray().copy()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("function", ["MatHeaderMerge", "MatHeaderReplace"])
 def test_data_that_move_to_a_matrix_of_the_same_state_are_stored_anew(function):
     library, A, moved = native_library.load(), petsc_matrix(shape("power_law")), ctypes.c_void_p()
