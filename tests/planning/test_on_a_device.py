@@ -56,6 +56,7 @@ def test_products(fake, product):
     assert {call[-1] for call in fake.named("launch", "cuMemAllocFromPoolAsync", "cuMemsetD8Async")} == {STREAM}
 
 
+@pytest.mark.real
 def test_threads_plan_one_after_the_other():
     """They have one memory, in which each takes what is free and reads what its kernels have told."""
     place = abi.PlaceStruct(abi.BACKENDS.index("cuda"), 0, 4, np.dtype(SCALAR).itemsize)

@@ -13,7 +13,7 @@ from solves import check_same, run, view_of
 
 from petsc_gpufmt.planning.abi import Ask
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("several_levels")]
+pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.usefixtures("several_levels")]
 
 OURS = "petsc_gpufmt: each step a product and one pass over vectors on the host"
 FUSED = "petsc_gpufmt: steps in the product on the host"
