@@ -79,7 +79,11 @@ KNOWN = """\
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
 - In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`, which
-  runs tests there. Those of Krylov solvers on several ranks and of times and bytes are about double precision.
+  runs tests there. Those of Krylov solvers on several ranks and of times and bytes are about double precision. Longer
+  tests of C have not been made ready for single precision: of 1302 there 394 ended badly in 3.26, and were not looked
+  at one by one. Time was up before all builds, and all groups of tests in those that are below, were run.
+- With PETSc 3.24 in its debugging configuration the test program of sparse products did not end on three ranks, and
+  `twins` crashed on one; it was not found out in what.
 - Before PETSc 3.26 KSPCGUseSingleReduction() after a set-up crashes, and so does `-pc_gamg_asm_hem_aggs`, with `aij`
   too.
 - Kernels of complex numbers have run on a GPU by themselves,
