@@ -86,8 +86,8 @@ KNOWN = """\
   `twins` crashed on one; it was not found out in what.
 - Before PETSc 3.26 KSPCGUseSingleReduction() after a set-up crashes, and so does `-pc_gamg_asm_hem_aggs`, with `aij`
   too.
-- Kernels of complex numbers have run on a GPU by themselves,
-  in tests of formats, sparse products, sums and multigrid, in both precisions; no PETSc with CUDA and complex scalars.
+- Kernels of complex numbers have run on a GPU by themselves, in tests of formats, sparse products, sums and multigrid,
+  in both precisions; no PETSc with CUDA and complex scalars.
 """
 
 AGAIN = """\

@@ -124,9 +124,8 @@ def configure_options():
     options += [] if has_gpu() else ["--with-cuda=0"]
     options += ["--with-x=0", "--with-ssl=0", "COPTFLAGS=-O3"]
     options += [] if system_packages.compiles_cxx() else ["--with-cxx=0"]
-    options += os.environ.get(
-        "PETSC_CONFIGURE_OPTIONS", ""
-    ).split()  # of two that contradict each other the last counts
+    # of two that contradict each other the last counts
+    options += os.environ.get("PETSC_CONFIGURE_OPTIONS", "").split()
     return " ".join(options)
 
 
