@@ -114,12 +114,17 @@ class NotRunError(Exception):
 
 
 def interpreter(version: str) -> str:
-    """The first one on PATH that runs: a launcher of pyenv may have the name and no such version."""
-    for folder in os.get_exec_path():
+    """The first one on PATH that runs, past .venv: a launcher of pyenv may have the name and no such version."""
+    for folder in folders_of_others():
         found = shutil.which(f"python{version}", path=folder)
         if found and (finished := launch.run([found, "-c", "import sys; print(sys.executable)"])).status == 0:
             return finished.output.strip()
     raise NotRunError(f"no python{version} on PATH")
+
+
+def folders_of_others() -> list[str]:
+    """PATH without .venv of this checkout, whose PETSc a set-up would take for that of its interpreter."""
+    return [path for path in os.get_exec_path() if not Path(path).is_relative_to(ROOT / ".venv")]
 
 
 def sources_of_main(folder: Path) -> str:
@@ -164,9 +169,8 @@ def environment_of(build: Build) -> dict[str, str]:
     script = first / "python3"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(interpreter(build.python))} "$@"\n')
     script.chmod(0o755)
-    others = [path for path in os.get_exec_path() if not Path(path).is_relative_to(ROOT / ".venv")]
     environment = dict.fromkeys(("PETSC_DIR", "PETSC_ARCH", "PETSC_SRC", "PYTHONPATH", "VIRTUAL_ENV"), "")
-    environment["PATH"] = os.pathsep.join([str(first), *others])
+    environment["PATH"] = os.pathsep.join([str(first), *folders_of_others()])
     environment["PETSC_CONFIGURE_OPTIONS"] = build.options()
     environment["PETSC_GPUFMT_MPI"] = MPIS[build.mpi]
     if build.release == "main":

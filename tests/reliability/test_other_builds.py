@@ -167,3 +167,14 @@ def test_a_launcher_whose_version_is_not_there_is_passed_over(tmp_path, monkeypa
     (tmp_path / "second" / "python3").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", f"{tmp_path}:{tmp_path / 'second'}")
     assert other_builds.interpreter("3") == str(tmp_path / "second" / "python3")
+
+
+def test_the_environment_of_this_checkout_is_passed_over(tmp_path, monkeypatch):
+    """Its PETSc would be taken for that of the interpreter."""
+    own, other = (tmp_path / name / "bin" for name in (".venv", "other"))
+    for folder in (own, other):
+        folder.mkdir(parents=True)
+        (folder / "python3").symlink_to(sys.executable)
+    monkeypatch.setattr(other_builds, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", f"{own}:{other}")
+    assert other_builds.interpreter("3") == str(other / "python3")
