@@ -25,10 +25,11 @@ ROOMS_FOR_REAL_NUMBERS = ("analysis", "bench", "benchmarks", "krylov", "native/k
 ROOMS_FOR_REAL_NUMBERS += ("sanitizer", "scaling", "tune")
 
 
-FOR_DOUBLE = ("analysis", "bench", "choice", "krylov", "reliability", "scaling", "tune", "formats/test_bsr_layout.py")
-FOR_DOUBLE += ("formats/test_columns.py", "formats/test_csr_arrays.py", "formats/test_ell", "formats/test_evchyb")
-FOR_DOUBLE += ("formats/test_pjds_padding.py", "formats/test_row_patterns.py")
-FOR_DOUBLE += ("spgemm/test_hash.py",)
+FOR_DOUBLE = (
+    *("analysis", "bench", "choice", "krylov", "reliability", "scaling", "tune", "formats/test_bsr_layout.py"),
+    *("formats/test_columns.py", "formats/test_csr_arrays.py", "formats/test_ell", "formats/test_evchyb"),
+    *("formats/test_pjds_padding.py", "formats/test_row_patterns.py", "spgemm/test_hash.py"),
+)
 
 
 def is_for_real_numbers(item):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, CsrMatrix, from_row_lengths, shape, stencil, uniform
 from emulation.backend import EmulatedBackend
-from places import make_backend
+from places import EVERY_PLACE, make_backend
 from sparse_products import ComputedProduct, chained, other_values, sorted_rows
 from stored_matrix import assert_same_bits
 
@@ -35,13 +35,10 @@ def host():
     return HostBackend(*native_library.petsc_types())
 
 
-@pytest.fixture(params=["host", "emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=EVERY_PLACE)
 def place(request):
-    if request.param == "host":
-        return HostBackend(*native_library.petsc_types())
-    if request.param == "cuda":
-        return CudaBackend("float64", "int32", device=0)
-    return EmulatedBackend("float64", "int32", request.getfixturevalue("emulation_folder"))
+    types = () if request.param == "host" else ("float64", "int32")
+    return make_backend(request, request.param, *types)
 
 
 def dense(*rows):
@@ -93,7 +90,7 @@ def test_products_in_emulation(emulation_folder, shape_name, accumulator):
 @pytest.mark.parametrize(
     ("scalar", "index"), [("float32", "int32"), ("float64", "int64"), ("float32", "int64"), ("complex128", "int32")]
 )
-@pytest.mark.parametrize("name", ["emulation", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("name", EVERY_PLACE[1:])
 def test_products_of_other_types(request, name, scalar, index, accumulator):
     backend = make_backend(request, name, scalar, index)
     for matrix in (shape("tall"), shape("stencil"), uniform(20, 60, 50, seed=83)):
