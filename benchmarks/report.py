@@ -21,6 +21,7 @@ from petsc_gpufmt.cli.outcome import program
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTES = ROOT / "docs/performance_notes.md"
+SET_UP = ROOT / "benchmarks/results/set_up/h200-x2.json"
 ENVIRONMENT_LABELS = {
     "gpu": "GPU",
     "driver": "driver",
@@ -52,10 +53,16 @@ Made from `benchmarks/results/` by `python benchmarks/report.py`. Do not edit th
 first table is in `docs/performance_notes.md`.
 """
 
+HEADING = ("figure", "reach", "measured", "by", "best peer", "reached")
 TARGETS_TEXT = """\
 Medians of single MatMult calls between two CUDA events unless something else is said; *by* names the format, or the
 matrix, that gave the figure. Of our formats, as they are by default, the fastest counts. A A and P^T A P are sparse
 products; *both phases* are the symbolic and the numeric one. Programs are measured by wall clock from start to end.
+"""
+
+SET_UP_TEXT = """\
+The figures of GAMG's set-up once more, all from one machine with two GPUs within half an hour, `run_on_gpu.sh setup`
+(`results/set_up/h200-x2.json`): what that run has of the table above.
 """
 
 REPRODUCE = """\
@@ -76,8 +83,12 @@ def collect(all_runs: Sequence[dict[str, Any]]) -> Runs:
 
 
 def targets_section(runs: Runs) -> str:
-    heading = ("figure", "reach", "measured", "by", "best peer", "reached")
-    return section("Figures to reach", TARGETS_TEXT, table(heading, (target_row(t, runs) for t in TARGETS)))
+    return section("Figures to reach", TARGETS_TEXT, table(HEADING, (target_row(t, runs) for t in TARGETS)))
+
+
+def set_up_section(runs: Runs) -> str:
+    rows = [target_row(target, runs) for target in TARGETS if target.find(runs)]
+    return section("Set-up of GAMG in one run", SET_UP_TEXT, table(HEADING, rows))
 
 
 def target_row(target: Target, runs: Runs) -> Sequence[str]:
@@ -128,10 +139,11 @@ def run_sections(run: dict[str, Any]) -> list[str]:
     return [bratu_section(run)]
 
 
-def make_report(all_runs: Sequence[dict[str, Any]], notes: str) -> str:
-    """The whole page."""
+def make_report(all_runs: Sequence[dict[str, Any]], notes: str, set_up: Sequence[dict[str, Any]] = ()) -> str:
+    """The whole page; `set_up`: runs of the set-up of GAMG by themselves."""
     runs = collect(all_runs)
     parts = [INTRODUCTION, targets_section(runs)]
+    parts += [set_up_section(collect(set_up))] if set_up else []
     parts += [notes.strip() + "\n"] if notes.strip() else []
     parts += all_sections(runs)
     parts += [environment_section(runs), section("How to measure again", REPRODUCE)]
@@ -177,7 +189,8 @@ def main(words: list[str] | None = None) -> int:
         return 0
     if not arguments.notes.is_file():
         raise BenchError(f"--notes {arguments.notes}: there is no such file")
-    print(make_report(runs, arguments.notes.read_text()), end="")
+    set_up = [] if arguments.results else read_runs(SET_UP)
+    print(make_report(runs, arguments.notes.read_text(), set_up), end="")
     return 0
 
 

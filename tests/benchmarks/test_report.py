@@ -165,6 +165,15 @@ def test_report_of_the_figures_alone(capsys):
     assert found in (FOLDER / "performance.md").read_text()
 
 
+def test_figures_of_one_run_stand_by_themselves(capsys):
+    """Only on the page of the committed results, and only what that run has."""
+    heading = "## Set-up of GAMG in one run"
+    after = page_of(capsys).split(heading)[1].split("\n## ")[0]
+    assert "| bratu3d 200^3, GAMG, 2 ranks: PCSetUp of all steps | <= 0.22 s | 0.4162 | gpufmt | - | no |" in after
+    assert "not measured" not in after
+    assert heading not in page_of(capsys, FOLDER / "results.json")
+
+
 def test_what_the_benchmarks_write_is_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(galerkin, "SMALLEST_WIDTH", 30)
     path = tmp_path / "results.json"
