@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results" / "reliability"
+
+MOST_FAILURES = 40
+"""More of one attack are told in one line a test."""
 
 INTRODUCTION = """\
 # What can be relied on
@@ -145,8 +149,18 @@ def _section(runs: Sequence[dict[str, Any]]) -> str:
         ]
         failures = [failure for row in rows for failure in row["failures"]]
         if failures:
-            lines += ["Ended badly:", "", *(f"    {failure}" for failure in failures), ""]
+            lines += ["Ended badly:", "", *(f"    {failure}" for failure in _shown(failures)), ""]
     return "\n".join(lines)
+
+
+def _shown(failures: Sequence[str]) -> Sequence[str]:
+    """All of them, or where they are many the first one of each test, whose parameters begin with a bracket."""
+    if len(failures) <= MOST_FAILURES:
+        return failures
+    firsts: dict[str, list[str]] = {}
+    for failure in failures:
+        firsts.setdefault(re.split(r"\[|: (?=\S+Error|assert|failed on)", failure)[0], []).append(failure)
+    return [same[0] + (f" (and {len(same) - 1} more)" if same[1:] else "") for same in firsts.values()]
 
 
 def _tries(rows: Sequence[dict[str, Any]]) -> list[str]:

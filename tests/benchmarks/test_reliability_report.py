@@ -34,6 +34,15 @@ def test_what_ended_badly_is_told():
     assert "Ended badly:\n\n    seed 5: hung" in text
 
 
+def test_of_many_that_ended_badly_one_of_each_test_is_told():
+    failures = [f"quick: a.test_b[{k}]: assert {k}" for k in range(40)]
+    many = reliability_report.page([result("one", failures=[*failures, "quick: a.test_c: assert x"])])
+
+    assert "| 7 | 100 | 41 |" in many
+    assert "Ended badly:\n\n    quick: a.test_b[0]: assert 0 (and 39 more)\n    quick: a.test_c: assert x\n" in many
+    assert "more)" not in reliability_report.page([result("one", failures=failures)])
+
+
 def test_kinds_are_counted_and_explained():
     explained = {"why": ["error: a/ex1 ex1_1 -n 1 -x"] * 2}
     one = result("one", counts={"equal": 5, "error": 2, "hang": 0}, explained=explained)

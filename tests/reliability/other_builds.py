@@ -136,6 +136,9 @@ def sources_of_main(folder: Path) -> str:
     header = _git("show", "HEAD:include/petscversion.h", cwd=repository)
     numbers = dict(re.findall(r"#define PETSC_VERSION_(RELEASE|MAJOR|MINOR|SUBMINOR) +(\d+)", header))
     version = f"{numbers['MAJOR']}.{int(numbers['MINOR']) + 1}.0.dev0"  # as its setup.py says between releases
+    newest = max(RELEASES.values(), key=_numbers)
+    if _numbers(version) <= _numbers(newest):
+        raise NotRunError(f"PETSC_MAIN names a main branch of before PETSc {newest}")
     # petsc4py has the number of the last release there: the later one of two files of that name counts
     init = "src/petsc4py/__init__.py"
     text = _git("show", f"HEAD:src/binding/petsc4py/{init}", cwd=repository)
@@ -145,6 +148,10 @@ def sources_of_main(folder: Path) -> str:
         name = f"{package}-{version}"
         _git("archive", f"--prefix={name}/", "-o", str(folder / f"{name}.tar.gz"), *more, tree, cwd=repository)
     return version
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
 
 
 def _git(*words: str, cwd: Path | str = ROOT) -> str:
@@ -216,7 +223,7 @@ def add_tests(row: TimedRow, what: str, finished: launch.Finished, results: Path
         bad = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
         counts["failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"] += 1
         if bad is not None:
-            message = bad.get("message", "").splitlines()
+            message = bad.get("message", "").replace(f"{FOLDER}/", "").splitlines()
             row.failures.append(f"{what}: {case.get('classname')}.{case.get('name')}: {''.join(message[:1])[:300]}")
     if finished.status and len(row.failures) == before:
         row.failures.append(f"{what}: status {finished.status}: {finished.output[-900:]}")

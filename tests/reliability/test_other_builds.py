@@ -125,6 +125,20 @@ def test_the_main_branch_has_to_be_named(here, monkeypatch):
     assert row.tried == 0 and row.remark == "not run: PETSC_MAIN names no clone of PETSc's main branch"
 
 
+def test_the_main_branch_has_to_be_newer_than_the_releases(here, tmp_path, monkeypatch):
+    header = tmp_path / "include" / "petscversion.h"
+    header.parent.mkdir()
+    header.write_text("#define PETSC_VERSION_MAJOR 3\n#define PETSC_VERSION_MINOR 25\n")
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        assert launch.run([*git, *words], cwd=tmp_path).status == 0
+    monkeypatch.setenv("PETSC_MAIN", str(tmp_path))
+    monkeypatch.setattr(other_builds, "FOLDER", tmp_path / "builds")
+    monkeypatch.setattr(other_builds, "RELEASES", {"3.26": "3.26.1", "3.3": "3.3.9"})
+    row = run(here._replace(release="main"))
+    assert row.tried == 0 and row.remark.startswith("not run: PETSC_MAIN names a main branch of before PETSc 3.26.")
+
+
 def test_every_two_choices_are_together_in_a_build():
     columns = list(zip(*BUILDS, strict=True))
     for first, second in itertools.combinations(columns, 2):
