@@ -67,7 +67,7 @@ class Maker:
 
 def vector(v: Any, seed: int) -> Any:
     """A vector filled with numbers of its places."""
-    v.setArray(np.cos(seed + np.arange(*v.getOwnershipRange())))
+    v.setArray(np.cos(seed + np.arange(*v.getOwnershipRange())).astype(PETSc.ScalarType))
     return v
 
 
@@ -130,7 +130,7 @@ def coordinates(A: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = np.repeat(np.arange(*A.getOwnershipRange()), 4).astype(PETSc.IntType)
     cols = (rows + np.tile([0, 1, 1, 7], rows.size // 4)) % A.getSize()[1]
     rows[::16] = (rows[::16] + A.getSize()[0] // 2) % A.getSize()[0]
-    return rows, cols.astype(PETSc.IntType), 1.0 + np.arange(rows.size) % 5
+    return rows, cols.astype(PETSc.IntType), (1.0 + np.arange(rows.size) % 5).astype(PETSc.ScalarType)
 
 
 def preallocate_coo(things: Things) -> None:

@@ -153,7 +153,7 @@ def test_zeros_on_the_diagonal_are_replaced_as_by_petsc(options, managed, more):
     for A in pair(stencil_csr(6)):
         ksp = solver(A)
         x, y = A.createVecs()
-        x.setArray(np.linspace(1, 2, x.getLocalSize()))
+        x.setArray(np.linspace(1, 2, x.getLocalSize(), dtype=PETSc.ScalarType))
         results = []
         for value in (5.0, 0.0, -2.0, 4.0):
             set_diagonal(A, value)

@@ -120,7 +120,7 @@ def test_coordinates_are_there_again_after_an_error(monkeypatch):
     found = []
     for failures in (0, 1):
         ksp = solver(A)
-        ksp.getPC().setCoordinates(points)
+        ksp.getPC().setCoordinates(points.astype(PETSc.RealType))
         if failures:
             with monkeypatch.context() as patch, pytest.raises(PETSc.Error, match="made to fail"):
                 fail(patch, Ask.AGGREGATES, 2)
@@ -232,7 +232,7 @@ def test_an_agg_that_is_not_as_it_was_is_an_error():
 @pytest.mark.parametrize("mat_type", ["aij", "aijpjds"])
 def test_near_null_vectors_of_another_size_are_an_error(mat_type):
     A = petsc_matrix(stencil_csr(9), mat_type)
-    short = PETSc.Vec().createWithArray(np.ones(7) / np.sqrt(7), comm=PETSc.COMM_SELF)
+    short = PETSc.Vec().createWithArray(np.full(7, 7**-0.5, PETSc.ScalarType), comm=PETSc.COMM_SELF)
     A.setNearNullSpace(PETSc.NullSpace().create(vectors=[short], comm=PETSc.COMM_SELF))
     ksp = solver(A)
     with pytest.raises(PETSc.Error, match="Attached null space vector size 7 != matrix size 729") as error:

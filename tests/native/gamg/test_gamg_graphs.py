@@ -154,7 +154,7 @@ def test_elasticity_with_rotations(options, tmp_path, threshold):
     for A in pair(matrix):
         A.setBlockSize(3)
         ksp = solver(A)
-        ksp.getPC().setCoordinates(points)
+        ksp.getPC().setCoordinates(points.astype(PETSc.RealType))
         ksp.setUp()
         found.append((levels(ksp), setups(ksp, tmp_path)))
         ksp.destroy()

@@ -48,7 +48,7 @@ def solved(A, prepare=lambda ksp: None):
     ksp, (x, b) = solver(A), A.createVecs()
     ksp.setConvergenceHistory()
     prepare(ksp)
-    b.setArray(np.random.default_rng(3).standard_normal(b.getLocalSize()))
+    b.setArray(np.random.default_rng(3).standard_normal(b.getLocalSize()).astype(PETSc.ScalarType))
     return ksp, run(ksp, b, x)
 
 
@@ -101,7 +101,7 @@ def test_smoothers_with_blocks(options, steps, tmp_path):
         (ksp, first), (x, b) = solved(A), A.createVecs()
         nlevels = ksp.getPC().getMGLevels()
         assert nlevels > 2
-        b.setArray(right_hand_side)
+        b.setArray(right_hand_side.astype(PETSc.ScalarType))
         A.scale(2.0)
         A.shift(3.0)
         ksp.setOperators(A)
@@ -139,7 +139,7 @@ def test_set_ups_that_follow(options, asked, reuse, kind, tmp_path):
         (ksp, first), (x, b) = solved(A), A.createVecs()
         nsmoothers = ksp.getPC().getMGLevels() - 1
         assert not asked[Ask.START_VECTOR]
-        b.setArray(right_hand_side)
+        b.setArray(right_hand_side.astype(PETSc.ScalarType))
         A.shift(2.0)
         ksp.setOperators(A)
         found.append((first, run(ksp, b, x)))

@@ -51,7 +51,7 @@ def compare(options, more, matrix, prepare=lambda A: None):
         prepare(A)
         ksp = solver(A)
         x, b = A.createVecs()
-        b.setArray(matrix.values[: b.getLocalSize()])
+        b.setArray(matrix.values[: b.getLocalSize()].astype(PETSc.ScalarType))
         if A.getNullSpace().handle:
             A.getNullSpace().remove(b)
         ksp.solve(b, x)

@@ -54,7 +54,7 @@ def diffusion(seed=0):
 
 
 def right_hand_side():
-    return np.random.default_rng(1).standard_normal(N)
+    return np.random.default_rng(1).standard_normal(N).astype(PETSc.ScalarType)
 
 
 def both(A, **settings):

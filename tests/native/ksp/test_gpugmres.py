@@ -61,7 +61,7 @@ def theirs(request):
 
 
 def dense(values):
-    A = PETSc.Mat().createDense(np.shape(values), array=np.array(values, float), comm=PETSc.COMM_SELF)
+    A = PETSc.Mat().createDense(np.shape(values), array=np.array(values, PETSc.ScalarType), comm=PETSc.COMM_SELF)
     A.assemble()
     return A
 

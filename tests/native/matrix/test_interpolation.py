@@ -24,7 +24,7 @@ for mat_type in ("aij", PETSc.Options().getString("grid_mat_type")):
         coarse = fine.coarsen()
         P, scale = coarse.createInterpolation(fine)
         x, y, r = coarse.createGlobalVec(), fine.createGlobalVec(), coarse.createGlobalVec()
-        x.setArray(np.cos(np.arange(*x.getOwnershipRange())))
+        x.setArray(np.cos(np.arange(*x.getOwnershipRange())).astype(PETSc.ScalarType))
         P.mult(x, y)
         P.multTranspose(y, r)
         PETSc.Sys.Print("found", mat_type, dof, P.getType(), "bound" if P.boundToCPU() else "free")
