@@ -61,8 +61,8 @@ products; *both phases* are the symbolic and the numeric one. Programs are measu
 """
 
 SET_UP_TEXT = """\
-The figures of GAMG's set-up once more, all from one machine with two GPUs within half an hour, `run_on_gpu.sh setup`
-(`results/set_up/h200-x2.json`): what that run has of the table above.
+The figures of GAMG's set-up once more, all from one machine with two GPUs within half an hour, by the programs of
+`run_on_gpu.sh setup` (`results/set_up/h200-x2.json`): what that run has of the table above.
 """
 
 REPRODUCE = """\
