@@ -13,7 +13,10 @@ from solves import diagonal_matrix, informing, make_solver, right_hand_side, run
 
 from petsc_gpufmt.choice.registry import FORMATS
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(np.float64 != PETSc.ScalarType, reason="PETSc has single precision itself"),
+]
 
 Reason = PETSc.KSP.ConvergedReason
 NORMS = ("preconditioned", "unpreconditioned", "natural")
