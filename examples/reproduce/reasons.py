@@ -34,7 +34,9 @@ REASONS = (
     Reason("ksparse_abdelfattah_2016", "", "MAGMA-SELLP", "sellcuda or pjds stand for it, whichever is faster"),
     Reason("ksparse_abdelfattah_2016", "", "fastest from blocks", "lanes of a warp are idle at 7 rows, most likely"),
     Reason("ksparse_abdelfattah_2016", "section-6.4", "petsc", "the nonlocal part is launched over all block rows"),
-    Reason("ksparse_abdelfattah_2016", "section-6.4", "cyclic", "neighbours are apart: much of x comes from the other GPU"),
+    Reason(
+        "ksparse_abdelfattah_2016", "section-6.4", "cyclic", "neighbours are apart: much of x comes from the other GPU"
+    ),
     Reason("pjds_kreutzer_2012", "table-1-storage", "HMEp", "its modes are not published"),
     Reason("pjds_kreutzer_2012", "table-1$", "pJDS over", "sorting parts rows that share x, most likely"),
     Reason("pjds_kreutzer_2012", "figure-5", "32 nodes", "products are 20 times as fast as then, the network is not"),
