@@ -55,10 +55,9 @@ KNOWN = """\
   did not end in 330 s beside other attacks.
 - Of `twins`, 160 sequences on one rank and 30 on three with one GPU found nothing. On two ranks with one GPU, where
   exchanges are PETSc's scatters, the sequence of seed 2000008 ends badly after MatBindToCPU(), MatDuplicate() and
-  MatCreateSubMatrix(): the first error is PETSC_ERR_MPI, from the CUDA-aware Open MPI 4.1, which says that it could
-  not register its shared memory with the driver; what is begun then stays so, and the matrix cannot be destroyed
-  ("Outstanding operation has not been completed"). Whether `aijcusparse` fails there, too, was not tried; on the host
-  the sequence ends.
+  MatCreateSubMatrix(): the first error is PETSC_ERR_MPI there, with a CUDA-aware Open MPI 4.1; what is begun then
+  stays so, and the matrix cannot be destroyed ("Outstanding operation has not been completed"). Which call of MPI
+  fails, and whether it does with `aijcusparse`, was not found out; on the host the sequence ends.
 - Two of the mutated files below ended badly. Both defects are mended since; the run was not repeated.
 - Memory of the host grows at first where GPUs are several or shared, and not after that: by 26 MB in the first 300
   matrices that come and go on four ranks with one GPU, by 2 MB in the second hundred thousand products on four GPUs.
