@@ -1,6 +1,8 @@
 """What a new user does wrong: each time one clear line, a PETSc error code, and a matrix that still works."""
 
+import re
 import sys
+from pathlib import Path
 
 import launch
 import numpy as np
@@ -265,9 +267,8 @@ def test_a_c_program_with_another_copy_of_the_library(multiply_twice, tmp_path):
 @pytest.mark.slow
 def test_a_c_program_whose_python_has_gone(multiply_twice, tmp_path):
     """A library that was built for a Python that is not there any more: the path lies in it as a C string."""
-    built_for = sys.executable.encode() + b"\0"
-    library = petsc_gpufmt.library_path().read_bytes()
-    assert library.count(built_for) == 1
+    library, here = petsc_gpufmt.library_path().read_bytes(), Path(sys.executable).parent
+    (built_for,) = set(re.findall(re.escape(bytes(here)) + rb"/python[\d.]*\0", library))  # by any of its names
     moved = tmp_path / "libpetscgpufmt.so"
     moved.write_bytes(library.replace(built_for, b"/gone" + built_for[5:]))
 
