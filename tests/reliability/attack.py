@@ -7,8 +7,10 @@ small shares, `make test-long` all, `docs/reliability.md` is made from what that
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 Report = Callable[[str], None]
@@ -42,6 +44,19 @@ class TimedRow(Row):
 
 def ranks_in_words(ranks: int) -> str:
     return "one rank" if ranks == 1 else f"{ranks} ranks"
+
+
+def read_journal(journal: Path | None) -> list[dict[str, Any]]:
+    """What runs that were stopped have written, a line each; nothing without such a file."""
+    if not journal or not journal.exists():
+        return []
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def add_to_journal(journal: Path | None, line: dict[str, Any]) -> None:
+    if journal:
+        with journal.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def part_of(number: int, share: float) -> int:

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import launch
 
 from reliability import sanitizers
-from reliability.attack import Report, TimedRow, part_of
+from reliability.attack import Report, TimedRow, add_to_journal, part_of, read_journal
 
 ABOUT = (
     "The package is set up with other releases of PETSc, scalars, indices, interpreters and MPIs, with and without "
@@ -307,9 +307,8 @@ def run(
     for build in chosen[: part_of(len(chosen), share)]:
         row = ran[build.name] = run_build(build, groups, seed, report)
         report(f"{build.name}: {row.tried} tried, {len(row.failures)} ended badly{row.remark and '; '}{row.remark}")
-        if journal and row.tried:
-            with journal.open("a") as file:
-                file.write(json.dumps({"build": build.name, **row.as_json(), "seconds": row.seconds}) + "\n")
+        if row.tried:
+            add_to_journal(journal, {"build": build.name, **row.as_json(), "seconds": row.seconds})
     return _rows({**_read(journal), **ran})  # another process may have run others
 
 
@@ -318,7 +317,4 @@ def _rows(known: dict[str, TimedRow]) -> list[TimedRow]:
 
 
 def _read(journal: Path | None) -> dict[str, TimedRow]:
-    if not journal or not journal.exists():
-        return {}
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    return {line.pop("build"): TimedRow(**line) for line in lines}
+    return {line.pop("build"): TimedRow(**line) for line in read_journal(journal)}

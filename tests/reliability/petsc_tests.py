@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import time
@@ -18,7 +17,7 @@ from programs import ProgramError, Programs, programs_here
 from requirements import build_of
 
 from petsc_gpufmt.backends.native_library import option_table
-from reliability.attack import Report, Row, part_of
+from reliability.attack import Report, Row, add_to_journal, part_of, read_journal
 from reliability.petsc_reasons import reason
 from reliability.petsc_runs import BAD, LEFT_OUT, NOT_COMPARED, SAME, Blocks, Outcome, Task
 
@@ -117,10 +116,7 @@ def run(
 
 
 def _read(journal: Path | None) -> Known:
-    if not journal or not journal.exists():
-        return {}
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    return {(line.pop("task"), line.pop("type")): Kept(**line) for line in lines}
+    return {(line.pop("task"), line.pop("type")): Kept(**line) for line in read_journal(journal)}
 
 
 def _run_task(programs: Programs, task: Task, types: Iterable[str], journal: Path | None) -> Known:
@@ -130,9 +126,7 @@ def _run_task(programs: Programs, task: Task, types: Iterable[str], journal: Pat
         now = time.monotonic()
         kept = Kept(outcome.kind, outcome.detail, outcome.plans, why, round(now - begin, 2))
         known[task.name, name], begin = kept, now
-        if journal:
-            with journal.open("a") as file:
-                file.write(json.dumps({"task": task.name, "type": name, **kept._asdict()}) + "\n")
+        add_to_journal(journal, {"task": task.name, "type": name, **kept._asdict()})
     return known
 
 
