@@ -9,7 +9,7 @@ import pytest
 from answers import settled_tokens
 from petsc4py import PETSc
 from petsc_products import petsc_matrix, stencil_csr
-from solves import Solve, check_same, informing, make_solver, run, solve, view_of
+from solves import Solve, check_same, informing, make_solver, right_hand_side, run, solve, view_of
 
 from petsc_gpufmt.choice.registry import FORMATS
 from petsc_gpufmt.planning import requests
@@ -53,13 +53,9 @@ def diffusion(seed=0):
     return matrix
 
 
-def right_hand_side():
-    return np.random.default_rng(1).standard_normal(N).astype(PETSc.ScalarType)
-
-
 def both(A, **settings):
     """By gpuchebyshev and by chebyshev."""
-    return [solve(A, right_hand_side(), kind, **settings) for kind in ("gpuchebyshev", "chebyshev")]
+    return [solve(A, right_hand_side(N), kind, **settings) for kind in ("gpuchebyshev", "chebyshev")]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +71,7 @@ def smoother():
     before = settled_tokens()
     A = petsc_matrix(diffusion())
     ksp, (x, b) = make_solver(A, "gpuchebyshev", **SMOOTHER), A.createVecs()
-    b.setArray(right_hand_side())
+    b.setArray(right_hand_side(N))
     yield ksp, b, x
     ksp.destroy()
     A.destroy()
@@ -98,7 +94,7 @@ def test_an_iterate_is_that_of_petsc(grid, diagonal, iterations, guess, fused):
 def test_bounds_of_eigenvalues_are_those_of_petsc(grid, bounds, tmp_path):
     ours, theirs = both(grid, **SMOOTHER, **BOUNDS[bounds])
     check_same(ours, theirs, TIGHT)
-    other = solve(grid, right_hand_side(), "gpuchebyshev", **SMOOTHER, ksp_chebyshev_eigenvalues="0.1,1.9")
+    other = solve(grid, right_hand_side(N), "gpuchebyshev", **SMOOTHER, ksp_chebyshev_eigenvalues="0.1,1.9")
     assert np.abs(other.x - ours.x).max() > 1e-3 * np.abs(ours.x).max()
 
 
@@ -161,7 +157,7 @@ def test_the_diagonal_is_that_of_the_matrix_as_it_is(options, tmp_path):
     for kind in ("gpuchebyshev", "chebyshev"):
         A = petsc_matrix(diffusion())
         ksp, (x, b) = make_solver(A, kind, **SMOOTHER, ksp_chebyshev_eigenvalues="0.2,2.5"), A.createVecs()
-        b.setArray(right_hand_side())
+        b.setArray(right_hand_side(N))
         solvers[kind] = (A, ksp, b, x)
 
     def new_values(A, pc):
@@ -280,7 +276,9 @@ def test_norms_and_monitors_are_those_of_petsc(grid):
         ksp.setMonitor(lambda ksp, i, norm: seen.append((i, norm)))
 
     settings = {"pc_type": "jacobi", "ksp_max_it": 20, "ksp_chebyshev_eigenvalues": "0.2,2.0"}
-    ours, theirs = (solve(grid, right_hand_side(), kind, prepare, **settings) for kind in ("gpuchebyshev", "chebyshev"))
+    ours, theirs = (
+        solve(grid, right_hand_side(N), kind, prepare, **settings) for kind in ("gpuchebyshev", "chebyshev")
+    )
     assert isinstance(ours, Solve) and ours.history.size > 5
     assert ours.history.tobytes() == theirs.history.tobytes()
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
