@@ -268,7 +268,7 @@ def test_a_c_program_with_another_copy_of_the_library(multiply_twice, tmp_path):
 def test_a_c_program_whose_python_has_gone(multiply_twice, tmp_path):
     """A library that was built for a Python that is not there any more: the path lies in it as a C string."""
     library, here = petsc_gpufmt.library_path().read_bytes(), Path(sys.executable).parent
-    (built_for,) = set(re.findall(re.escape(bytes(here)) + rb"/python[\d.]*\0", library))  # by any of its names
+    (built_for,) = re.findall(re.escape(bytes(here)) + rb"/python[\d.]*\0", library)  # once, by any of its names
     moved = tmp_path / "libpetscgpufmt.so"
     moved.write_bytes(library.replace(built_for, b"/gone" + built_for[5:]))
 
