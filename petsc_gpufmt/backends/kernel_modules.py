@@ -28,7 +28,7 @@ class Module(NamedTuple):
 
 ALL_COMPILERS = (0, 0)
 """The version of CUDA from which on most modules compile: that of whichever is there."""
-FOR_REAL_NUMBERS = ("krylov/", "coarsening/vector_sums", "patterns/narrow")
+FOR_REAL_NUMBERS = ("krylov/", "patterns/narrow")
 """How stems of files begin whose kernels are only wanted where scalars are real."""
 _declarations: dict[str, list[Declaration]] = {}
 _compilers: dict[str, tuple[int, int]] = {}

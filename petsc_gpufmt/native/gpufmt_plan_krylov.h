@@ -158,3 +158,16 @@ typedef struct {
   void         *state;                             /* on the backend; that of the method, NULL if it has none */
   void         *arrays[GPUFMT_MOST_KRYLOV_ARRAYS]; /* likewise */
 } GpufmtKrylovAnswer;
+
+/* Jacobi's preconditioner on vectors of any length */
+typedef struct {
+  GpufmtPlace place;
+} GpufmtJacobiRequest;
+
+/* ALPHA is the number of rows, an integer of 8 bytes */
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    reciprocals;  /* Z = 1 / X, 0 where X is; may be X itself */
+  GpufmtPlan    products;     /* Z = D X, entry by entry; may be D or X */
+  const void   *not_positive; /* on the backend: how many entries of X were not above 0 in the last `reciprocals`, a scalar */
+} GpufmtJacobiAnswer;

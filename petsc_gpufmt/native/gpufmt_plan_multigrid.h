@@ -187,19 +187,3 @@ typedef struct {
   GpufmtOutcome outcome;
   GpufmtPlan    fill; /* writes RESULT */
 } GpufmtStartVectorAnswer;
-
-enum { GPUFMT_MOST_DOTS = 32 };
-
-/* sums over vectors of any length */
-typedef struct {
-  GpufmtPlace place;
-} GpufmtVectorSumsRequest;
-
-/* ALPHA is the number of rows, an integer of 8 bytes */
-typedef struct {
-  GpufmtOutcome outcome;
-  GpufmtPlan    dots;         /* sums[k] = X . V_k */
-  GpufmtPlan    not_positive; /* sums[0] = how many entries of X are not above 0 */
-  void         *vectors;      /* on the backend: [1 + GPUFMT_MOST_DOTS] 8-byte words: how many V_k, and the address of each */
-  const void   *sums;         /* on the backend: [GPUFMT_MOST_DOTS] */
-} GpufmtVectorSumsAnswer;

@@ -37,7 +37,7 @@ class Ask(enum.IntEnum):
     OUTSIDE = 15
     PARALLEL_SMOOTHED = 16
     PEER = 17
-    VECTOR_SUMS = 18
+    JACOBI = 18
     KRYLOV = 19
     LOOP = 20
     FUSED = 21

@@ -25,3 +25,16 @@ class KrylovAnswerStruct(c.Structure):
         ("state", c.c_void_p),
         ("arrays", c.c_void_p * MOST_ARRAYS),
     ]
+
+
+class JacobiRequestStruct(c.Structure):
+    _fields_ = [("place", PlaceStruct)]
+
+
+class JacobiAnswerStruct(c.Structure):
+    _fields_ = [
+        ("outcome", OutcomeStruct),
+        ("reciprocals", PlanStruct),
+        ("products", PlanStruct),
+        ("not_positive", c.c_void_p),
+    ]

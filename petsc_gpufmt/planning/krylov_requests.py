@@ -11,6 +11,7 @@ from petsc_gpufmt.krylov.bcgs import stabilized_biconjugate_gradients
 from petsc_gpufmt.krylov.cg import conjugate_gradients
 from petsc_gpufmt.krylov.chebyshev import chebyshev_iteration
 from petsc_gpufmt.krylov.gmres import generalized_minimal_residuals
+from petsc_gpufmt.krylov.jacobi import jacobi
 from petsc_gpufmt.krylov.mixedcg import mixed_conjugate_gradients
 from petsc_gpufmt.krylov.steps import Method, Steps
 from petsc_gpufmt.planning import abi, krylov_abi
@@ -43,6 +44,20 @@ def _fill_krylov(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
+def _what_jacobi(request: Any) -> str:
+    return "Jacobi's preconditioner"
+
+
+def _fill_jacobi(request: Any, answer: Any, backend: Backend) -> Leases:
+    made = jacobi(backend)
+    answer.not_positive = address(made.not_positive)
+    kept = [made.not_positive]
+    for launches, plan in ((made.reciprocals, answer.reciprocals), (made.products, answer.products)):
+        kept += abi.export_plan(launches, plan)
+    return [(answer.outcome, kept)]
+
+
 KRYLOV_KINDS = {
-    Ask.KRYLOV: Kind(krylov_abi.KrylovRequestStruct, krylov_abi.KrylovAnswerStruct, _what_krylov, _fill_krylov)
+    Ask.KRYLOV: Kind(krylov_abi.KrylovRequestStruct, krylov_abi.KrylovAnswerStruct, _what_krylov, _fill_krylov),
+    Ask.JACOBI: Kind(krylov_abi.JacobiRequestStruct, krylov_abi.JacobiAnswerStruct, _what_jacobi, _fill_jacobi),
 }

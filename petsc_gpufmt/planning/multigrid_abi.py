@@ -213,17 +213,3 @@ class StartVectorRequestStruct(c.Structure):
 
 class StartVectorAnswerStruct(c.Structure):
     _fields_ = [("outcome", OutcomeStruct), ("fill", PlanStruct)]
-
-
-class VectorSumsRequestStruct(c.Structure):
-    _fields_ = [("place", PlaceStruct)]
-
-
-class VectorSumsAnswerStruct(c.Structure):
-    _fields_ = [
-        ("outcome", OutcomeStruct),
-        ("dots", PlanStruct),
-        ("not_positive", PlanStruct),
-        ("vectors", c.c_void_p),
-        ("sums", c.c_void_p),
-    ]

@@ -39,10 +39,6 @@ def _what_start_vector(request: Any) -> str:
     return f"start vector of {request.nrows} rows"
 
 
-def _what_vector_sums(request: Any) -> str:
-    return "sums over vectors"
-
-
 def _what_graph(request: Any) -> str:
     return f"graph of {sizes_of(request.matrix, 'matrix')}"
 
@@ -245,17 +241,6 @@ def _fill_start_vector(request: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, abi.export_plan(start_vector(request.nrows, request.first, backend), answer.fill))]
 
 
-def _fill_vector_sums(request: Any, answer: Any, backend: Backend) -> Leases:
-    from petsc_gpufmt.coarsening.vector_sums import vector_sums
-
-    made = vector_sums(backend)
-    answer.vectors, answer.sums = address(made.vectors), address(made.sums)
-    kept = [made.vectors, made.sums]
-    for launches, plan in ((made.dots, answer.dots), (made.not_positive, answer.not_positive)):
-        kept += abi.export_plan(launches, plan)
-    return [(answer.outcome, kept)]
-
-
 MULTIGRID_KINDS = {
     Ask.GRAPH: Kind(multigrid_abi.GraphRequestStruct, multigrid_abi.GraphAnswerStruct, _what_graph, _fill_graph),
     Ask.AGGREGATES: Kind(
@@ -293,11 +278,5 @@ MULTIGRID_KINDS = {
         multigrid_abi.StartVectorAnswerStruct,
         _what_start_vector,
         _fill_start_vector,
-    ),
-    Ask.VECTOR_SUMS: Kind(
-        multigrid_abi.VectorSumsRequestStruct,
-        multigrid_abi.VectorSumsAnswerStruct,
-        _what_vector_sums,
-        _fill_vector_sums,
     ),
 }

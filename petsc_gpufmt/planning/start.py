@@ -16,7 +16,7 @@ from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.given import backend_at, types_at
 
 COARSENING = (
-    *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector", "vector_sums"),
+    *("strength", "shuffle", "aggregates", "prolongator", "smoothed", "start_vector"),
     *("parallel_aggregates", "parallel_prolongator", "parallel_smoothed"),
 )
 OTHERS = (
@@ -25,7 +25,7 @@ OTHERS = (
     "petsc_gpufmt.patterns.symmetry",
     *(f"petsc_gpufmt.coarsening.{name}" for name in COARSENING),
     "petsc_gpufmt.halo.peer",
-    *(f"petsc_gpufmt.krylov.{name}" for name in ("cg", "mixedcg", "bcgs", "chebyshev", "gmres")),
+    *(f"petsc_gpufmt.krylov.{name}" for name in ("cg", "mixedcg", "bcgs", "chebyshev", "gmres", "jacobi")),
 )
 """Imported when a plan first needs them, beside formats."""
 IN_TURN = ("formats.", "patterns.", "coarsening.", "halo.", "krylov.", "spgemm.")

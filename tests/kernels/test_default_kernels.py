@@ -23,7 +23,6 @@ from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.coarsening.strength import strength_graph
-from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.bsr.bsr import USUAL_BLOCKS
 from petsc_gpufmt.formats.bsr.parameters import PARAMETERS, Shape, choose, usual_parameters
 from petsc_gpufmt.halo.peer import exchange_launches
@@ -91,7 +90,6 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
-    vector_sums(backend)
     exchange_launches(backend)
     loop_condition(backend)
     places, targets = (np.arange(n, dtype=index) for n in (csr.ncols, csr.nrows))

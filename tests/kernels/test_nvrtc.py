@@ -36,7 +36,6 @@ from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.coarsening.strength import strength_graph
-from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.formats.evchyb import layout as evchyb_layout
 from petsc_gpufmt.formats.evchyb.evchyb import EvcHyb
 from petsc_gpufmt.formats.jds import Jds
@@ -45,6 +44,7 @@ from petsc_gpufmt.krylov.bcgs import stabilized_biconjugate_gradients
 from petsc_gpufmt.krylov.cg import conjugate_gradients
 from petsc_gpufmt.krylov.chebyshev import MOST_POINT_BLOCK, chebyshev_iteration
 from petsc_gpufmt.krylov.gmres import generalized_minimal_residuals
+from petsc_gpufmt.krylov.jacobi import jacobi
 from petsc_gpufmt.krylov.mixedcg import mixed_conjugate_gradients
 from petsc_gpufmt.patterns import coo, narrow, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices
@@ -82,7 +82,6 @@ REGISTERS_OF_FILES: dict[str, int] = {
     "coarsening/prolongator": 64,
     "coarsening/smoothed": 64,
     "coarsening/strength": 48,
-    "coarsening/vector_sums": 64,  # eight addresses and eight sums
     "formats/bsr": 64,
     "formats/bsr_layout": 48,
     "formats/bsr_interleaved": 64,
@@ -191,7 +190,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
     start_vector(csr.nrows, 0, backend)
-    vector_sums(backend)
+    jacobi(backend)
     conjugate_gradients(1, backend)
     for point_block in (0, *range(2, MOST_POINT_BLOCK + 1)):
         chebyshev_iteration(0, backend, point_block)

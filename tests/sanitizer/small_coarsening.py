@@ -14,7 +14,7 @@ from several_ranks import a_rank_alone
 from small_programs import right_or_wrong
 
 from petsc_gpufmt.backends.backend import HostBackend
-from petsc_gpufmt.backends.plan import Slot, address
+from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.bench.matrices import stencil_pattern
 from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.coarsening.aggregates import aggregate
@@ -23,7 +23,6 @@ from petsc_gpufmt.coarsening.shuffle import shuffled
 from petsc_gpufmt.coarsening.smoothed import smoothed
 from petsc_gpufmt.coarsening.start_vector import start_vector
 from petsc_gpufmt.coarsening.strength import strength_graph
-from petsc_gpufmt.coarsening.vector_sums import vector_sums
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 
@@ -62,14 +61,6 @@ def coarsened(graph, distance, backend, rng):
     (start,) = backend.empty((n, backend.scalar))
     backend.run(start_vector(n, 7, backend), {Slot.RESULT: start})
     made.append(start)
-    sums = vector_sums(backend)
-    backend.run(sums.not_positive, {Slot.ALPHA: np.int64(n), Slot.X: start})
-    made.append(backend.adopt(backend.to_host(sums.sums[:1]).copy()))  # the dots come to the same place
-    words = backend.adopt(np.array([9, *[address(start)] * 9], dtype=np.int64))  # where the library writes addresses
-    for launch in sums.dots:
-        launch.arguments = tuple(words if a is sums.vectors else a for a in launch.arguments)
-    backend.run(sums.dots, {Slot.ALPHA: np.int64(n), Slot.X: start})
-    made.append(sums.sums[:9])
     made += graphs_with_values(graph, backend, rng)
     for block, nvectors in ((1, None), *SIZES):
         vectors = None

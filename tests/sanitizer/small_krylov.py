@@ -23,7 +23,7 @@ from petsc_gpufmt.backends.backend import HostBackend
 from petsc_gpufmt.backends.plan import Fused, Slot, address
 from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.choice.registry import FORMATS, find_format
-from petsc_gpufmt.krylov import bcgs, cg, chebyshev, gmres, mixedcg, steps
+from petsc_gpufmt.krylov import bcgs, cg, chebyshev, gmres, jacobi, mixedcg, steps
 from petsc_gpufmt.patterns import narrow
 
 FEW_BLOCKS = 3
@@ -173,11 +173,22 @@ def steps_of_mixedcg(backend, n):
     return left
 
 
+def steps_of_jacobi(backend, n):
+    made, left = jacobi.jacobi(backend), []
+    vectors = {Slot.ALPHA: np.int64(n), Slot.Z: backend.adopt(np.empty(n, dtype=backend.scalar))}
+    vectors |= {slot: backend.adopt(np.linspace(-1.0, 2.0, n).astype(backend.scalar)) for slot in (Slot.D, Slot.X)}
+    for launches in (made.products, made.reciprocals):
+        backend.run(launches, vectors)
+        left.append(backend.to_host(vectors[Slot.Z]).copy())
+    return [*left, backend.to_host(made.not_positive)]
+
+
 METHODS = {
     "cg": steps_of_cg,
     "bcgs": steps_of_bcgs,
     "gmres": steps_of_gmres,
     "chebyshev": steps_of_chebyshev,
+    "jacobi": steps_of_jacobi,
     "mixedcg": steps_of_mixedcg,
 }
 

@@ -2,7 +2,7 @@
    is, and no vector that passes through the host. */
 #include "gamg/gamg.h"
 
-/* the solver with the user's options, as agg makes it */
+/* the solver with the user's options, as agg makes it; its type then decides whether the solve is ours */
 static PetscErrorCode EstimatorPrepare(PC pc, Mat A, KSP ksp)
 {
   const char *prefix;
@@ -25,22 +25,17 @@ static PetscErrorCode EstimatorPrepare(PC pc, Mat A, KSP ksp)
   PetscCall(KSPSetTolerances(ksp, PETSC_CURRENT, PETSC_CURRENT, PETSC_CURRENT, 10));
   PetscCall(KSPSetFromOptions(ksp));
   PetscCall(GpufmtKspJacobiTake(jacobi));
+  PetscCall(GpufmtKspEstimatorTake(ksp, A));
   PetscCall(KSPSetComputeSingularValues(ksp, PETSC_TRUE));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode EstimatorSolve(PC pc, GpufmtGamg *gamg, Mat A, KSP ksp, Vec start, Vec solution, PetscReal *emin, PetscReal *emax)
 {
-  GpufmtVectorDots dots = {NULL};
-  PetscErrorCode   ierr;
-
   PetscFunctionBegin;
   PetscCall(GpufmtGamgStartVector(gamg, GpufmtGamgOf(pc)->current_level, A, start));
   PetscCall(EstimatorPrepare(pc, A, ksp));
-  PetscCall(GpufmtVectorDotsTake(solution, &dots));
-  ierr = KSPSolve(ksp, start, solution);
-  PetscCall(GpufmtVectorDotsGiveBack(&dots));
-  PetscCall(ierr);
+  PetscCall(KSPSolve(ksp, start, solution));
   PetscCall(KSPCheckSolve(ksp, pc, solution));
   PetscCall(KSPComputeExtremeSingularValues(ksp, emax, emin));
   PetscCall(PetscInfo(pc, "%s: Smooth P0: max eigen=%e min=%e PC=%s\n", ((PetscObject)pc)->prefix, (double)*emax, (double)*emin, PCJACOBI));

@@ -40,11 +40,10 @@ typedef struct {
   GpufmtPlan  fill;
 } GpufmtGamgStart;
 
-/* a smoother whose right-hand side is a start vector for a while, and its solution too, for others to be made as it is */
+/* a smoother whose right-hand side is a start vector for a while */
 typedef struct {
-  KSP              smoother;
-  Vec              right_hand_side, solution; /* its own */
-  GpufmtVectorDots dots;                      /* of the start vector */
+  KSP smoother;
+  Vec right_hand_side; /* its own */
 } GpufmtGamgBegun;
 
 /* what belongs to a PCGAMG, in a container that is composed with it */

@@ -180,12 +180,12 @@ static PetscErrorCode SmoothTentative(PC pc, GpufmtGamg *gamg, Mat A, Vec diagon
 static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal emax, Mat *P)
 {
   const PetscReal alpha       = -1.4 / emax; /* agg's number */
-  PetscBool       has_entries = (PetscBool)!gamg->tentative_lease.token;
+  PetscBool       has_entries = (PetscBool)!gamg->tentative_lease.token, positive;
   PetscErrorCode  ierr;
 
   PetscFunctionBegin;
   ierr = MatGetDiagonal(A, diagonal);
-  if (!ierr) ierr = VecReciprocal(diagonal);
+  if (!ierr) ierr = GpufmtVectorReciprocals(diagonal, &positive);
   PetscCall(GpufmtGamgAgree(pc, ierr));
   for (PetscInt step = 0; step < GpufmtGamgAggOf(pc)->nsmooths; step++) {
     PetscCall(PetscLogEventBegin(petsc_gamg_setup_events[GAMG_OPTSM], 0, 0, 0, 0));

@@ -34,7 +34,6 @@ static PetscErrorCode Fill(GpufmtGamgStart *start, Mat A, Vec v)
   PetscCall(VecGetArrayWriteAndMemType(v, &array, &memtype));
   backend = PetscMemTypeDevice(memtype) ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
   ierr    = Plan(start, backend, A, v);
-  if (!ierr && GpufmtManagedPossible(backend)) ierr = GpufmtVectorSumsPlan(backend);
   if (!ierr && backend == GPUFMT_BACKEND_CUDA) ierr = GpufmtDeviceGet(NULL, &stream);
   slots[GPUFMT_SLOT_RESULT] = array;
   if (!ierr) ierr = GpufmtReplay(&start->fill, backend, slots, stream); /* a failure leaves the vector usable */
@@ -72,8 +71,7 @@ static PetscErrorCode StartsByNoise(KSP smoother, PetscBool *noisy)
 }
 
 /* Where a further set-up keeps the interpolations, Chebyshev's smoothers estimate eigenvalues anew. They begin with the right-hand side, if they
-   are told to: it is our start vector, in the vector of the level's residual, until GpufmtGamgStartsEnd(). Vectors of an estimate are made as that
-   of the solution, so that is the start vector as well. */
+   are told to: it is our start vector, in the vector of the level's residual, until GpufmtGamgStartsEnd(). */
 PetscErrorCode GpufmtGamgStartsBegin(PC pc, GpufmtGamg *gamg)
 {
   const PC_MG *mg = (PC_MG *)pc->data;
@@ -91,12 +89,11 @@ PetscErrorCode GpufmtGamgStartsBegin(PC pc, GpufmtGamg *gamg)
     if (!noisy || !level->r || !GpufmtFormatFind(((PetscObject)A)->type_name)) continue;
     PetscCall(GpufmtGamgStartVector(gamg, mg->nlevels - 1 - k, A, level->r));
     PetscCall(KSPChebyshevEstEigSetUseNoisy(smoother, PETSC_FALSE));
-    for (int references = 0; references < 2; references++) PetscCall(PetscObjectReference((PetscObject)level->r));
+    PetscCall(PetscObjectReference((PetscObject)level->r));
     PetscCall(PetscObjectReference((PetscObject)smoother));
     begun             = &gamg->begun[gamg->nbegun++];
-    *begun            = (GpufmtGamgBegun){.smoother = smoother, .right_hand_side = smoother->vec_rhs, .solution = smoother->vec_sol};
-    smoother->vec_rhs = smoother->vec_sol = level->r;
-    PetscCall(GpufmtVectorDotsTake(level->r, &begun->dots));
+    *begun            = (GpufmtGamgBegun){.smoother = smoother, .right_hand_side = smoother->vec_rhs};
+    smoother->vec_rhs = level->r;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -108,11 +105,8 @@ PetscErrorCode GpufmtGamgStartsEnd(GpufmtGamg *gamg)
   while (gamg->nbegun) {
     GpufmtGamgBegun *begun = &gamg->begun[--gamg->nbegun];
 
-    PetscCall(GpufmtVectorDotsGiveBack(&begun->dots));
-    PetscCall(VecDestroy(&begun->smoother->vec_rhs)); /* our references to the start vector */
-    PetscCall(VecDestroy(&begun->smoother->vec_sol));
+    PetscCall(VecDestroy(&begun->smoother->vec_rhs)); /* our reference to the start vector */
     begun->smoother->vec_rhs = begun->right_hand_side;
-    begun->smoother->vec_sol = begun->solution;
     PetscCall(KSPChebyshevEstEigSetUseNoisy(begun->smoother, PETSC_TRUE));
     PetscCall(KSPDestroy(&begun->smoother));
   }

@@ -15,7 +15,7 @@ static PetscErrorCode Destroy(GpufmtContextAddress address)
   PetscCall(GpufmtLeaseDrop(&(*gamg)->tentative_lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->smoothed_lease));
   for (int k = 0; k < PETSC_MG_MAXLEVELS; k++) PetscCall(GpufmtLeaseDrop(&(*gamg)->starts[k].lease));
-  PetscCall(GpufmtVectorSumsLeave());
+  PetscCall(GpufmtJacobiLeave());
   PetscCall(PetscFree(*gamg));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -27,7 +27,7 @@ PetscErrorCode GpufmtGamgGet(PC pc, GpufmtGamg **gamg)
   PetscCall(PetscObjectContainerQuery((PetscObject)pc, container, (void *)gamg));
   if (*gamg) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscNew(gamg));
-  GpufmtVectorSumsUse();
+  GpufmtJacobiUse();
   PetscCall(PetscObjectContainerCompose((PetscObject)pc, container, *gamg, Destroy));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -266,7 +266,7 @@ PetscErrorCode GpufmtCgWhyNot(KSP ksp, int *backend, const char **why_not)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode KSPSolve_GPUCG(KSP ksp)
+PetscErrorCode KSPSolve_GPUCG(KSP ksp)
 {
   Cg          s = {.ksp = ksp, .cg = (CgContext *)ksp->data, .r = ksp->work[0], .p = ksp->work[2], .w = ksp->work[1], .a = 1.0};
   int         backend;

@@ -251,12 +251,42 @@ static PetscErrorCode GetReady(KSP ksp, GpufmtKsp *own)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* PETSc's set-up makes the solver that estimates eigenvalues, and gives it type and options, if it has to. That is done here before it, as there, so that the
+   solve is ours. */
+static PetscErrorCode EstimatorReady(KSP ksp)
+{
+  ChebyshevContext *c = (ChebyshevContext *)ksp->data;
+  const char       *prefix;
+  Mat               A, made_from;
+  PetscBool         is_jacobi, known, definite, named = PETSC_FALSE;
+
+  PetscFunctionBegin;
+  PetscCall(PetscObjectTypeCompare((PetscObject)ksp->pc, PCJACOBI, &is_jacobi));
+  if (!is_jacobi) PetscFunctionReturn(PETSC_SUCCESS);
+  if ((c->emin == 0 || c->emax == 0) && !c->kspest) PetscCall(KSPChebyshevEstEigSet(ksp, PETSC_DECIDE, PETSC_DECIDE, PETSC_DECIDE, PETSC_DECIDE));
+  if (!c->kspest) PetscFunctionReturn(PETSC_SUCCESS); /* others have found the eigenvalues */
+  PetscCall(KSPGetOperators(ksp, &A, &made_from));
+  PetscCall(MatIsSPDKnown(made_from, &known, &definite));
+  PetscCall(KSPGetOptionsPrefix(c->kspest, &prefix));
+  if (known && definite) PetscCall(PetscOptionsHasName(NULL, prefix, "-ksp_type", &named));
+  if (known && definite && !named) PetscCall(KSPSetType(c->kspest, KSPCG));
+  if (ksp->setfromoptionscalled && !c->kspest->setfromoptionscalled) {
+    PetscCall(KSPSetPC(c->kspest, ksp->pc));
+    PetscCall(KSPSetFromOptions(c->kspest));
+    PetscCall(KSPSetPC(c->kspest, NULL));
+  }
+  if (!((PetscObject)c->kspest)->type_name) PetscCall(KSPSetType(c->kspest, KSPGMRES)); /* as KSPSetUp() */
+  PetscCall(GpufmtKspEstimatorTake(c->kspest, A));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode KSPSetUp_GPUCHEBYSHEV(KSP ksp)
 {
   GpufmtKsp *own;
 
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &own));
+  PetscCall(EstimatorReady(ksp));
   PetscCall((*own->parent.setup)(ksp));
   PetscCall(GetReady(ksp, own));
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -6,6 +6,7 @@ static const char container[] = "petsc_gpufmt_ksp";
 static PetscErrorCode Clear(GpufmtKsp *own)
 {
   PetscFunctionBegin;
+  if (own->estimates) PetscCall(GpufmtKspEstimatorKeep(own));
   PetscCall(GpufmtKspQueueClear(own));
   PetscCall(GpufmtLeaseDrop(&own->lease));
   PetscCall(GpufmtLeaseDrop(&own->inner.lease));
@@ -53,7 +54,7 @@ static PetscErrorCode KSPDestroy_Gpufmt(KSP ksp)
   PetscFunctionBegin;
   PetscCall(GpufmtKspGet(ksp, &own));
   destroy = own->parent.destroy;
-  PetscCall(GpufmtVectorSumsLeave());
+  PetscCall(GpufmtJacobiLeave());
   PetscCall(PetscObjectCompose((PetscObject)ksp, container, NULL));
   PetscCall((*destroy)(ksp));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -122,7 +123,7 @@ PetscErrorCode GpufmtKspTake(KSP ksp, PetscErrorCode (*solve)(KSP), PetscErrorCo
   own->parent = *ksp->ops;
   own->graphs = GpufmtDeviceUsable();
   PetscCall(PetscObjectContainerCompose((PetscObject)ksp, container, own, Destroy));
-  GpufmtVectorSumsUse();
+  GpufmtJacobiUse();
   own->solve               = solve;
   ksp->ops->solve          = KSPSolve_Gpufmt;
   ksp->ops->setfromoptions = options;

@@ -205,7 +205,7 @@ static PetscErrorCode Solve(GpufmtGmres *s)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode KSPSolve_GPUGMRES(KSP ksp)
+PetscErrorCode KSPSolve_GPUGMRES(KSP ksp)
 {
   GpufmtGmres s = {.ksp = ksp, .gmres = (GpufmtGmresContext *)ksp->data, .solve = Solve, .product = Product};
 

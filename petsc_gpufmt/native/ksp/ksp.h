@@ -87,7 +87,10 @@ typedef struct {
   PetscInt           check;       /* iterations between two looks at the norm; 0: as many as seem right */
   PetscBool          graphs;      /* iterations are recorded where they can be; elsewhere than on a device, if this is set */
   PetscBool          fused;       /* likewise steps are made in the product */
-  int                backend;     /* of the plans */
+  PetscBool          estimates;   /* an estimator of eigenvalues, see estimator.c */
+  MPI_Comm           comm;        /* of it */
+  int                method;      /* of the plans */
+  int                backend;     /* likewise */
   PetscInt           nrows;       /* likewise */
   PetscInt           restart;     /* iterations of a cycle, likewise; 0: the method has no cycles */
   PetscInt           point_block; /* rows of blocks of the preconditioner, likewise; 0: it is a diagonal */
@@ -125,11 +128,10 @@ typedef struct {
   int             nlooks;                        /* states that are on their way to the host */
 } GpufmtKspQueue;
 
-/* a vector with dot products of ours, and those that it had */
+/* The private context of PETSc's PCJACOBI begins so, in jacobi.c of PETSc 3.24 to 3.26 */
 typedef struct {
-  Vec vector;
-  PetscErrorCode (*dots)(Vec, PetscInt, const Vec[], PetscScalar[]);
-} GpufmtVectorDots;
+  Vec diagonal, root; /* what it multiplies by, and the root of that; NULL until they are wanted */
+} GpufmtJacobiContext;
 
 /* ---- GMRES ---- */
 
@@ -278,20 +280,22 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKspArrayChanged(int backend, Vec);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspCopy(int backend, Vec from, Vec to);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspDiagonal(KSP, Vec *diagonal, PetscBool *is_diagonal);
 
-/* vector_sums.c */
-GPUFMT_HIDDEN void           GpufmtVectorSumsUse(void);
-GPUFMT_HIDDEN PetscErrorCode GpufmtVectorSumsLeave(void);
-GPUFMT_HIDDEN PetscErrorCode GpufmtVectorSumsPlan(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtVectorDotsTake(Vec, GpufmtVectorDots *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtVectorDotsGiveBack(GpufmtVectorDots *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtVectorIsPositive(Vec, PetscBool *positive);
-
 /* jacobi.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspOnDevice(Mat, PetscBool *on_device);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspJacobiTake(PC jacobi);
+GPUFMT_HIDDEN PetscErrorCode GpufmtVectorReciprocals(Vec, PetscBool *positive);
+GPUFMT_HIDDEN void           GpufmtJacobiUse(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtJacobiLeave(void);
 
 /* point_blocks.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspPointBlock(KSP, PetscInt *rows);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspInversesGet(KSP, GpufmtKsp *, const PetscScalar **inverses, const char **why_not);
+
+/* estimator.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspEstimatorTake(KSP, Mat);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspEstimatorKeep(GpufmtKsp *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspEstimatorFind(GpufmtKsp *, int backend, PetscInt nrows);
+GPUFMT_HIDDEN PetscErrorCode GpufmtKspEstimatorsForget(void);
 
 /* ahead.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspFetch(GpufmtKspQueue *);
@@ -304,6 +308,7 @@ GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUBCGS(KSP);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCgWhyNot(KSP, int *backend, const char **why_not);
 GPUFMT_HIDDEN PetscErrorCode GpufmtCgTake(KSP, PetscErrorCode (*solve)(KSP), PetscErrorCode (*options)(KSP, PetscOptionItems));
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUCG(KSP);
+GPUFMT_HIDDEN PetscErrorCode KSPSolve_GPUCG(KSP);
 
 /* chebyshev.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtKspChebyshevTake(KSP);
@@ -322,6 +327,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGmresWhyNot(KSP, int *backend, const char **w
 
 /* gmres.c */
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUGMRES(KSP);
+GPUFMT_HIDDEN PetscErrorCode KSPSolve_GPUGMRES(KSP);
 
 /* fgmres.c */
 GPUFMT_HIDDEN PetscErrorCode KSPCreate_GPUFGMRES(KSP);

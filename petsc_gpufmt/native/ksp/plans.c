@@ -195,8 +195,10 @@ PetscErrorCode GpufmtKspPlansGet(KSP ksp, GpufmtKsp *own, int method, int backen
   PetscFunctionBegin;
   PetscCall(PCGetOperators(ksp->pc, &A, NULL));
   request.nrows = A->rmap->n;
-  flags[0]      = !(GpufmtLeaseHolds(&own->lease) && own->backend == backend && own->nrows == request.nrows);
-  flags[1]      = Watched(ksp);
+  own->method   = method;
+  if (own->estimates && !GpufmtLeaseHolds(&own->lease)) PetscCall(GpufmtKspEstimatorFind(own, backend, request.nrows));
+  flags[0] = !(GpufmtLeaseHolds(&own->lease) && own->backend == backend && own->nrows == request.nrows);
+  flags[1] = Watched(ksp);
   PetscCall(GpufmtAgree((PetscObject)ksp, "The beginning of a solve", own->failed, PETSC_STATIC_ARRAY_LENGTH(flags), flags));
   own->watched = (PetscBool)flags[1];
   if (!flags[0]) PetscFunctionReturn(PETSC_SUCCESS);

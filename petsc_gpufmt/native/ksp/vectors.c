@@ -162,11 +162,6 @@ PetscErrorCode GpufmtKspCopy(int backend, Vec from, Vec to)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* The private context of PETSc's PCJACOBI begins so, in jacobi.c of PETSc 3.24 to 3.26 */
-typedef struct {
-  Vec diagonal; /* that it multiplies by; NULL until it is first applied */
-} JacobiContext;
-
 /* Whether a preconditioner does nothing but to multiply by a diagonal, which is PETSc's own vector, or by 1: then it is NULL. It is looked up in each
    solve, so that it is what PETSc would take. A null space would be removed from what the preconditioner makes, which takes all of it. */
 PetscErrorCode GpufmtKspDiagonal(KSP ksp, Vec *diagonal, PetscBool *is_diagonal)
@@ -187,8 +182,8 @@ PetscErrorCode GpufmtKspDiagonal(KSP ksp, Vec *diagonal, PetscBool *is_diagonal)
   if (!*is_diagonal || is_none) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PCSetUp(ksp->pc)); /* before 3.26 KSPSetUp() leaves that of a changed matrix to PCApply() */
   vectors[1] = ksp->work[0];   /* which solves begin by writing */
-  if (!((JacobiContext *)ksp->pc->data)->diagonal) PetscCall(PCApply(ksp->pc, ksp->vec_rhs, vectors[1]));
-  vectors[0] = ((JacobiContext *)ksp->pc->data)->diagonal;
+  if (!((GpufmtJacobiContext *)ksp->pc->data)->diagonal) PetscCall(PCApply(ksp->pc, ksp->vec_rhs, vectors[1]));
+  vectors[0] = ((GpufmtJacobiContext *)ksp->pc->data)->diagonal;
   PetscCall(
     GpufmtKspBackendHere(PETSC_STATIC_ARRAY_LENGTH(vectors), vectors, &backend, is_diagonal)); /* it may lie elsewhere than vectors of the solve */
   if (*is_diagonal) *diagonal = vectors[0];
