@@ -422,7 +422,7 @@ def smoothed_prolongator(dense, options, more):
 
 
 def check_estimates(options):
-    """By our solve where vectors are as on a device: it comes to what PETSc's comes to, which takes its dots one by one."""
+    """By our solve where vectors are as on a device: it comes to what PETSc's does, which takes dots one by one."""
     by_plans = {"pc_gamg_coarse_eq_limit": 5, "vec_mdot_use_gemv": False, "vec_maxpy_use_gemv": False}
     dense = 3.0 * np.eye(COUNT) - np.eye(COUNT, k=1) - np.eye(COUNT, k=-1)
     asked, found = asked_for(lambda: smoothed_prolongator(dense, options, by_plans))
