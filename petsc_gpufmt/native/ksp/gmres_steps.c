@@ -25,9 +25,12 @@ static double *SumsOf(const GpufmtGmres *s)
   return (double *)ColumnOf(s, StateOf(s), s->gmres->max_k);
 }
 
+/* up to the last column that a cycle can have; an estimator takes a few steps, and nobody is asked in between who could allow more */
 static size_t ReadBytes(const GpufmtGmres *s)
 {
-  return (size_t)((char *)SumsOf(s) - (char *)StateOf(s));
+  const PetscInt restart = s->gmres->max_k, most = s->own->estimates && !s->own->watched ? PetscMin(restart, PetscMax(1, s->ksp->max_it)) : restart;
+
+  return (size_t)((char *)ColumnOf(s, StateOf(s), most) - (char *)StateOf(s));
 }
 
 /* ---- the basis ---- */

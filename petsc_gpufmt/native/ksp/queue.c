@@ -174,13 +174,14 @@ PetscErrorCode GpufmtKspLoopGet(GpufmtKsp *own, const void *const keys[GPUFMT_GR
 
 /* ---- states ---- */
 
-/* What states of so many bytes are copied to, once for the plans of the method. Collective: a rank that lacked it later would fail alone. */
+/* What states of so many bytes are copied to, which are as many on all ranks. Collective: a rank that lacked it later would fail alone. */
 PetscErrorCode GpufmtKspStatesReserve(KSP ksp, GpufmtKsp *own, size_t bytes)
 {
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  if (own->readback.bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  if (own->readback.bytes == bytes) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtReadbackDestroy(&own->readback));
   ierr = GpufmtAgree((PetscObject)ksp, "The beginning of a solve", GpufmtReadbackCreate(own->backend, bytes, &own->readback), 0, NULL);
   if (ierr) PetscCall(GpufmtReadbackDestroy(&own->readback));
   PetscCall(ierr);

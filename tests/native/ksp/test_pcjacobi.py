@@ -54,7 +54,7 @@ sys.path[:0] = sys.argv[1:]
 from answers import counted_requests
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.planning.abi import Ask
-from test_jacobi import OURS, solve_with_diagonal, solver_of
+from test_pcjacobi import OURS, solve_with_diagonal, solver_of
 
 assert native_library.load().GpufmtManagedSimulate(1)
 counts = counted_requests()
