@@ -8,7 +8,7 @@ enum { MOST_KEPT = 32 };
 /* of a solver that has ended */
 typedef struct {
   MPI_Comm           comm;
-  int                method, backend;
+  int                method, backend, number;
   PetscInt           nrows, restart;
   GpufmtLease        lease;
   GpufmtKrylovAnswer plans;
@@ -46,6 +46,7 @@ PetscErrorCode GpufmtKspEstimatorKeep(GpufmtKsp *own)
   kept[nkept] = (Kept){.comm    = own->comm,
                        .method  = own->method,
                        .backend = own->backend,
+                       .number  = own->number,
                        .nrows   = own->nrows,
                        .restart = own->restart,
                        .plans   = own->plans,
@@ -55,7 +56,8 @@ PetscErrorCode GpufmtKspEstimatorKeep(GpufmtKsp *own)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* An estimator without plans gets those that are kept of one of its kind, if there are some. */
+/* An estimator without plans gets those that are kept of one of its kind, if there are some. Ranks may find those of different ones, which their numbers
+   tell. */
 PetscErrorCode GpufmtKspEstimatorFind(GpufmtKsp *own, int backend, PetscInt nrows)
 {
   PetscFunctionBegin;
@@ -73,6 +75,7 @@ PetscErrorCode GpufmtKspEstimatorFind(GpufmtKsp *own, int backend, PetscInt nrow
     own->plans   = found->plans;
     own->sums    = found->sums;
     own->backend = backend;
+    own->number  = found->number;
     own->nrows   = nrows;
     found->sums  = NULL;
     PetscCall(Drop(k));

@@ -92,6 +92,7 @@ typedef struct {
   int                method;      /* of the plans */
   int                backend;     /* likewise */
   PetscInt           nrows;       /* likewise */
+  int                number;      /* of the plans, the same on all ranks: these were made together */
   PetscInt           restart;     /* iterations of a cycle, likewise; 0: the method has no cycles */
   PetscInt           point_block; /* rows of blocks of the preconditioner, likewise; 0: it is a diagonal */
   GpufmtLease        lease;       /* of the plans; held on all ranks or on none */

@@ -190,7 +190,8 @@ PetscErrorCode GpufmtKspPlansGet(KSP ksp, GpufmtKsp *own, int method, int backen
   GpufmtKrylovRequest request = {.method = method, .restart = own->restart, .point_block = own->point_block};
   Mat                 A;
   PetscErrorCode      ierr;
-  int                 flags[2];
+  static int          last = 0;
+  int                 flags[4], number;
 
   PetscFunctionBegin;
   PetscCall(PCGetOperators(ksp->pc, &A, NULL));
@@ -199,12 +200,17 @@ PetscErrorCode GpufmtKspPlansGet(KSP ksp, GpufmtKsp *own, int method, int backen
   if (own->estimates && !GpufmtLeaseHolds(&own->lease)) PetscCall(GpufmtKspEstimatorFind(own, backend, request.nrows));
   flags[0] = !(GpufmtLeaseHolds(&own->lease) && own->backend == backend && own->nrows == request.nrows);
   flags[1] = Watched(ksp);
+  flags[2] = own->number;
+  flags[3] = -own->number;
   PetscCall(GpufmtAgree((PetscObject)ksp, "The beginning of a solve", own->failed, PETSC_STATIC_ARRAY_LENGTH(flags), flags));
   own->watched = (PetscBool)flags[1];
-  if (!flags[0]) PetscFunctionReturn(PETSC_SUCCESS);
+  if (!flags[0] && flags[2] == -flags[3]) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(GpufmtKspQueueClear(own));
-  ierr = GpufmtPlannerAsk(GPUFMT_ASK_KRYLOV, backend, GPUFMT_Plan, NULL, &request.place, &own->plans.outcome, &own->lease);
-  PetscCall(GpufmtAgree((PetscObject)ksp, "The plan of a Krylov method", ierr, 0, NULL));
+  ierr   = GpufmtPlannerAsk(GPUFMT_ASK_KRYLOV, backend, GPUFMT_Plan, NULL, &request.place, &own->plans.outcome, &own->lease);
+  number = last + 1;
+  PetscCall(GpufmtAgree((PetscObject)ksp, "The plan of a Krylov method", ierr, 1, &number));
+  last         = number; /* larger than those of before on each of these ranks */
+  own->number  = number;
   own->backend = backend;
   own->nrows   = A->rmap->n;
   if (own->plans.state) PetscCall(SumsGet(ksp, own)); /* which are in there */

@@ -1,7 +1,7 @@
 /* What all ranks of a communicator agree on before any of them acts. */
 #include "runtime/runtime.h"
 
-enum { MOST_FLAGS = 3 };
+enum { MOST_FLAGS = 4 };
 
 /* What fails on one rank fails on all, with a message that names it, `what`; and flags become the largest of all ranks. Collective. */
 PetscErrorCode GpufmtAgreeOn(MPI_Comm comm, const char what[], PetscErrorCode own, int n, int flags[])

@@ -93,3 +93,26 @@ def test_set_ups_that_begin_anew_know_the_constant_vector_too(options, given):
     check_same(found[1], found[3])
     third = len(given) // 3
     assert third >= 2 and given == [False, *[True] * (third - 1)] * 2 + [True] * third
+
+
+def test_vectors_of_the_finest_level_are_those_of_its_matrix(options):
+    """Those of a mesh have memory on the host beside that on the device."""
+    options["pc_gamg_coarse_eq_limit"] = 5
+    solutions = []
+    for mat_type in ("pjds", "aij"):
+        A = poisson(mat_type)
+        ksp = solver(A)
+        ksp.setDM(A.getDM())
+        ksp.setDMActive(PETSc.KSP.DMActive.ALL, False)
+        ksp.setUp()
+        pc = ksp.getPC()
+        finest = pc.getMGSmoother(pc.getMGLevels() - 1)
+        work = finest.getWorkVecs(1)
+        assert bool(work[0].getDM()) is (mat_type == "aij")
+        x, b = A.createVecs()
+        b.set(1.0)
+        for _ in range(2):
+            ksp.solve(b, x)
+        solutions.append(x.getArray().copy())
+        ksp.destroy()
+    assert np.allclose(*solutions, rtol=1e-4)
