@@ -143,6 +143,12 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackTake(GpufmtReadback *, const void **h
 /* pages.c */
 GPUFMT_HIDDEN void GpufmtPagesMayBeLarge(void *array, size_t bytes);
 
+/* pages_ahead.c */
+enum { GPUFMT_MOST_AHEAD = 6 };
+GPUFMT_HIDDEN void  GpufmtPagesAheadBegin(int narrays, void *const arrays[], size_t bytes);
+GPUFMT_HIDDEN void *GpufmtPagesAheadTake(void);
+GPUFMT_HIDDEN void  GpufmtPagesAheadEnd(void);
+
 /* shared_memory.c */
 enum { GPUFMT_HANDLE_BYTES = 64, GPUFMT_IDENTITY_BYTES = 16 };
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceIdentity(char identity[GPUFMT_IDENTITY_BYTES]);
