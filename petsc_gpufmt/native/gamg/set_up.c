@@ -44,6 +44,7 @@ static PetscErrorCode ForgetOrDestroy(GpufmtGamg *gamg, PetscBool destroy)
 
   PetscFunctionBegin;
   PetscCall(DropLeases(gamg));
+  PetscCall(GpufmtManagedRowsAheadEnd());
   for (PetscInt k = 0; k < PETSC_MG_MAXLEVELS; k++) {
     if (destroy) PetscCall(MatDestroy(&gamg->matrices[k]));
     if (destroy) PetscCall(MatDestroy(&gamg->prolongators[k]));

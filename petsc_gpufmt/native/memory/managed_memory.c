@@ -1,15 +1,13 @@
-/* Managed memory, and host memory for row pointers and lengths of rows beside it. To take these with all their pages, and to give them back, takes longer than a
-   sparse product: what no matrix uses any more is kept for the next. */
+/* Managed memory. To take it with all its pages, and to give it back, takes longer than a sparse product: what no matrix uses any more is kept for the
+   next. */
 #include "memory/memory.h"
 #include "runtime/driver.h"
 
 static PetscErrorCode Free(void *);
-static PetscErrorCode FreeOnHost(void *);
 
-static GpufmtKept kept      = {.free = Free, .most = (size_t)1 << 30}; /* `most` is a part of the device's memory, once that is known */
-static GpufmtKept kept_rows = {.free = FreeOnHost, .most = (size_t)1 << 28};
-static int        nplaced   = 0;           /* pieces of managed memory that are not kept */
-static PetscBool  simulate  = PETSC_FALSE; /* ordinary memory takes the place of managed one */
+static GpufmtKept kept     = {.free = Free, .most = (size_t)1 << 30}; /* `most` is a part of the device's memory, once that is known */
+static int        nplaced  = 0;                                       /* pieces of managed memory that are not kept */
+static PetscBool  simulate = PETSC_FALSE;                             /* ordinary memory takes the place of managed one */
 
 #if PetscDefined(HAVE_CUDA)
   /* What must be free besides: where the driver finds nothing for a page, kernels that touch it end with an illegal address. 4 MB are too few on
@@ -214,30 +212,6 @@ PetscBool GpufmtManagedPossible(int backend)
   return (PetscBool)((backend == GPUFMT_BACKEND_CUDA || simulate) && ManagedUsable());
 }
 
-static PetscErrorCode FreeOnHost(void *array)
-{
-  return PetscFree(array);
-}
-
-/* memory of PetscMalloc() on the host, for a row pointer or the lengths of rows of that many entries */
-PetscErrorCode GpufmtManagedTakeRows(size_t count, GpufmtMemory *rows)
-{
-  const size_t bytes = count * sizeof(PetscInt);
-
-  PetscFunctionBegin;
-  *rows = GpufmtKeptTake(&kept_rows, bytes);
-  if (rows->address) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscMalloc(bytes, &rows->address));
-  GpufmtPagesMayBeLarge(rows->address, bytes);
-  rows->capacity = bytes;
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-PetscErrorCode GpufmtManagedReturnRows(GpufmtMemory *rows)
-{
-  return GpufmtKeptAdd(&kept_rows, rows);
-}
-
 /* managed memory whose pages come to the device; nothing is known of what is there */
 PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *memory)
 {
@@ -264,12 +238,12 @@ PetscErrorCode GpufmtManagedReturn(GpufmtMemory *memory)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what is kept here goes back to the driver and the host */
+/* what is kept goes back to the driver and the host */
 PetscErrorCode GpufmtManagedForgetKept(void)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtKeptForget(&kept));
-  PetscCall(GpufmtKeptForget(&kept_rows));
+  PetscCall(GpufmtManagedForgetRows());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -277,7 +251,7 @@ PetscErrorCode GpufmtManagedForgetKept(void)
 PETSC_EXTERN PetscErrorCode GpufmtTrim(void)
 {
   if (kept.count) PetscCall(GpufmtKeptForget(&kept));
-  if (kept_rows.count) PetscCall(GpufmtKeptForget(&kept_rows));
+  PetscCall(GpufmtManagedForgetRows());
   return GpufmtDeviceTrim();
 }
 
@@ -285,12 +259,6 @@ PETSC_EXTERN PetscErrorCode GpufmtTrim(void)
 PETSC_EXTERN size_t GpufmtManagedKept(void)
 {
   return kept.bytes;
-}
-
-/* those on the host; likewise */
-PETSC_EXTERN size_t GpufmtManagedKeptRows(void)
-{
-  return kept_rows.bytes;
 }
 
 /* For tests of all that does not depend on where pages lie. Returns whether it is as asked for: nothing changes while a matrix has managed

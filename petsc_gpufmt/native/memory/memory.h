@@ -79,14 +79,19 @@ static inline int GpufmtBackendOf(Mat A)
 
 /* managed_memory.c */
 GPUFMT_HIDDEN PetscBool      GpufmtManagedPossible(int backend);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRows(size_t count, GpufmtMemory *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturnRows(GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTake(size_t bytes, GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturn(GpufmtMemory *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForgetKept(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetch(void *array, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedClear(void *array, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes);
+
+/* row_memory.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRows(size_t count, GpufmtMemory *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturnRows(GpufmtMemory *);
+GPUFMT_HIDDEN void           GpufmtManagedRowsAhead(size_t nrows, int nmatrices);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRowsAheadEnd(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForgetRows(void);
 
 /* managed.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_bind)(Mat, PetscBool);

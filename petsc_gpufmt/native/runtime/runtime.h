@@ -87,7 +87,9 @@ typedef struct {
   int          count;
   GpufmtMemory memory[GPUFMT_MOST_KEPT]; /* what came first is first */
 } GpufmtKept;
+GPUFMT_HIDDEN PetscBool      GpufmtKeptFits(const GpufmtMemory *, size_t bytes);
 GPUFMT_HIDDEN GpufmtMemory   GpufmtKeptTake(GpufmtKept *, size_t bytes);
+GPUFMT_HIDDEN int            GpufmtKeptCount(const GpufmtKept *, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKeptAdd(GpufmtKept *, GpufmtMemory *);
 GPUFMT_HIDDEN void           GpufmtKeptLimit(GpufmtKept *, size_t available, size_t total);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKeptForget(GpufmtKept *);
