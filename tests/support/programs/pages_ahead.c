@@ -6,7 +6,8 @@
 #include <sched.h>
 #include <sys/wait.h>
 
-static int nprocessors = 2, nthreads = 0, refused = 0;
+static int  nprocessors = 2, nthreads = 0, refused = 0;
+static long page_bytes = 0; /* unless the system's */
 
 static int Processors(cpu_set_t *set)
 {
@@ -26,6 +27,8 @@ static int Create(pthread_t *thread, void *(*run)(void *))
 }
 #define sched_getaffinity(pid, size, set)               Processors(set)
 #define pthread_create(thread, attributes, run, unused) Create(thread, run)
+
+#define sysconf(name) (page_bytes ? page_bytes : (sysconf)(name))
 
 #include "runtime/pages_ahead.c" /* the file under test */
 
@@ -92,9 +95,10 @@ static void Touched(void)
   Check(nthreads == PETSC_STATIC_ARRAY_LENGTH(sizes));
 }
 
-/* at any time, and at once, and when the thread is done */
+/* at any time, and at once, and when the thread is done; it is slow enough to be met in an array */
 static void Taken(void)
 {
+  page_bytes = 4;
   for (int round = 0; round < ROUNDS; round++) {
     Fill(1);
     GpufmtPagesAheadBegin(NARRAYS, arrays, most_bytes);
@@ -113,6 +117,7 @@ static void Taken(void)
 /* whatever the thread has done by then */
 static void Left(void)
 {
+  page_bytes = 4;
   for (int round = 0; round < ROUNDS; round++) {
     GpufmtPagesAheadBegin(NARRAYS, arrays, most_bytes);
     if (round % 3) (void)usleep((useconds_t)(round % 50));
