@@ -18,7 +18,7 @@ ESTIMATES = {
     "by CG": {"pc_gamg_esteig_ksp_type": "cg"},
     "in three steps": {"pc_gamg_esteig_ksp_max_it": 3},
     "without a preconditioner": {"pc_gamg_esteig_pc_type": "none"},
-    "of row sums": {"pc_gamg_esteig_pc_jacobi_type": "rowl1"},
+    "of row sums": {"pc_gamg_esteig_pc_jacobi_type": "rowl1", "pc_gamg_use_sa_esteig": False},
     "not for smoothers": {"pc_gamg_use_sa_esteig": False},
     "given": {"pc_gamg_eigenvalues": "0.1,2.0"},
     "smoothed twice": {"pc_gamg_agg_nsmooths": 2},
@@ -61,7 +61,7 @@ def compare(options, more, matrix, prepare=lambda A: None):
         else:
             ksp.destroy()
     check_near(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]
+    assert found[0][1] == found[1][1] and ours.getConvergedReason() > 0
     return ours
 
 
@@ -84,6 +84,8 @@ PREPARED = {"definite": make_definite, "singular": make_singular}
 @pytest.mark.parametrize("name", ESTIMATES)
 def test_estimates_and_prolongators_are_those_of_agg(options, asked, name):
     matrix = geometric_graph(600, 8.0, seed=21)
+    if name == "singular":
+        matrix = stencil_csr(9)  # the graph has two parts, and so more of a null space than is told
     if name == "with rows alone":
         matrix = with_dirichlet_rows(matrix, 9)
     ksp = compare(options, ESTIMATES[name], matrix, PREPARED.get(name, lambda A: None))
