@@ -14,7 +14,7 @@ petsc4py.init(sys.argv)
 
 from petsc4py import PETSc  # noqa: E402
 
-sys.path.append(str(Path(__file__).parents[1] / "support"))
+sys.path += [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2] / "tools")]
 
 from bounds import rounding  # noqa: E402, F401
 

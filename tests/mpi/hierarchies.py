@@ -91,6 +91,12 @@ def distribute(matrix, comm=COMM, matrix_type=TYPE, local=None, block=1, near_nu
     return A
 
 
+def orthonormal(count, size):
+    """Random vectors; a null space of others is an error where PETSc has its own checks."""
+    columns = np.random.default_rng(7).uniform(0.5, 1.5, (size, count))
+    return np.linalg.qr(columns)[0].T.astype(PETSc.ScalarType)
+
+
 def solver(A):
     ksp = PETSc.KSP().create(A.getComm())
     ksp.setOperators(A)
@@ -164,7 +170,7 @@ def check_near_null_spaces():
     """Columns are orthonormal and have the vectors in them, in all rows that belong to an aggregate."""
     for block, nvectors in ((1, 1), (1, 2), (2, 2), (2, 3)):
         matrix = scipy.sparse.kron(MATRICES["points anywhere"], np.eye(block) + 0.1).tocsr()
-        vectors = np.random.default_rng(7).uniform(0.5, 1.5, (nvectors, matrix.shape[0])).astype(PETSc.ScalarType)
+        vectors = orthonormal(nvectors, matrix.shape[0])
         with options(**TENTATIVE):
             expected = prolongator(distribute(matrix, PETSc.COMM_SELF, block=block, near_null=vectors))
             found = all_rows(prolongator(distribute(matrix, block=block, near_null=vectors)))
@@ -208,7 +214,7 @@ def check_smoothed_near_null_spaces():
     for block, nvectors, nsmooths in ((1, 2, 1), (2, 1, 2), (3, 6, 1)):
         ones = MATRICES["points anywhere"] if block < 3 else MATRICES["stencil"]
         matrix = scipy.sparse.kron(ones, np.eye(block) + 0.1).tocsr()
-        vectors = np.random.default_rng(7).uniform(0.5, 1.5, (nvectors, matrix.shape[0])).astype(PETSc.ScalarType)
+        vectors = orthonormal(nvectors, matrix.shape[0])
         for layout in ("balanced", "none_on_middle")[: COMM.size]:
             given = {"local": layouts(ones.shape[0])[layout] * block, "block": block, "near_null": vectors}
             with options(**SMOOTHED, pc_gamg_agg_nsmooths=nsmooths):
@@ -257,7 +263,7 @@ def check_it_converges_as_with_agg():
 def check_ranks_without_coarse_rows():
     """Coarse levels are gathered on fewer ranks; agg coarsens them, and all ranks have the same number of vectors."""
     matrix = scipy.sparse.kron(points_anywhere(600), np.eye(2) + 0.1).tocsr()
-    vectors = np.random.default_rng(7).uniform(0.5, 1.5, (3, matrix.shape[0])).astype(PETSc.ScalarType)
+    vectors = orthonormal(3, matrix.shape[0])
     found = []
     for matrix_type in ("aij", TYPE):
         with options(pc_gamg_gpufmt_order="petsc", pc_gamg_coarse_eq_limit=10):

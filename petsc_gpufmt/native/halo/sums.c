@@ -110,7 +110,8 @@ static PetscErrorCode SetUpTables(SetUp *s, PetscBool named, PetscErrorCode own,
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   mine = (Address){.chunk = s->sums->piece.chunk, .offset = s->sums->piece.offset};
-  PetscCallMPI(MPI_Allgather(&mine, (PetscMPIInt)sizeof(mine), MPI_BYTE, s->addresses, (PetscMPIInt)sizeof(mine), MPI_BYTE, s->sums->comm));
+  PetscCallMPI(
+    MPI_Allgather(&mine, (PetscMPIInt)sizeof(mine), MPI_BYTE, s->addresses, (PetscMPIInt)sizeof(mine), MPI_BYTE, PetscObjectComm((PetscObject)s->A)));
   PetscCall(GpufmtAgree((PetscObject)s->A, what, TablesSend(s), 0, NULL));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -125,9 +126,8 @@ static PetscErrorCode New(Mat A, GpufmtSums *out)
   sums          = *out;
   sums->backend = GpufmtBackendOf(A);
   PetscCall(GpufmtHaloLimitGet(A, &sums->limit));
-  PetscCall(PetscCommDuplicate(PetscObjectComm((PetscObject)A), &sums->comm, NULL));
-  PetscCallMPI(MPI_Comm_rank(sums->comm, &sums->rank));
-  PetscCallMPI(MPI_Comm_size(sums->comm, &sums->nranks));
+  PetscCallMPI(MPI_Comm_rank(PetscObjectComm((PetscObject)A), &sums->rank));
+  PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)A), &sums->nranks));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -152,6 +152,7 @@ PetscErrorCode GpufmtSumsCreate(Mat A, GpufmtSums *out, const char **why_not)
   else ierr = GpufmtAgree((PetscObject)A, "The set-up of sums over ranks", ierr, 0, NULL);
   PetscCall(PetscFree(s.addresses));
   PetscCall(PetscFree(s.tables));
+  if (!ierr) ierr = PetscCommDuplicate(PetscObjectComm((PetscObject)A), &s.sums->comm, NULL); /* ranks wait there by PETSc's own checks */
   if (ierr) PetscCall(GpufmtSumsDestroy(&s.sums));
   PetscCall(ierr);
   *out = s.sums;

@@ -12,6 +12,7 @@ from petsc4py import PETSc
 
 from reliability.twin.matrices import COMM, Option, Pattern, Sibling, same_layouts
 from reliability.twin.operations import Step, changes, looks
+from reliability.twin.petsc_faults import left_out
 
 
 def code_of(call: Callable, *arguments) -> int | str:
@@ -88,7 +89,6 @@ def matrices_of_wrong_sizes(s: Sibling, step: Step):
 def places_outside(s: Sibling, step: Step):
     m, n = s.A.getSize()
     first, last = s.A.getOwnershipRange()
-    outside = PETSc.IS().createGeneral([m + 3], comm=COMM)
     found = [
         code_of(s.A.setValue, m, 0, 1.0),
         code_of(s.A.setValue, first, n, 1.0) if first < last else None,
@@ -96,12 +96,21 @@ def places_outside(s: Sibling, step: Step):
         code_of(s.A.getValues, [0], [n]),
         code_of(s.A.zeroRows, [m + 2], 1.0),
         code_of(s.A.zeroRowsColumns, [m + 2], 1.0),
-        code_of(s.A.createSubMatrices, [outside], [outside]) if COMM.size == 1 else None,
+        _columns_outside(s.A) if s.A.getType().startswith("seq") else None,
         code_of(s.A.getColumnVector, n),
     ]
     s.A.assemble()
-    outside.destroy()
     return found
+
+
+def _columns_outside(A: PETSc.Mat) -> int | str:
+    """A column that there is not, in no row."""
+    left_out("MatCreateSubMatrices() of rows that there are not")
+    rows, columns = (PETSc.IS().createGeneral(places, comm=COMM) for places in ([], [A.getSize()[1] + 3]))
+    code = code_of(A.createSubMatrices, [rows], [columns])
+    rows.destroy()
+    columns.destroy()
+    return code
 
 
 @looks()

@@ -70,6 +70,10 @@ FAULTS = {
         "src/mat/impls/aij/mpi/mpiov.c:1138",
         "counts columns from the first row of the rank where all rows and columns are asked for",
     ),
+    "MatCreateSubMatrices() of rows that there are not": (
+        "src/mat/impls/aij/seq/aij.c:2480",
+        "reads beyond the rows, and of a parallel type (mpiov.c:2276) beyond the last rank, and writes there",
+    ),
     "MatConvert() from a type without MatGetRow()": (
         "src/mat/impls/shell/shellcnv.c:62",
         "makes columns by products, and leaves stored zeros out, for a type that it has no converter for",
