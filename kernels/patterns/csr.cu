@@ -104,12 +104,17 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
   }
 }
 
-// gathered[k] = indices[places[k]]: a part of a pattern. A thread copies one.
+// gathered[k] = entries[places[k]], of so many `words` of 32 bits each: a part of a pattern, or rows of any array. As many threads as entries copy word
+// by word.
 template <int BLOCK_THREADS>
-__global__ void __launch_bounds__(BLOCK_THREADS)
-  csr_gather_indices(offset_t n, const index_t *__restrict__ places, const index_t *__restrict__ indices, index_t *__restrict__ gathered)
+__global__ void __launch_bounds__(BLOCK_THREADS) csr_gather_entries(offset_t n, const index_t *__restrict__ places, offset_t words,
+                                                                    const unsigned *__restrict__ entries, unsigned *__restrict__ gathered)
 {
-  const offset_t k = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x;
+  const offset_t nthreads = (offset_t)gridDim.x * BLOCK_THREADS;
 
-  if (k < n) gathered[k] = indices[places[k]];
+  for (offset_t t = (offset_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; t < n * words; t += nthreads) {
+    const offset_t k = t / words;
+
+    gathered[t] = entries[places[k] * words + (t - k * words)];
+  }
 }

@@ -328,18 +328,18 @@ typedef struct {
   char          summary[256];
 } GpufmtCooAnswer;
 
-/* entries of a matrix whose values are gathered, as often as they are new */
+/* entries of an array that are gathered, as often as they are new: values of a matrix, or rows */
 typedef struct {
   GpufmtPlace place;
   int64_t     nnz, nentries;
   const void *entries; /* host: [nentries] their numbers */
-  const void *colidx;  /* on the backend: [nnz]; NULL: nobody wants their columns */
+  const void *colidx;  /* on the backend, of a matrix: [nnz]; NULL: nobody wants their columns */
   void       *columns; /* host: [nentries] where these are written; else NULL */
 } GpufmtGatherRequest;
 
 typedef struct {
   GpufmtOutcome outcome;
-  GpufmtPlan    values; /* A_VALUES into RESULT */
+  GpufmtPlan    gather; /* A_VALUES into RESULT, of ALPHA words of 32 bits each, an integer of 8 bytes */
 } GpufmtGatherAnswer;
 
 /* What a rank sends to another in each halo exchange through memory that both reach: entries [first, first + count) of all that it sends. It lies on

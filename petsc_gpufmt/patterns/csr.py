@@ -10,7 +10,7 @@ import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
 from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead
-from petsc_gpufmt.backends.plan import Launch, ceil_div, launch_1d
+from petsc_gpufmt.backends.plan import Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import PatternError
 
 CHECK_THREADS, CHECKS_A_THREAD = 256, 4
@@ -18,6 +18,7 @@ SLICE_HEIGHT = 32  # of the slices whose padding is counted: a warp of a device
 LENGTH_BINS = 12  # rows of 0, 1, 2, 3-4, 5-8, ..., 257-512 entries, and of more
 FAULTS, COUNTS = 3, 5 + LENGTH_BINS  # fields of CsrFound in kernels/patterns/csr.cu
 GATHER_THREADS, VALUES_A_THREAD = 256, 4
+WORD_BYTES = 4  # of which entries of any kind are gathered
 INT64 = np.dtype(np.int64)
 
 
@@ -141,17 +142,30 @@ def gather_values(backend: Backend, nnz: int, source: Any, values: Any, gathered
 def gather_indices(backend: Backend, indices: Any, places: Any) -> np.ndarray:
     """indices[places] on the host, for (n,) places there, or on the backend in its index type. Waits for the device."""
     (gathered,) = backend.empty((places.size, backend.index))
-    if places.size:
-        function = backend.function("patterns/csr", "csr_gather_indices", (GATHER_THREADS,))
-        if isinstance(places, np.ndarray):
-            places = backend.adopt(places.astype(backend.index, copy=False))
-        arguments = (np.int64(places.size), places, indices, gathered)
-        backend.run([launch_1d(function, places.size, GATHER_THREADS, arguments)])
+    if isinstance(places, np.ndarray):
+        places = backend.adopt(places.astype(backend.index, copy=False))
+    backend.run(_gather(backend, places, np.int64(backend.index.itemsize // WORD_BYTES), indices, gathered))
     return backend.to_host(gathered)
+
+
+def plan_gather(places: Any, backend: Backend) -> list[Launch]:
+    """Launches for RESULT[k] = A_VALUES[places[k]]: entries of any kind, of ALPHA words of 32 bits each, an int64.
+
+    `places` is an (n,) array of the backend's index type.
+    """
+    return _gather(backend, places, Slot.ALPHA, Slot.A_VALUES, Slot.RESULT)
+
+
+def _gather(backend: Backend, places: Any, words: Any, entries: Any, gathered: Any) -> list[Launch]:
+    if not places.size:
+        return []
+    function = backend.function("patterns/csr", "csr_gather_entries", (GATHER_THREADS,))
+    arguments = (np.int64(places.size), places, words, entries, gathered)
+    return [launch_1d(function, places.size, GATHER_THREADS, arguments)]
 
 
 @compiled_ahead("patterns/csr")
 def default_kernels() -> Iterator[list[Instance]]:
     """All kernels of the file."""
-    gather = [("csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD)), ("csr_gather_indices", (GATHER_THREADS,))]
+    gather = [("csr_gather_values", (GATHER_THREADS, VALUES_A_THREAD)), ("csr_gather_entries", (GATHER_THREADS,))]
     yield [("csr_check", (CHECK_THREADS,)), *gather]

@@ -322,7 +322,7 @@ class GatherRequestStruct(c.Structure):
 
 
 class GatherAnswerStruct(c.Structure):
-    _fields_ = [("outcome", OutcomeStruct), ("values", PlanStruct)]
+    _fields_ = [("outcome", OutcomeStruct), ("gather", PlanStruct)]
 
 
 class PeerMessageStruct(c.Structure):

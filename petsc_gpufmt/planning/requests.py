@@ -16,7 +16,7 @@ from petsc_gpufmt.choice.registry import find_format
 from petsc_gpufmt.errors import GpufmtError
 from petsc_gpufmt.formats.common.base import Format, parse_options
 from petsc_gpufmt.patterns import coo, entry_sum, narrow, norms, scale_and_add, union, zero_rows
-from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices, validated_patterns
+from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices, plan_gather, validated_patterns
 from petsc_gpufmt.patterns.transpose import counted_transpose, transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
@@ -71,7 +71,7 @@ def _what_outside(request: Any) -> str:
 
 
 def _what_gather(request: Any) -> str:
-    return f"values of {request.nentries} entries of {request.nnz}"
+    return f"{request.nentries} entries, of {request.nnz}, that are gathered"
 
 
 def _what_peer(_: Any) -> str:
@@ -221,8 +221,7 @@ def _fill_gather(request: Any, answer: Any, backend: Backend) -> Leases:
     if request.colidx:
         colidx = on_backend(request.colidx, request.nnz, backend.index, backend)
         host_view(request.columns, request.nentries, backend.index)[:] = gather_indices(backend, colidx, index)
-    launches = entry_sum.known_entry_sum(None, index, (request.nnz, 0, 0), backend)
-    return [(answer.outcome, abi.export_plan(launches, answer.values))]
+    return [(answer.outcome, abi.export_plan(plan_gather(index, backend), answer.gather))]
 
 
 def _zero_rows_launches(target: Any, backend: Backend) -> tuple[list[Launch], np.ndarray | None]:

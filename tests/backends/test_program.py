@@ -92,12 +92,12 @@ def test_elsewhere_a_program_is_a_list_of_launches():
 
 
 def test_a_program_is_carried_out_by_every_backend(emulation_folder):
-    step = Step("patterns/csr", "csr_gather_indices", (256,), 256, "n places indices gathered")
-    program = Program("indices gathered places n", step)
+    step = Step("patterns/csr", "csr_gather_entries", (256,), 256, "n places words indices gathered")
+    program = Program("indices gathered places n words", step)
     backend = EmulatedBackend(np.float64, np.int32, emulation_folder)
     gathered = np.zeros(2, np.int32)
 
-    backend.carry_out(program, (1,), (np.array([5, 6, 7], np.int32), gathered, np.array([2, 0]), 2))
+    backend.carry_out(program, (1,), (np.array([5, 6, 7], np.int32), gathered, np.array([2, 0]), 2, 1))
 
     assert gathered.tolist() == [7, 5]
 

@@ -7,8 +7,9 @@ import pytest
 from builders import EVERY_SHAPE_MOST_SLOW, shape
 from places import EVERY_PLACE, INDEX, make_backend
 
+from petsc_gpufmt.backends.plan import Slot
 from petsc_gpufmt.errors import PatternError
-from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, gather_indices, validated_patterns
+from petsc_gpufmt.patterns.csr import SLICE_HEIGHT, CsrPattern, gather_indices, plan_gather, validated_patterns
 
 
 @pytest.fixture(params=[*EVERY_PLACE, "device_like"])
@@ -98,6 +99,19 @@ def test_indices_are_gathered(backend, n):
 
     for given in (places, backend.adopt(places.astype(INDEX))):
         assert gather_indices(backend, backend.adopt(indices), given).tolist() == indices[places].tolist()
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 12])
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_entries_of_any_length_are_gathered(backend, n, words):
+    entries = np.arange(400 * words, dtype=np.uint32).reshape(400, words)
+    places = np.random.default_rng(5).integers(0, 400, n).astype(INDEX)
+    gathered = backend.adopt(np.full((n + 1) * words, 7, np.uint32), keep=True)
+    slots = {Slot.A_VALUES: backend.adopt(entries.ravel()), Slot.RESULT: gathered, Slot.ALPHA: np.int64(words)}
+
+    backend.run(plan_gather(backend.adopt(places), backend), slots)
+
+    assert backend.to_host(gathered).reshape(n + 1, words).tolist() == [*entries[places].tolist(), [7] * words]
 
 
 @pytest.mark.parametrize(("fault", "message"), [("row", "row pointer decreases"), ("column", r"lie in \[0, 9\]")])

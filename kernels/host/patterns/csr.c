@@ -1,4 +1,5 @@
 /* Whether arrays are a CSR pattern, and values in its order; the parameters are those of kernels/patterns/csr.cu. */
+#include <string.h>
 #include "common/host.h"
 
 #define SLICE_HEIGHT 32
@@ -57,12 +58,20 @@ HOST_KERNEL(csr_gather_values)
   for (offset_t k = 0; k < nnz; k++) gathered[k] = values[source ? source[k] : k];
 }
 
-/* gathered[k] = indices[places[k]] */
-HOST_KERNEL(csr_gather_indices)
+static inline void gather(offset_t n, const index_t places[], size_t bytes, const char entries[], char gathered[])
 {
-  const offset_t n      = PARAM(offset_t, 0);
-  const index_t *places = PARAM(const index_t *, 1), *indices = PARAM(const index_t *, 2);
-  index_t       *gathered = PARAM(index_t *, 3);
+  for (offset_t k = 0; k < n; k++) memcpy(gathered + (size_t)k * bytes, entries + (size_t)places[k] * bytes, bytes);
+}
 
-  for (offset_t k = 0; k < n; k++) gathered[k] = indices[places[k]];
+/* gathered[k] = entries[places[k]], of so many words of 32 bits each; where the compiler knows how many, no call copies them */
+HOST_KERNEL(csr_gather_entries)
+{
+  const offset_t n = PARAM(offset_t, 0), words = PARAM(offset_t, 2);
+  const index_t *places   = PARAM(const index_t *, 1);
+  const char    *entries  = PARAM(const char *, 3);
+  char          *gathered = PARAM(char *, 4);
+
+  if (words == 1) gather(n, places, sizeof(uint32_t), entries, gathered);
+  else if (words == 2) gather(n, places, 2 * sizeof(uint32_t), entries, gathered);
+  else gather(n, places, (size_t)words * sizeof(uint32_t), entries, gathered);
 }

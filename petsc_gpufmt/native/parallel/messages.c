@@ -67,7 +67,7 @@ static PetscErrorCode PlanGather(GpufmtValueExchange *x, PetscInt nnz, const Pet
 
   PetscFunctionBegin;
   PetscCall(GpufmtPlannerAsk(GPUFMT_ASK_GATHER, x->backend, -1, NULL, &request.place, &answer.outcome, &x->lease));
-  x->gather  = answer.values;
+  x->gather  = answer.gather;
   x->gathers = PETSC_TRUE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -97,7 +97,9 @@ PetscErrorCode GpufmtValuesPrepare(Mat from, int backend, const PetscInt entries
 
 static PetscErrorCode Pack(GpufmtValueExchange *x, const PetscScalar values[], PetscScalar packed[], void *stream)
 {
-  void *slots[GPUFMT_NUM_SLOTS] = {[GPUFMT_SLOT_A_VALUES] = (void *)values, [GPUFMT_SLOT_RESULT] = packed};
+  void *slots[GPUFMT_NUM_SLOTS] = {[GPUFMT_SLOT_A_VALUES] = (void *)values,
+                                   [GPUFMT_SLOT_RESULT]   = packed,
+                                   [GPUFMT_SLOT_ALPHA]    = (void *)(sizeof(PetscScalar) / sizeof(uint32_t))};
 
   PetscFunctionBegin;
   PetscCheck(GpufmtLeaseHolds(&x->lease), PETSC_COMM_SELF, PETSC_ERR_ORDER,
