@@ -13,8 +13,8 @@ from petsc_gpufmt.choice.registry import FORMATS
 FOLDER = Path(__file__).parent
 SCRIPTS = [
     *("products", "changes", "matrix_types", "solvers", "newton", "matrix_products", "galerkin", "managed"),
-    *("coordinates", "hierarchies", "smoothers", "halo", "halo_peer", "sums", "distribution", "single_precision"),
-    *("krylov", "bcgs", "minimal_residuals", "mixedcg"),
+    *("coordinates", "hierarchies", "smoothers", "halo", "halo_peer", "sums", "ghosts", "distribution"),
+    *("single_precision", "krylov", "bcgs", "minimal_residuals", "mixedcg"),
 ]
 # Of solvers that leave complex scalars to PETSc
 FOR_REAL_NUMBERS = {"smoothers", "single_precision", "krylov", "bcgs", "minimal_residuals", "mixedcg"}
@@ -24,7 +24,7 @@ ALL_RANKS = (1, 2, 3, 4)
 RANKS_OF_OTHER_FORMATS = {
     **{"products": (1, 3), "changes": (3,), "matrix_types": (3,), "solvers": (2,), "newton": (4,)},
     **{"matrix_products": (3,), "galerkin": (2,), "managed": (), "coordinates": (), "hierarchies": ()},
-    **{"halo": (), "halo_peer": (), "sums": (), "distribution": ()},  # the first has all formats
+    **{"halo": (), "halo_peer": (), "sums": (), "ghosts": (), "distribution": ()},  # the first has all formats
     **{"single_precision": (), "krylov": (), "bcgs": (), "minimal_residuals": (), "smoothers": (), "mixedcg": ()},
 }
 RUNS = [

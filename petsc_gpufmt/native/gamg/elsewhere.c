@@ -150,9 +150,8 @@ PetscErrorCode GpufmtGamgElsewhereFind(PC pc, const GpufmtGamg *gamg, Mat A, Gpu
   PetscCallMPI(MPI_Type_contiguous(entries, MPIU_SCALAR, &e->unit));
   PetscCallMPI(MPI_Type_commit(&e->unit));
   PetscCall(PetscLayoutCreateFromSizes(PetscObjectComm((PetscObject)A), (PetscInt)gamg->aggregates.naggregates, PETSC_DETERMINE, 1, &e->layout));
-  PetscCall(
-    GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)A), &e->asking)); /* before anything can fail, as in GpufmtGamgAggregateTogether() */
-  PetscCall(GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)A), &e->sf));
+  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)A), &e->asking)); /* before anything can fail: PETSc numbers the objects of ranks */
+  PetscCall(PetscSFCreate(PetscObjectComm((PetscObject)A), &e->sf));
   PetscCall(GpufmtGamgAgree(pc, Find(gamg, A, e)));
   PetscCall(Receive(pc, gamg, A, block, e));
   if (!GpufmtGamgIsConstant(pc, gamg)) PetscCall(NearNullReceive(pc, gamg, block, e));

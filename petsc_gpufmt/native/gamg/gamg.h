@@ -76,6 +76,7 @@ typedef struct {
   GpufmtTentativeAnswer         tentative;
   GpufmtParallelTentativeAnswer parallel_tentative; /* in its place where the matrix is a parallel one */
   GpufmtLease                   smoothed_lease;     /* of the pattern of the smoothed prolongator */
+  GpufmtGhosts                  ghosts;             /* exchanges of what ranks find together */
 
   GpufmtGamgStart starts[PETSC_MG_MAXLEVELS];
   GpufmtGamgBegun begun[PETSC_MG_MAXLEVELS];
@@ -109,6 +110,9 @@ typedef struct {
   void              *staged; /* on the device, of a vector that is on the host */
   size_t             capacity;
 } GpufmtGamgFactors;
+
+/* words of 32 bits */
+enum { GPUFMT_GAMG_NUMBER_WORDS = sizeof(PetscInt) / sizeof(uint32_t), GPUFMT_GAMG_VALUE_WORDS = sizeof(PetscScalar) / sizeof(uint32_t) };
 
 /* the nodes of this rank, as requests name them */
 static inline GpufmtElsewhereRequest GpufmtGamgOwnAggregates(const GpufmtGamg *gamg)
@@ -160,7 +164,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgOrderByDegrees(PetscInt n, const PetscInt
 
 /* parallel_aggregates.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAgree(PC, PetscErrorCode own);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgExchangeCreate(MPI_Comm, PetscSF *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgGhostsUpdate(PC, GpufmtGamg *, Mat);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgAggregateTogether(PC, GpufmtGamg *, GpufmtGamgLevel *, Mat G, PetscBool *found);
 
 /* graph.c */

@@ -1,6 +1,5 @@
 /* Aggregates in the order of a hash of the numbers of rows, which ranks find together: steps of a plan, and exchanges between them. What is found
    on one rank alone, a failure above all, is agreed on before anyone acts on it. */
-#include <petsc/private/sfimpl.h>
 #include "gamg/gamg.h"
 
 /* Looks at all rows, and decisions, between two exchanges. An exchange takes longer than some of them, and who decides by what ghosts were earlier
@@ -11,7 +10,6 @@ enum { DECISIONS = 4 };
 typedef struct {
   Mat             blocks[2]; /* the second is NULL where one rank has a matrix of its own */
   const PetscInt *rowptr[2], *colidx[2], *ghosts;
-  PetscSF         exchange; /* one leaf for each ghost */
 } Rows;
 
 /* A rank that fails alone must not leave the others waiting for it. Collective. */
@@ -28,7 +26,6 @@ static PetscErrorCode RowsFind(Mat G, Rows *rows)
   PetscCall(PetscStrbeginswith(((PetscObject)G)->type_name, MATMPIAIJ, &parallel));
   rows->blocks[0] = G;
   if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(G, &rows->blocks[0], &rows->blocks[1], &rows->ghosts));
-  PetscCall(PetscSFSetGraphLayout(rows->exchange, G->rmap, rows->blocks[1] ? rows->blocks[1]->cmap->n : 0, NULL, PETSC_OWN_POINTER, rows->ghosts));
   for (int k = 0; k < 2 && rows->blocks[k]; k++) PetscCall(GpufmtPatternGet(rows->blocks[k], &rows->rowptr[k], &rows->colidx[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -92,30 +89,26 @@ static PetscErrorCode AgreeOnSymmetry(PC pc, const GpufmtParallelAggregatesAnswe
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* What the ranks send each other are numbers of few rows. An MPI that takes arrays of the device opens them for each message, which may take ten times
-   as long as a copy on the host, so that PETSc makes one. Collective. */
-PetscErrorCode GpufmtGamgExchangeCreate(MPI_Comm comm, PetscSF *exchange)
+/* Exchanges for what ranks find together: two numbers for each row of G, the matrix or its graph, or a row of the tentative prolongator. Collective, and
+   so are its errors. */
+PetscErrorCode GpufmtGamgGhostsUpdate(PC pc, GpufmtGamg *gamg, Mat G)
 {
+  const PetscInt of_tentative = GPUFMT_GAMG_NUMBER_WORDS + GpufmtGamgOf(pc)->data_cell_cols * GPUFMT_GAMG_VALUE_WORDS;
+
   PetscFunctionBegin;
-  PetscCall(PetscSFCreate(comm, exchange));
-  (*exchange)->use_gpu_aware_mpi = PETSC_FALSE;
+  PetscCall(GpufmtGhostsUpdate(G, gamg->backend, PetscMax(2 * GPUFMT_GAMG_NUMBER_WORDS, of_tentative), &gamg->ghosts));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the entries of ghosts in `n` arrays, from the ranks that have these rows; collective */
-static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscSF exchange, int n, void *const arrays[])
+/* the entries of ghosts in one or two arrays of numbers, from the ranks that have these rows; collective */
+static PetscErrorCode Exchange(const GpufmtGamg *gamg, int n, void *first, void *second, PetscErrorCode *own)
 {
-  const PetscMemType place = gamg->backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
-  PetscInt           nrows;
+  const GpufmtGhostArray arrays[] = {
+    {first,  GPUFMT_GAMG_NUMBER_WORDS},
+    {second, GPUFMT_GAMG_NUMBER_WORDS}
+  };
 
-  PetscFunctionBegin;
-  PetscCall(PetscSFGetGraph(exchange, &nrows, NULL, NULL, NULL));
-  for (int k = 0; k < n; k++)
-    PetscCall(PetscSFBcastWithMemTypeBegin(exchange, MPIU_INT, place, arrays[k], place, PetscSafePointerPlusOffset((PetscInt *)arrays[k], nrows),
-                                           MPI_REPLACE));
-  for (int k = 0; k < n; k++)
-    PetscCall(PetscSFBcastEnd(exchange, MPIU_INT, arrays[k], PetscSafePointerPlusOffset((PetscInt *)arrays[k], nrows), MPI_REPLACE));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return GpufmtGhostsExchange(gamg->ghosts, n, arrays, own);
 }
 
 /* one step on this rank; `before`: roots of the ranks before it, for the step that numbers them */
@@ -133,20 +126,19 @@ static PetscErrorCode Run(const GpufmtGamg *gamg, const GpufmtParallelAggregates
 }
 
 /* At distance 2: what is next to the rows of this rank, and to its ghosts. A rank that has failed takes part in the exchange. Collective. */
-static PetscErrorCode LookTogether(const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer,
-                                   PetscErrorCode *own)
+static PetscErrorCode LookTogether(const GpufmtGamg *gamg, int distance, const GpufmtParallelAggregatesAnswer *answer, PetscErrorCode *own)
 {
   PetscFunctionBegin;
   if (distance != 2) PetscFunctionReturn(PETSC_SUCCESS);
   if (!*own) *own = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
-  PetscCall(Exchange(gamg, exchange, 1, &answer->nearest));
+  PetscCall(Exchange(gamg, 1, answer->nearest, NULL, own));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* Decides on rows of all ranks; `own` is what has failed on this rank so far. A rank that fails takes part in the exchanges until all know of it.
    *undecided: rows of all ranks that are left; *nroots: roots of this rank so far. Collective. */
-static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer,
-                            PetscErrorCode own, int64_t *undecided, int64_t *nroots)
+static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, const GpufmtParallelAggregatesAnswer *answer, PetscErrorCode own,
+                            int64_t *undecided, int64_t *nroots)
 {
   int64_t counts[2] = {0, 0}, sums[2];
 
@@ -155,7 +147,7 @@ static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF
     if (!own) own = Run(gamg, answer, GPUFMT_STEP_LOOK, 0);
     if (!own) own = Run(gamg, answer, GPUFMT_STEP_DECIDE, 0);
   }
-  PetscCall(Exchange(gamg, exchange, distance == 2 ? 2 : 1, (void *const[]){answer->words, answer->nearest}));
+  PetscCall(Exchange(gamg, distance == 2 ? 2 : 1, answer->words, answer->nearest, &own));
   if (!own) own = GpufmtCopyToHost(gamg->backend, counts, answer->counts, sizeof(counts));
   sums[0] = counts[0];
   sums[1] = own != PETSC_SUCCESS;
@@ -167,25 +159,24 @@ static PetscErrorCode Round(PC pc, const GpufmtGamg *gamg, int distance, PetscSF
 }
 
 /* the number of the aggregate of each row, once it is decided on all of them; collective */
-static PetscErrorCode Number(PC pc, const GpufmtGamg *gamg, int distance, PetscSF exchange, const GpufmtParallelAggregatesAnswer *answer)
+static PetscErrorCode Number(PC pc, const GpufmtGamg *gamg, int distance, const GpufmtParallelAggregatesAnswer *answer)
 {
   PetscErrorCode own = PETSC_SUCCESS;
 
   PetscFunctionBegin;
-  PetscCall(LookTogether(gamg, distance, exchange, answer, &own));
+  PetscCall(LookTogether(gamg, distance, answer, &own));
   if (!own) own = Run(gamg, answer, GPUFMT_STEP_NUMBER, gamg->first);
-  PetscCall(Exchange(gamg, exchange, 1, &answer->numbers));
+  PetscCall(Exchange(gamg, 1, answer->numbers, NULL, &own));
   if (!own) own = Run(gamg, answer, GPUFMT_STEP_JOIN_NEXT, 0);
   if (distance == 2) {
-    PetscCall(Exchange(gamg, exchange, 1, &answer->numbers));
+    PetscCall(Exchange(gamg, 1, answer->numbers, NULL, &own));
     if (!own) own = Run(gamg, answer, GPUFMT_STEP_JOIN_BEYOND, 0);
   }
   PetscCall(GpufmtGamgAgree(pc, own));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, PetscSF exchange,
-                             const GpufmtParallelAggregatesAnswer *answer)
+static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *level, Mat G, const GpufmtParallelAggregatesAnswer *answer)
 {
   GpufmtAggregatesAnswer *found     = &gamg->aggregates;
   const MPI_Comm          comm      = PetscObjectComm((PetscObject)pc);
@@ -195,16 +186,16 @@ static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *lev
   char                    ranks[32] = "";
 
   PetscFunctionBegin;
-  PetscCall(Exchange(gamg, exchange, 1, &answer->words));
-  PetscCall(LookTogether(gamg, level->distance, exchange, answer, &own));
+  PetscCall(Exchange(gamg, 1, answer->words, NULL, &own));
+  PetscCall(LookTogether(gamg, level->distance, answer, &own));
   while (undecided) {
-    PetscCall(Round(pc, gamg, level->distance, exchange, answer, own, &undecided, &found->naggregates));
+    PetscCall(Round(pc, gamg, level->distance, answer, own, &undecided, &found->naggregates));
     found->rounds++;
   }
   gamg->first = 0;
   PetscCallMPI(MPI_Exscan(&found->naggregates, &gamg->first, 1, MPI_INT64_T, MPI_SUM, comm));
   PetscCallMPI(MPIU_Allreduce(&found->naggregates, &gamg->total, 1, MPI_INT64_T, MPI_SUM, comm));
-  PetscCall(Number(pc, gamg, level->distance, exchange, answer));
+  PetscCall(Number(pc, gamg, level->distance, answer));
   found->aggregates = answer->numbers;
   PetscCallMPI(MPI_Comm_size(comm, &nranks));
   if (nranks > 1) PetscCall(PetscSNPrintf(ranks, sizeof(ranks), " on %d ranks", nranks));
@@ -220,13 +211,11 @@ static PetscErrorCode Rounds(PC pc, GpufmtGamg *gamg, const GpufmtGamgLevel *lev
 PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLevel *level, Mat G, PetscBool *found)
 {
   GpufmtParallelAggregatesAnswer *answer = NULL;
-  Rows                            rows   = {.exchange = NULL};
+  Rows                            rows   = {0};
   PetscErrorCode                  ierr;
 
   PetscFunctionBegin;
-  *found = PETSC_FALSE;
-  PetscCall(
-    GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)G), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
+  *found           = PETSC_FALSE;
   gamg->aggregates = (GpufmtAggregatesAnswer){0};
   gamg->nnodes     = G->rmap->n;
   ierr             = AgreeOnGraph(pc, gamg, level);
@@ -234,9 +223,9 @@ PetscErrorCode GpufmtGamgAggregateTogether(PC pc, GpufmtGamg *gamg, GpufmtGamgLe
   for (int k = 0; k < 2; k++)
     if (rows.rowptr[k]) PetscCall(GpufmtPatternRestore(rows.blocks[k], &rows.rowptr[k], &rows.colidx[k]));
   if (!ierr) ierr = AgreeOnSymmetry(pc, answer, found);
-  if (!ierr && *found) ierr = Rounds(pc, gamg, level, G, rows.exchange, answer);
+  if (!ierr && *found) ierr = GpufmtGamgGhostsUpdate(pc, gamg, G);
+  if (!ierr && *found) ierr = Rounds(pc, gamg, level, G, answer);
   else PetscCall(GpufmtLeaseDrop(&gamg->lease));
-  PetscCall(PetscSFDestroy(&rows.exchange));
   PetscCall(PetscFree(answer));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

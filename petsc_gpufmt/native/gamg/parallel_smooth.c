@@ -7,47 +7,28 @@ typedef struct {
   Mat             blocks[2];
   int64_t         nnz[2];
   const PetscInt *ghosts;
-  PetscSF         exchange; /* one leaf for each ghost */
-  MPI_Datatype    unit;     /* a row of the tentative prolongator */
 } Rows;
 
-static PetscErrorCode RowsFind(const GpufmtGamg *gamg, Mat A, PetscInt nvectors, Rows *rows)
+static PetscErrorCode RowsFind(const GpufmtGamg *gamg, Mat A, Rows *rows)
 {
   void *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream = NULL;
 
   PetscFunctionBegin;
   PetscCall(MatMPIAIJGetSeqAIJ(A, &rows->blocks[0], &rows->blocks[1], &rows->ghosts));
-  PetscCall(PetscSFSetGraphLayout(rows->exchange, A->rmap, rows->blocks[1]->cmap->n, NULL, PETSC_OWN_POINTER, rows->ghosts));
-  PetscCallMPI(MPI_Type_contiguous((PetscMPIInt)nvectors, MPIU_SCALAR, &rows->unit));
-  PetscCallMPI(MPI_Type_commit(&rows->unit));
   if (gamg->backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(NULL, &stream));
   PetscCall(GpufmtReplay(&gamg->parallel_tentative.rows, gamg->backend, slots, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode RowsFree(Rows *rows)
+/* What ranks have in the tentative prolongator goes to those where these rows are ghosts; collective, and what has failed on this rank is *own. */
+static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscInt nvectors, PetscErrorCode *own)
 {
-  PetscFunctionBegin;
-  PetscCall(PetscSFDestroy(&rows->exchange));
-  if (rows->unit != MPI_DATATYPE_NULL) PetscCallMPI(MPI_Type_free(&rows->unit));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
+  const GpufmtGhostArray arrays[] = {
+    {gamg->parallel_tentative.numbers,   GPUFMT_GAMG_NUMBER_WORDS          },
+    {gamg->parallel_tentative.tentative, nvectors * GPUFMT_GAMG_VALUE_WORDS}
+  };
 
-/* what ranks have in the tentative prolongator goes to those where these rows are ghosts; collective */
-static PetscErrorCode Exchange(const GpufmtGamg *gamg, PetscInt nrows, PetscInt nvectors, const Rows *rows)
-{
-  const PetscMemType place     = gamg->backend == GPUFMT_BACKEND_CUDA ? PETSC_MEMTYPE_CUDA : PETSC_MEMTYPE_HOST;
-  PetscInt          *numbers   = (PetscInt *)gamg->parallel_tentative.numbers;
-  PetscScalar       *tentative = (PetscScalar *)gamg->parallel_tentative.tentative;
-  PetscInt          *to        = PetscSafePointerPlusOffset(numbers, nrows);
-  PetscScalar       *values_to = PetscSafePointerPlusOffset(tentative, (size_t)nrows * nvectors);
-
-  PetscFunctionBegin;
-  PetscCall(PetscSFBcastWithMemTypeBegin(rows->exchange, MPIU_INT, place, numbers, place, to, MPI_REPLACE));
-  PetscCall(PetscSFBcastWithMemTypeBegin(rows->exchange, rows->unit, place, tentative, place, values_to, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(rows->exchange, MPIU_INT, numbers, to, MPI_REPLACE));
-  PetscCall(PetscSFBcastEnd(rows->exchange, rows->unit, tentative, values_to, MPI_REPLACE));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return GpufmtGhostsExchange(gamg->ghosts, 2, arrays, own);
 }
 
 static PetscErrorCode Ask(GpufmtGamg *gamg, Mat A, PetscInt nvectors, Rows *rows, GpufmtParallelSmoothedAnswer **answer)
@@ -155,8 +136,10 @@ static PetscErrorCode Smooth(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Petsc
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtGamgAgree(pc, RowsFind(gamg, A, nvectors, rows)));
-  PetscCall(Exchange(gamg, A->rmap->n, nvectors, rows));
+  PetscCall(GpufmtGamgGhostsUpdate(pc, gamg, A));
+  ierr = RowsFind(gamg, A, rows);
+  PetscCall(Exchange(gamg, nvectors, &ierr));
+  PetscCall(GpufmtGamgAgree(pc, ierr)); /* what others have of this rank is nothing then */
   ierr     = Ask(gamg, A, nvectors, rows, answer);
   too_long = ierr || !(*answer)->applies;
   PetscCall(GpufmtAgree((PetscObject)pc, "The set-up of PCGAMG", ierr, 1, &too_long));
@@ -175,14 +158,11 @@ static PetscErrorCode Smooth(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Petsc
 PetscErrorCode GpufmtGamgSmoothTogether(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, PetscReal alpha, Mat *P, PetscBool *done)
 {
   GpufmtParallelSmoothedAnswer *answer = NULL;
-  Rows                          rows   = {.exchange = NULL, .unit = MPI_DATATYPE_NULL};
+  Rows                          rows   = {0};
   PetscErrorCode                ierr;
 
   PetscFunctionBegin;
-  PetscCall(
-    GpufmtGamgExchangeCreate(PetscObjectComm((PetscObject)A), &rows.exchange)); /* before anything can fail: PETSc numbers the objects of ranks */
   ierr = Smooth(pc, gamg, A, diagonal, alpha, &rows, &answer, P, done);
-  PetscCall(RowsFree(&rows));
   PetscCall(PetscFree(answer));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);

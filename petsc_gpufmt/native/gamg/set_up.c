@@ -3,10 +3,11 @@
 
 PetscErrorCode (*gpufmt_gamg_parent_setup)(PC) = NULL;
 
-/* what the planner holds of a level in progress: the patterns are wanted until the product of the next level's matrix is made */
-static PetscErrorCode DropLeases(GpufmtGamg *gamg)
+/* what is held of a level in progress: the patterns are wanted until the product of the next level's matrix is made */
+static PetscErrorCode DropLevel(GpufmtGamg *gamg)
 {
   PetscFunctionBegin;
+  PetscCall(GpufmtGhostsDestroy(&gamg->ghosts));
   PetscCall(GpufmtLeaseDrop(&gamg->smoothed_lease));
   PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
   PetscCall(GpufmtLeaseDrop(&gamg->lease));
@@ -32,7 +33,7 @@ PetscErrorCode PCGAMGCreateLevel_Gpufmt(PC pc, Mat A, PetscInt block, Mat *P, Ma
   PetscCall((*gamg->agg.createlevel)(pc, A, block, P, coarse, nactive, permutation, is_last));
   gamg->prolongators[number] = *P;
   gamg->matrices[number]     = *coarse;
-  PetscCall(DropLeases(gamg));
+  PetscCall(DropLevel(gamg));
   PetscCall(GpufmtGamgTellMemory(pc, number, A, *P, *coarse));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -43,7 +44,7 @@ static PetscErrorCode ForgetOrDestroy(GpufmtGamg *gamg, PetscBool destroy)
   Mat listed;
 
   PetscFunctionBegin;
-  PetscCall(DropLeases(gamg));
+  PetscCall(DropLevel(gamg));
   PetscCall(GpufmtManagedRowsAheadEnd());
   for (PetscInt k = 0; k < PETSC_MG_MAXLEVELS; k++) {
     if (destroy) PetscCall(MatDestroy(&gamg->matrices[k]));

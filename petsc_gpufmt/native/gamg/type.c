@@ -14,6 +14,7 @@ static PetscErrorCode Destroy(GpufmtContextAddress address)
   PetscCall(GpufmtLeaseDrop(&(*gamg)->lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->tentative_lease));
   PetscCall(GpufmtLeaseDrop(&(*gamg)->smoothed_lease));
+  PetscCall(GpufmtGhostsDestroy(&(*gamg)->ghosts));
   for (int k = 0; k < PETSC_MG_MAXLEVELS; k++) PetscCall(GpufmtLeaseDrop(&(*gamg)->starts[k].lease));
   PetscCall(GpufmtJacobiLeave());
   PetscCall(PetscFree(*gamg));

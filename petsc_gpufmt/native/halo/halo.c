@@ -77,8 +77,16 @@ PetscErrorCode GpufmtHaloModeNamed(Mat A, const GpufmtHaloMode **mode)
   SETERRQ(PETSC_COMM_SELF, PETSC_ERR_USER_INPUT, "-%s%s %s: choose one of %s", prefix ? prefix : "", option + 1, word, words);
 }
 
-/* who sends what, as the scatter knows it */
-static PetscErrorCode LinksFind(VecScatter scatter, GpufmtHaloLinks *links)
+/* whether a scatter tells who sends what */
+PetscErrorCode GpufmtHaloLinksAreKnown(VecScatter scatter, PetscBool *known)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscObjectTypeCompareAny((PetscObject)scatter, known, PETSCSFBASIC, PETSCSFNEIGHBOR, ""));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* who sends what, as such a scatter tells */
+PetscErrorCode GpufmtHaloLinksFind(VecScatter scatter, GpufmtHaloLinks *links)
 {
   PetscFunctionBegin;
   PetscCall(PetscSFGetLeafRanks(scatter, &links->nto, &links->to, &links->to_begins, &links->indices));
@@ -101,7 +109,7 @@ static PetscErrorCode New(Mat A, const GpufmtHaloParts *parts, size_t scalar_byt
   PetscCall(PetscObjectReference((PetscObject)halo->ghost));
   PetscCall(PetscObjectReference((PetscObject)halo->scatter));
   PetscCall(VecGetLocalSize(halo->ghost, &halo->nghosts));
-  if (links) PetscCall(LinksFind(halo->scatter, &halo->links));
+  if (links) PetscCall(GpufmtHaloLinksFind(halo->scatter, &halo->links));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -116,7 +124,7 @@ static PetscErrorCode WhyNot(const GpufmtHaloParts *parts, const GpufmtHaloMode 
   PetscCallMPI(MPI_Comm_size(PetscObjectComm((PetscObject)parts->scatter), &nranks));
   if (mode == &gpufmt_halo_peer && nranks == 1) *why_not = "there is one rank";
   if (!links || *why_not) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscObjectTypeCompareAny((PetscObject)parts->scatter, &known, PETSCSFBASIC, PETSCSFNEIGHBOR, ""));
+  PetscCall(GpufmtHaloLinksAreKnown(parts->scatter, &known));
   if (!known) *why_not = "-sf_type is neither basic nor neighbor";
   PetscFunctionReturn(PETSC_SUCCESS);
 }

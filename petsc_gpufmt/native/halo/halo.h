@@ -90,6 +90,8 @@ typedef struct _GpufmtSums *GpufmtSums;
 /* halo.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloOptionsDeclare(PetscOptionItems);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLimitGet(Mat, double *seconds);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksAreKnown(VecScatter, PetscBool *known);
+GPUFMT_HIDDEN PetscErrorCode GpufmtHaloLinksFind(VecScatter, GpufmtHaloLinks *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloModeNamed(Mat, const GpufmtHaloMode **);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloIsLate(double limit, int waiting, int late);
 GPUFMT_HIDDEN PetscErrorCode GpufmtHaloUpdate(Mat, const GpufmtHaloParts *, size_t scalar_bytes, GpufmtHalo *);

@@ -15,6 +15,13 @@ PetscErrorCode GpufmtMessagesReserve(PetscMPIInt nto, PetscMPIInt nfrom, GpufmtM
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+PetscErrorCode GpufmtMessagesFree(GpufmtMessages *m)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscFree5(m->to, m->from, m->to_begins, m->from_begins, m->requests));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* `empty`: nothing is in the messages that are sent, which are shorter than others expect */
 static PetscErrorCode MessagesBegin(const GpufmtMessages *m, MPI_Datatype type, size_t size, const PetscInt to_begins[], const void *sent,
                                     PetscBool empty, const PetscInt from_begins[], void *came)
@@ -42,6 +49,15 @@ PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *m, const PetscInt to
 {
   PetscFunctionBegin;
   PetscCall(MessagesBegin(m, MPIU_INT, sizeof(PetscInt), to_begins, sent, PETSC_FALSE, from_begins, came));
+  PetscCall(MessagesEnd(m));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Entries of a type, of so many bytes each, likewise; `empty`: those that are sent are not there. Collective. */
+PetscErrorCode GpufmtMessagesExchangeEntries(const GpufmtMessages *m, MPI_Datatype type, size_t size, const void *sent, PetscBool empty, void *came)
+{
+  PetscFunctionBegin;
+  PetscCall(MessagesBegin(m, type, size, m->to_begins, sent, empty, m->from_begins, came));
   PetscCall(MessagesEnd(m));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -211,7 +227,7 @@ PetscErrorCode GpufmtValuesDestroy(GpufmtValueExchange **out)
 
   PetscFunctionBegin;
   if (!x) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(PetscFree5(x->messages.to, x->messages.from, x->messages.to_begins, x->messages.from_begins, x->messages.requests));
+  PetscCall(GpufmtMessagesFree(&x->messages));
   PetscCall(GpufmtLeaseDrop(&x->lease));
   PetscCall(GpufmtDeviceFree(&x->packed, &x->capacity));
   PetscCall(PetscFree2(x->sent, x->came));

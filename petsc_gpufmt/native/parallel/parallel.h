@@ -70,6 +70,15 @@ typedef struct {
   MPI_Request *requests;
 } GpufmtMessages;
 
+/* exchanges of numbers of rows that other ranks look at */
+typedef struct _GpufmtGhosts *GpufmtGhosts;
+
+/* an array on the backend, with so many words of 32 bits for each row of this rank, and then for each of its ghosts */
+typedef struct {
+  void   *array;
+  int64_t words;
+} GpufmtGhostArray;
+
 /* values of entries that messages bring */
 typedef struct {
   GpufmtMessages messages;
@@ -174,10 +183,18 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt r
 GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesReserve(PetscMPIInt nto, PetscMPIInt nfrom, GpufmtMessages *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *, const PetscInt to_begins[], const PetscInt sent[],
                                                     const PetscInt from_begins[], PetscInt came[]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchangeEntries(const GpufmtMessages *, MPI_Datatype, size_t size, const void *sent, PetscBool empty,
+                                                           void *came);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesFree(GpufmtMessages *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPrepare(Mat from, int backend, const PetscInt entries[], PetscInt columns[], GpufmtValueExchange *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *, Mat from, Mat to, PetscErrorCode *own);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesEnd(GpufmtValueExchange *, Mat from, Mat to, PetscErrorCode *own);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesDestroy(GpufmtValueExchange **);
+
+/* ghosts.c; tests call these by their names */
+PETSC_EXTERN PetscErrorCode GpufmtGhostsUpdate(Mat, int backend, PetscInt words, GpufmtGhosts *);
+PETSC_EXTERN PetscErrorCode GpufmtGhostsExchange(GpufmtGhosts, int n, const GpufmtGhostArray[], PetscErrorCode *own);
+PETSC_EXTERN PetscErrorCode GpufmtGhostsDestroy(GpufmtGhosts *);
 
 /* pattern.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtFailTogether(Mat, PetscErrorCode);
