@@ -160,20 +160,20 @@ static PetscErrorCode Pack(GpufmtGhosts g, int n, const GpufmtGhostArray arrays[
 }
 
 /* the messages of one array: what is sent of it, and what comes */
-static PetscErrorCode Exchange(GpufmtGhosts g, int64_t words, const char sent[], PetscBool empty, char came[])
+static PetscErrorCode Exchange(GpufmtGhosts g, int64_t words, const char sent[], char came[])
 {
   MPI_Datatype row;
 
   PetscFunctionBegin;
   PetscCallMPI(MPI_Type_contiguous((PetscMPIInt)words, MPI_UINT32_T, &row));
   PetscCallMPI(MPI_Type_commit(&row));
-  PetscCall(GpufmtMessagesExchangeEntries(&g->messages, row, (size_t)words * sizeof(uint32_t), sent, empty, came));
+  PetscCall(GpufmtMessagesExchangeEntries(&g->messages, row, (size_t)words * sizeof(uint32_t), sent, came));
   PetscCallMPI(MPI_Type_free(&row));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* The entries of ghosts in `n` arrays come from the ranks that have these rows; collective. A rank that fails here, or has failed before, *own, must not
-   leave others waiting: its messages go nevertheless, with nothing in them, and what others have then is for them to throw away. */
+   leave others waiting: its messages go nevertheless, and what others have of it is for them to throw away. */
 PetscErrorCode GpufmtGhostsExchange(GpufmtGhosts g, int n, const GpufmtGhostArray arrays[], PetscErrorCode *own)
 {
   size_t bytes = 0; /* of a row in the arrays before */
@@ -189,7 +189,7 @@ PetscErrorCode GpufmtGhostsExchange(GpufmtGhosts g, int n, const GpufmtGhostArra
     const size_t own_bytes = (size_t)arrays[k].words * sizeof(uint32_t);
     char        *came      = g->came + (size_t)g->nghosts * bytes;
 
-    PetscCall(Exchange(g, arrays[k].words, g->sent + (size_t)g->nsent * bytes, (PetscBool)(*own != PETSC_SUCCESS), came));
+    PetscCall(Exchange(g, arrays[k].words, g->sent + (size_t)g->nsent * bytes, came));
     if (!*own) {
       void *there = PetscSafePointerPlusOffset((char *)arrays[k].array, (size_t)g->nrows * own_bytes);
 

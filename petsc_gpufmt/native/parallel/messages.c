@@ -53,11 +53,11 @@ PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *m, const PetscInt to
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Entries of a type, of so many bytes each, likewise; `empty`: those that are sent are not there. Collective. */
-PetscErrorCode GpufmtMessagesExchangeEntries(const GpufmtMessages *m, MPI_Datatype type, size_t size, const void *sent, PetscBool empty, void *came)
+/* Entries of a type, of so many bytes each, likewise. */
+PetscErrorCode GpufmtMessagesExchangeEntries(const GpufmtMessages *m, MPI_Datatype type, size_t size, const void *sent, void *came)
 {
   PetscFunctionBegin;
-  PetscCall(MessagesBegin(m, type, size, m->to_begins, sent, empty, m->from_begins, came));
+  PetscCall(MessagesBegin(m, type, size, m->to_begins, sent, PETSC_FALSE, m->from_begins, came));
   PetscCall(MessagesEnd(m));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -183,8 +183,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtRowsSend(Mat C, PetscLayout, const PetscInt r
 GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesReserve(PetscMPIInt nto, PetscMPIInt nfrom, GpufmtMessages *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchange(const GpufmtMessages *, const PetscInt to_begins[], const PetscInt sent[],
                                                     const PetscInt from_begins[], PetscInt came[]);
-GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchangeEntries(const GpufmtMessages *, MPI_Datatype, size_t size, const void *sent, PetscBool empty,
-                                                           void *came);
+GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesExchangeEntries(const GpufmtMessages *, MPI_Datatype, size_t size, const void *sent, void *came);
 GPUFMT_HIDDEN PetscErrorCode GpufmtMessagesFree(GpufmtMessages *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesPrepare(Mat from, int backend, const PetscInt entries[], PetscInt columns[], GpufmtValueExchange *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtValuesBegin(GpufmtValueExchange *, Mat from, Mat to, PetscErrorCode *own);
