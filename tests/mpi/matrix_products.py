@@ -201,6 +201,19 @@ def check_blocks_made_anew():
             check(C, name, denses, f"{name}: blocks of operand {k} made anew")
 
 
+def check_operands_of_another_type():
+    """A matrix is the same to PETSc, and has other blocks, of another type: they are made anew and converted."""
+    for name in PRODUCTS:
+        denses = values_of(name, (1, 2, 3))
+        matrices = [distribute(dense) for dense in denses]
+        C = multiply(name, matrices)
+        for k, kind in itertools.product(range(len(matrices)), ("aijcsrscalar", "aij", "aijbsr")):
+            set_coordinates(matrices[k], denses[k])
+            matrices[k].convert(kind)
+            multiply(name, matrices, C)
+            check(C, name, denses, f"{name}: operand {k} of type {kind}")
+
+
 def set_coordinates(A, dense):
     first, last = A.getOwnershipRange()
     rows, columns = np.nonzero(dense[first:last])
@@ -460,6 +473,7 @@ check_cancellation_stays_in_the_pattern()
 check_mixed_types()
 check_reuse()
 check_blocks_made_anew()
+check_operands_of_another_type()
 check_changed_pattern_is_an_error()
 check_algorithms_of_petsc()
 check_result_is_a_matrix_like_others()
@@ -478,6 +492,7 @@ LIBRARY.GpufmtManagedSimulate(1)  # without a device: with one, results have suc
 assert results() == before
 check_shapes()
 check_reuse()
+check_operands_of_another_type()
 check_failure_on_one_rank()
 check_mixed_types()
 check_result_is_a_matrix_like_others()

@@ -56,13 +56,27 @@ PetscErrorCode GpufmtPartsCreate(Mat C, GpufmtParallelProduct *product, Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Not by MatProductReplaceMats(): where blocks are of another type since the matrix was converted in place, that has the part planned anew, by PETSc.
+   Plans only need the pattern, which the numeric phase compares. */
+static PetscErrorCode OperandReplace(Mat operand, Mat *of_product)
+{
+  PetscFunctionBegin;
+  PetscCall(PetscObjectReference((PetscObject)operand));
+  PetscCall(MatDestroy(of_product));
+  *of_product = operand;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 static PetscErrorCode PartNumeric(const GpufmtParallelProduct *product, Mat A, int k)
 {
-  Part part = {0};
+  Part         part    = {0};
+  Mat_Product *planned = product->parts[k]->product;
 
   PetscFunctionBegin;
   PetscCall(PartGet(product, A, k, &part));
-  PetscCall(MatProductReplaceMats(part.operands[0], part.operands[1], part.operands[2], product->parts[k]));
+  PetscCall(OperandReplace(part.operands[0], &planned->A));
+  PetscCall(OperandReplace(part.operands[1], &planned->B));
+  if (part.operands[2]) PetscCall(OperandReplace(part.operands[2], &planned->C));
   PetscCall(MatProductNumeric(product->parts[k]));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
