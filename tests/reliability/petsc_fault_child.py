@@ -102,6 +102,14 @@ def same_pattern_of_other_columns() -> bool:
     return True
 
 
+def product_with_other_columns() -> bool:
+    """The first matrix keeps a column outside the diagonal block that has no entry any more, the second has none."""
+    A, P = matrix([(0, 0), (0, 2), (1, 1), (1, 3)], 2, 2), matrix([(0, 0), (1, 1)], 2, 2)
+    A.zeroRows([A.getOwnershipRange()[0]], 0.0)
+    same = PETSc.Mat().createAIJ(A.getSizes(), csr=A.getValuesCSR(), comm=COMM)
+    return same.matMult(P, result=A.matMult(P)).equal(same.matMult(P))
+
+
 def convert_from_a_type_without_rows() -> bool:
     A = matrix([(0, 0), (0, 1), (1, 1)], 2, 2, "mpiaij")
     A.zeroEntries()
@@ -126,6 +134,10 @@ SHOWN: dict[str, tuple[int, Callable[[], bool]]] = {
     "MatPtAP() and MatRARt() of a matrix that is not square": (1, galerkin_product_of_what_is_not_square),
     "MatAXPY() of several ranks, columns in another order": (2, add_with_columns_in_another_order),
     "SAME_NONZERO_PATTERN of several ranks": (2, same_pattern_of_other_columns),
+    "MAT_REUSE_MATRIX of products of several ranks, other columns in the off-diagonal block": (
+        2,
+        product_with_other_columns,
+    ),
     "MatConvert() from a type without MatGetRow()": (1, convert_from_a_type_without_rows),
     "MatCreateSubMatrixVirtual() of several ranks, in blocks": (2, part_of_a_matrix_in_blocks),
 }

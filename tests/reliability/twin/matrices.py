@@ -32,14 +32,18 @@ class Pattern:
     columns: np.ndarray
     state: tuple[int, int] = (0, 0)
     """By which PETSc knows whether it is still the same; a pattern made anew with the same entries is not."""
+    ghosts: tuple[tuple[int, ...], ...] = ()
+    """The columns of the off-diagonal block of each of several ranks, some of them perhaps without entries."""
 
     @classmethod
     def of(cls, A: PETSc.Mat) -> Pattern:
         rowptr, columns, _ = A.getValuesCSR()
         rows = np.repeat(np.arange(*A.getOwnershipRange()), np.diff(rowptr))
+        ghosts = ()
         if COMM.size > 1:
-            rows, columns = (np.concatenate(parts) for parts in zip(*WORLD.allgather((rows, columns)), strict=True))
-        return cls(rows, np.array(columns), (A.id, nonzero_state(A)))
+            *parts, ghosts = zip(*WORLD.allgather((rows, columns, own_ghosts(A))), strict=True)
+            rows, columns = map(np.concatenate, parts)
+        return cls(rows, np.array(columns), (A.id, nonzero_state(A)), ghosts)
 
     def same(self, other: Pattern) -> bool:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
@@ -133,6 +137,14 @@ def nonzero_state(A: PETSc.Mat) -> int:
     state = ctypes.c_int64()
     native_library.load().MatGetNonzeroState(ctypes.c_void_p(A.handle), ctypes.byref(state))
     return state.value
+
+
+def own_ghosts(A: PETSc.Mat) -> tuple[int, ...]:
+    """The columns of this rank's off-diagonal block."""
+    integer = np.ctypeslib.as_ctypes_type(PETSc.IntType)
+    count, columns = integer(), ctypes.POINTER(integer)()
+    native_library.load().MatGetGhosts(ctypes.c_void_p(A.handle), ctypes.byref(count), ctypes.byref(columns))
+    return tuple(columns[: count.value])
 
 
 def pattern_version(A: PETSc.Mat) -> tuple[int, int, float]:

@@ -62,6 +62,11 @@ FAULTS = {
         "src/mat/impls/aij/mpi/mpiaij.c:5830",
         "compares them on each rank by itself, and returns an error on one, while the others wait for it",
     ),
+    "MAT_REUSE_MATRIX of products of several ranks, other columns in the off-diagonal block": (
+        "src/mat/impls/aij/mpi/mpimatmatmult.c:1728",
+        "numbers them as the matrix of the first product did, which may have kept columns whose entries had gone: "
+        "wrong products, and memory beyond",
+    ),
     "MatConvert() to baij of several ranks, MAT_NEW_NONZERO_LOCATIONS false": (
         "src/mat/impls/aij/mpi/mmaij.c:174",
         "makes the off-diagonal block of the converted matrix anew, and ignores its entries as new ones",

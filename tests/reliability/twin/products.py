@@ -14,6 +14,7 @@ from reliability.twin.petsc_faults import left_out
 from reliability.twin.vectors import entries
 
 NOT_SQUARE = "MatPtAP() and MatRARt() of a matrix that is not square"
+OTHER_COLUMNS = "MAT_REUSE_MATRIX of products of several ranks, other columns in the off-diagonal block"
 
 
 def _thin(step: Step, nrows: int, ncols: int) -> Pattern:
@@ -44,17 +45,22 @@ def _product(
     again = multiply(s.A, P, C)
     second = entries(s, again)
     s.A.scale(0.5)
-    s.keep(name, C, P, step.A, layouts(s.A))
+    s.keep(name, C, P, step.A, layouts(s.A), s.A.getBlockSizes())
     return [first, second]
 
 
 def _again(s: Sibling, step: Step, name: str, multiply: Callable) -> list[Any] | None:
-    """The kept product with the values that the matrix has by now, if its pattern is still that one."""
+    """The kept product with the values that the matrix has by now, if its pattern is still that one.
+
+    And its blocks: where the type is another one meanwhile, PETSc begins the product anew, and takes the blocks over.
+    """
     if name not in s.kept:
         return None
-    C, P, pattern, dealt = s.kept[name]
-    if not pattern.same(step.A) or layouts(s.A) != dealt:
+    C, P, pattern, dealt, blocks = s.kept[name]
+    if not pattern.same(step.A) or (layouts(s.A), s.A.getBlockSizes()) != (dealt, blocks):
         return None
+    if pattern.ghosts != step.A.ghosts:
+        return left_out(OTHER_COLUMNS)
     if s.structured:
         return entries(s, multiply(s.A, P, C))
     other = multiply(s.A, P, None)
