@@ -22,11 +22,13 @@ from reliability.twin.matrices import (
     WORLD,
     Pattern,
     Sibling,
+    layouts,
     made,
     pattern_version,
     random_pattern,
     random_split,
     random_values,
+    set_usual_options,
 )
 from reliability.twin.operations import OPERATIONS, Operation, Step
 from reliability.twin.petsc_faults import left_out
@@ -167,11 +169,12 @@ def _call(
     name: str,
     ours_multiply: bool,
 ) -> list[Any]:
-    """What the operation gives for each sibling; magnitudes are left alone if it fails for the first two."""
+    """What the operation gives for each sibling; it is not tried with magnitudes if it fails for the first two."""
     results: list[Any] = []
     failed = False
     for s in siblings:
         if s.kind == MAGNITUDES and failed:
+            _raise_magnitudes(siblings)
             here = any(isinstance(result, Failed) for result in results)
             return [*results, None] if here else [None, None, None]  # what other ranks give has no bound
         step = Step(number, np.random.default_rng(number), *patterns)
@@ -190,6 +193,19 @@ def _call(
                 A.setOption(A.Option.UNUSED_NONZERO_LOCATION_ERR, False)
                 A.assemble()
     return results
+
+
+def _raise_magnitudes(siblings: list[Sibling]) -> None:
+    """To at least what is in the matrices after an operation that has failed, and may have inserted entries before."""
+    aij, _, magnitudes = siblings
+    for A, M in ((aij.A, magnitudes.A), (aij.B, magnitudes.B)):
+        if layouts(A) != layouts(M):
+            continue
+        found = np.abs(vectors.dense_rows(A))
+        set_usual_options(M)
+        for row, column in np.argwhere(found > vectors.dense_rows(M)):
+            M.setValue(M.getOwnershipRange()[0] + row, column, found[row, column])
+        M.assemble()
 
 
 def _on_any_rank(true: bool) -> bool:
