@@ -46,7 +46,9 @@ def run_batch(ranks: int, first: int, count: int, *more: object, tries: int = _T
     failures = [f"{_command(ranks)} {line}" for line in re.findall(r"^differs (.*)$", output, re.MULTILINE)]
     if not _came_to_its_end(output):
         failures.append(
-            _shrunk_by_programs(ranks, begun[-1], tries, *more) if begun else f"status {status}: {output[-2000:]}"
+            _shrunk_by_programs(ranks, begun[-1], tries, _reason(output, status), *more)
+            if begun
+            else f"status {status}: {output[-2000:]}"
         )
     return Row("", count, len(begun), failures)
 
@@ -67,20 +69,30 @@ def _command(ranks: int) -> str:
     return f"mpiexec -n {ranks} python tests/reliability/{_PROGRAM.name}"
 
 
-def _shrunk_by_programs(ranks: int, seed: int, tries: int, *more: object) -> str:
-    """The shortest sequence that still ends a program before its own end, and how."""
+def _shrunk_by_programs(ranks: int, seed: int, tries: int, first: str, *more: object) -> str:
+    """The shortest sequence that still ends a program before its own end, and how.
+
+    Not looked for if the sequence comes to its end by itself: on a busy machine it may merely have been too slow.
+    """
     from reliability.twin.sequence import Walk, shrunk
 
     def ends_program(walk: Walk) -> bool:
         return not _came_to_its_end(_ended(ranks, *walk.words(), "--limit", _LIMIT, *more)[0])
 
-    short = shrunk(Walk.drawn(seed), ends_program, tries)
-    output, status = _ended(ranks, *short.words(), "--limit", _LIMIT, *more)
-    return f"{_command(ranks)} {' '.join(short.words())} : {_reason(output, status)}"
+    short = Walk.drawn(seed)
+    output, status = _ended(ranks, *short.words(), *more)
+    if not _came_to_its_end(output):
+        short = shrunk(short, ends_program, tries)
+        output, status = _ended(ranks, *short.words(), "--limit", _LIMIT, *more)
+    command, reason = f"{_command(ranks)} {' '.join(short.words())}", _reason(output, status)
+    return f"{command} : {reason}" + (f"; before, {first}" if _came_to_its_end(output) else "")
 
 
 def _reason(output: str, status: int | str) -> str:
-    """How a program has ended: by which signal, or where its ranks were waiting."""
+    """How a program has ended: by itself, by which signal, or where its ranks were waiting."""
+    if _came_to_its_end(output):
+        differs = re.findall(r"^differs .*? : (.*)$", output, re.MULTILINE)
+        return differs[0] if differs else "ends well by itself, so it is right at times, or was too slow"
     waiting = re.findall(r"^Timeout .*\n(?:.*\n)*?.*/twin/(\w+\.py)\", line (\d+) in (\w+)", output, re.MULTILINE)
     if waiting:
         return "no end: " + ", ".join(f"a rank is in {name}() ({file}:{line})" for file, line, name in waiting)
