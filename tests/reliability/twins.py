@@ -11,7 +11,7 @@ import launch
 from reliability.attack import Report, Row, part_of
 
 ABOUT = "Random sequences of 50 operations, on a matrix of a type of ours and on its twin of type aij."
-MINUTES = 25
+MINUTES = 40
 SEQUENCES = {1: 8000, 2: 1500, 3: 700}
 """How many by the number of ranks; in all more than 10^4."""
 
