@@ -29,6 +29,11 @@ HAVE_ENDED_BADLY = [
         *(3, 3000333),
         "zero_rows:465668 product_of_transpose:687135 save_and_load:441636 product_of_transpose_again:500280",
     ),
+    (
+        *(3, 3000333),
+        "zero_rows:465668 convert_by_another_type:702157 product_of_transpose:687135 save_and_load:441636 "
+        "product_of_transpose_again:500280",
+    ),
 ]
 """Number of ranks, seed and calls."""
 

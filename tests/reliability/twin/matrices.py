@@ -32,16 +32,20 @@ class Pattern:
     columns: np.ndarray
     state: tuple[int, int] = (0, 0)
     """By which PETSc knows whether it is still the same; a pattern made anew with the same entries is not."""
-    ghosts: tuple[tuple[int, ...], ...] = ()
-    """The columns of the off-diagonal block of each of several ranks, some of them perhaps without entries."""
+    ghosts: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """The columns of off-diagonal blocks on each of several ranks, some of them perhaps without entries.
+
+    Of the twin, too: PETSc's conversion of type aij to baij drops those, and ours converts a copy.
+    """
 
     @classmethod
-    def of(cls, A: PETSc.Mat) -> Pattern:
+    def of(cls, A: PETSc.Mat, *twins: PETSc.Mat) -> Pattern:
         rowptr, columns, _ = A.getValuesCSR()
         rows = np.repeat(np.arange(*A.getOwnershipRange()), np.diff(rowptr))
         ghosts = ()
         if COMM.size > 1:
-            *parts, ghosts = zip(*WORLD.allgather((rows, columns, own_ghosts(A))), strict=True)
+            own = tuple(map(own_ghosts, (A, *twins)))
+            *parts, ghosts = zip(*WORLD.allgather((rows, columns, own)), strict=True)
             rows, columns = map(np.concatenate, parts)
         return cls(rows, np.array(columns), (A.id, nonzero_state(A)), ghosts)
 

@@ -138,7 +138,8 @@ def _run(walk: Walk, siblings: list[Sibling], defect: Defect | None) -> None:
         operation = OPERATIONS[name]
         what = f"after {name}:{number}, call {place + 1} of {len(walk.calls)}"
         m, n = siblings[0].A.getSize()
-        patterns = Pattern.of(siblings[0].A), Pattern.of(siblings[0].B)
+        aij, ours, _ = siblings
+        patterns = Pattern.of(aij.A, ours.A), Pattern.of(aij.B, ours.B)
         results = _call(operation, number, siblings, patterns, defect, name, _ours_multiply(walk.seed))
         rounds_of_result = (2 if operation.doubles else 1) * rounds + operation.rounds(m, n)
         _agree(_compared(results, rounds_of_result), what)
