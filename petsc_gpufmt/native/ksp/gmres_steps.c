@@ -25,21 +25,29 @@ static double *SumsOf(const GpufmtGmres *s)
   return (double *)ColumnOf(s, StateOf(s), s->gmres->max_k);
 }
 
-/* up to the last column that a cycle can have; an estimator takes a few steps, and nobody is asked in between who could allow more */
+/* Iterations that a cycle can have: an estimator takes a few, and nobody is asked in between who could allow more. */
+static PetscInt MostIterations(const GpufmtGmres *s)
+{
+  const PetscInt restart = s->gmres->max_k;
+
+  return s->own->estimates && !s->own->watched ? PetscMin(restart, PetscMax(1, s->ksp->max_it)) : restart;
+}
+
+/* up to the last of their columns */
 static size_t ReadBytes(const GpufmtGmres *s)
 {
-  const PetscInt restart = s->gmres->max_k, most = s->own->estimates && !s->own->watched ? PetscMin(restart, PetscMax(1, s->ksp->max_it)) : restart;
-
-  return (size_t)((char *)ColumnOf(s, StateOf(s), most) - (char *)StateOf(s));
+  return (size_t)((char *)ColumnOf(s, StateOf(s), MostIterations(s)) - (char *)StateOf(s));
 }
 
 /* ---- the basis ---- */
 
-/* from a vector on they are where plans look for them; nothing is in them yet */
-static PetscErrorCode TellAddresses(GpufmtGmres *s, PetscInt first, PetscInt n)
+/* From a vector on they are where plans look for them; nothing is in them yet. Those that no cycle comes to take no memory of a device so far, and are left
+   so. */
+static PetscErrorCode TellAddresses(GpufmtGmres *s, PetscInt first, PetscInt nvectors)
 {
-  const int backend = s->own->backend;
-  int64_t  *addresses;
+  const int      backend = s->own->backend;
+  const PetscInt n       = PetscMax(0, PetscMin(nvectors, MostIterations(s) + 1 - first));
+  int64_t       *addresses;
 
   PetscFunctionBegin;
   PetscCall(PetscMalloc1(n, &addresses));
@@ -70,7 +78,7 @@ static PetscErrorCode MoreVectors(GpufmtGmres *s, PetscInt first)
   g->mwork_alloc[portion] = n;
   g->vv_allocated += n;
   g->nwork_alloc++;
-  PetscCall(TellAddresses(s, first, PetscMin(n, g->max_k + 1 - first)));
+  PetscCall(TellAddresses(s, first, n));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -198,7 +206,7 @@ static PetscErrorCode Prepare(GpufmtGmres *s)
   PetscFunctionBegin;
   if (s->own->backend == GPUFMT_BACKEND_CUDA) PetscCall(PetscMalloc(ReadBytes(s), &s->read));
   else s->read = StateOf(s);
-  PetscCall(TellAddresses(s, 0, PetscMin(s->gmres->vv_allocated - GPUFMT_GMRES_BASIS, s->gmres->max_k + 1)));
+  PetscCall(TellAddresses(s, 0, s->gmres->vv_allocated - GPUFMT_GMRES_BASIS));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
