@@ -1,5 +1,5 @@
 /* gpuchebyshev: KSPCHEBYSHEV of the first kind as a smoother, with all that a step does with vectors beside the product in one launch. Set-up and
-   estimates of eigenvalues are PETSc's. A KSP of PETSc's own type can get the same solve: GAMG knows that type by its name. */
+   estimates of eigenvalues are PETSc's but for the solve (estimator.c). A KSP of PETSc's own type can get the same solve: GAMG knows that type by its name. */
 #include "ksp/ksp.h"
 
 /* The private context of PETSc's KSPCHEBYSHEV, from chebyshevimpl.h of PETSc 3.24 to 3.26, as far as it is read */
