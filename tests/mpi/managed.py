@@ -433,48 +433,6 @@ def check_estimates(options):
     np.testing.assert_allclose(found, one_by_one, rtol=0, atol=rounding(1e-10))
 
 
-def smoother(mat_type, rows):
-    """Chebyshev's with estimates of its own, on so many rows of this rank, and what it makes of a vector."""
-    A = PETSc.Mat().create(COMM)
-    A.setSizes(((rows, None), (rows, None)))
-    A.setType(mat_type)
-    A.setUp()
-    for row in range(*A.getOwnershipRange()):
-        A.setValue(row, row, 3.0 + row % 3)
-        for beside in {row - 1, row + 1} & set(range(A.getSize()[0])):
-            A.setValue(row, beside, -1.0)
-    A.assemble()
-    ksp = PETSc.KSP().create(COMM)
-    ksp.setOperators(A)
-    ksp.setType("chebyshev" if mat_type == "aij" else "gpuchebyshev")
-    ksp.getPC().setType("jacobi")
-    ksp.setNormType(PETSc.KSP.NormType.NONE)
-    ksp.setTolerances(max_it=3)
-    ksp.setFromOptions()
-    x, b = vectors(A)
-    ksp.solve(b, x)
-    return ksp, x.getArray().copy()
-
-
-def check_estimators_of_as_many_rows_on_one_rank(options):
-    """What an estimator has made goes to the next with as many rows: ranks do not take what they made with others."""
-    options["mat_halo_mode"] = "peer"  # sums over ranks are in what is kept
-    options["mat_halo_timeout"] = 20
-    rows = [10 if COMM.rank == 0 else other for other in (12, 8)]
-    user, _ = smoother(TYPE, 5)  # what is kept goes with the last
-    made = [smoother(TYPE, n) for n in rows]
-    for ksp, _ in made:
-        ksp.destroy()
-    for n, (_, before) in zip(rows, made, strict=True):
-        ksp, found = smoother(TYPE, n)
-        np.testing.assert_allclose(found, before, rtol=rounding(1e-12))
-        np.testing.assert_allclose(found, smoother("aij", n)[1], rtol=rounding(1e-9))
-        ksp.destroy()
-    user.destroy()
-    for name in ("mat_halo_mode", "mat_halo_timeout"):
-        options.delValue(name)
-
-
 def main():
     options = PETSc.Options()
     options["matmatmult_via"] = "rmerge"
@@ -487,8 +445,6 @@ def main():
     check_views(options)
     check_plans_of_a_galerkin_product(options)
     check_estimates(options)
-    if not IS_COMPLEX:
-        check_estimators_of_as_many_rows_on_one_rank(options)
     factor = matrix(random_dense(COUNT, COUNT, seed=5) + 3.0 * np.eye(COUNT))  # MatZeroRows() fails for empty rows
     band = matrix(np.eye(COUNT) + np.eye(COUNT, k=1) + np.eye(COUNT, k=-1))
     runs = [(factor, write) for write in WRITERS] + [(band, add_a_new_column_on_one_rank), (band, add_some_entries)]

@@ -146,9 +146,52 @@ def check_a_product_that_fails():
     assert ksp.getConvergedReason() > 0 and np.isfinite(x.norm())
 
 
+def estimated(mat_type, rows):
+    """A smoother with estimates of its own, of so many rows on this rank, and what it makes of a vector."""
+    A = PETSc.Mat().create(COMM)
+    A.setSizes(((rows, None), (rows, None)))
+    A.setType(mat_type)
+    A.setUp()
+    for row in range(*A.getOwnershipRange()):
+        A.setValue(row, row, 3.0 + row % 3)
+        for beside in {row - 1, row + 1} & set(range(A.getSize()[0])):
+            A.setValue(row, beside, -1.0)
+    A.assemble()
+    settings = {"ksp_norm_type": "none", "pc_type": "jacobi", "ksp_max_it": 3}
+    ksp = make_solver(A, "chebyshev" if mat_type == "aij" else "gpuchebyshev", COMM, **settings)
+    x, b = A.createVecs()
+    b.setArray(scalars(np.sin(np.arange(*b.getOwnershipRange()))))
+    ksp.solve(b, x)
+    return ksp, x.getArray().copy()
+
+
+def check_estimators_of_as_many_rows_on_one_rank():
+    """What an estimator has made goes to the next with as many rows: ranks do not take what they made with others."""
+    options = PETSc.Options()
+    options["mat_halo_timeout"] = 20
+    if LIBRARY.GpufmtManagedSimulate(1):  # without a device: estimates are ours where vectors are on one
+        options["mat_halo_mode"] = "peer"  # as on devices: sums over ranks are in what is kept
+    rows = [10 if COMM.rank == 0 else other for other in (12, 8)]
+    user, _ = estimated(TYPE, 5)  # what is kept goes with the last
+    made = [estimated(TYPE, n) for n in rows]
+    for ksp, _ in made:
+        ksp.destroy()
+    for n, (_, before) in zip(rows, made, strict=True):
+        ksp, found = estimated(TYPE, n)
+        assert "Hessenberg matrix" in "".join(ways(ksp))
+        assert np.allclose(found, before, rtol=TIGHT)
+        assert np.allclose(found, estimated("aij", n)[1], rtol=rounding(1e-9))
+        ksp.destroy()
+    user.destroy()
+    LIBRARY.GpufmtManagedSimulate(0)
+    for name in ("mat_halo_mode", "mat_halo_timeout"):
+        options.delValue(name)
+
+
 check_iterates()
 check_blocks()
 check_multigrid()
 check_a_product_that_fails()
 check_no_sums_over_ranks()
 check_a_plan_that_fails()
+check_estimators_of_as_many_rows_on_one_rank()
