@@ -93,7 +93,7 @@ class Sibling:
         return self.filled(A.createVecRight() if right else A.createVecLeft(), rng)
 
     def filled(self, v: PETSc.Vec, rng: np.random.Generator) -> PETSc.Vec:
-        values = rng.uniform(-1, 1, v.getSize())
+        values = rng.uniform(-1, 1, v.getSize()).astype(PETSc.ScalarType)
         v.setArray(self.given(values[slice(*v.getOwnershipRange())]))
         return v
 
@@ -164,9 +164,9 @@ def set_usual_options(A: PETSc.Mat) -> None:
 
 
 def random_values(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Of both signs and several magnitudes, some of them 0."""
+    """PETSc's scalars of both signs and several magnitudes, some of them 0."""
     values = rng.uniform(0.1, 1, count) * rng.choice([-1.0, 1.0], count) * 4.0 ** rng.integers(-3, 3, count)
-    return np.where(rng.random(count) < 0.04, 0.0, values)
+    return np.where(rng.random(count) < 0.04, 0.0, values).astype(PETSc.ScalarType)
 
 
 def random_pattern(rng: np.random.Generator, nrows: int, ncols: int) -> Pattern:

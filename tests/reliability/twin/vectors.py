@@ -25,7 +25,7 @@ def local(v: PETSc.Vec) -> np.ndarray:
 def dense_rows(A: PETSc.Mat) -> np.ndarray:
     """The rows of this rank with all their columns."""
     rowptr, columns, values = A.getValuesCSR()
-    rows = np.zeros((rowptr.size - 1, A.getSize()[1]))
+    rows = np.zeros((rowptr.size - 1, A.getSize()[1]), PETSc.ScalarType)
     np.add.at(rows, (np.repeat(np.arange(rowptr.size - 1), np.diff(rowptr)), columns), values)
     return rows
 
@@ -129,7 +129,7 @@ def row_sums(s: Sibling, step: Step):
 @looks(all_entries)
 def norms(s: Sibling, step: Step):
     kinds = (PETSc.NormType.NORM_1, PETSc.NormType.FROBENIUS, PETSc.NormType.NORM_INFINITY)
-    return [np.array([s.A.norm(kind)]) for kind in kinds]
+    return [np.array([s.A.norm(kind)], PETSc.ScalarType) for kind in kinds]
 
 
 @looks(rows_long)
@@ -154,7 +154,7 @@ def row(s: Sibling, step: Step):
     if first == last:
         return None
     columns, values = s.A.getRow(first + int(where * (last - first)))
-    full = np.zeros(s.A.getSize()[1])
+    full = np.zeros(s.A.getSize()[1], PETSc.ScalarType)
     full[columns] = values
     return [np.sort(columns).tolist(), full]
 
