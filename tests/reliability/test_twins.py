@@ -34,6 +34,8 @@ HAVE_ENDED_BADLY = [
         "zero_rows:465668 convert_by_another_type:702157 product_of_transpose:687135 save_and_load:441636 "
         "product_of_transpose_again:500280",
     ),
+    (1, 1000009, "product:95334"),  # with PETSc's checks
+    (1, 1000015, "galerkin_product:453061"),  # likewise
 ]
 """Number of ranks, seed and calls."""
 

@@ -58,12 +58,14 @@ static PetscErrorCode ReturnMemory(GpufmtManaged *m)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Of a long array of which one entry is written, one page is taken: it is no array to keep for others. */
+/* Of a long array of which two entries are written, two pages are taken: it is no array to keep for others. A matrix is made of its first row on, which
+   PETSc looks at with its checks. */
 static PetscErrorCode TakeRowptr(const PetscInt rowptr[], PetscBool on_device, GpufmtManaged *m)
 {
   PetscFunctionBegin;
   if (m->internal) {
     PetscCall(PetscMalloc1((PetscCount)m->nrows + 1, &m->rowptr));
+    m->rowptr[0]        = 0;
     m->rowptr[m->nrows] = (PetscInt)m->nnz;
     PetscFunctionReturn(PETSC_SUCCESS);
   }

@@ -103,7 +103,10 @@ def test_vectors_of_the_finest_level_are_those_of_its_matrix(options):
         A = poisson(mat_type)
         ksp = solver(A)
         ksp.setDM(A.getDM())
-        ksp.setDMActive(PETSc.KSP.DMActive.ALL, False)
+        if hasattr(PETSc.KSP, "DMActive"):
+            ksp.setDMActive(PETSc.KSP.DMActive.ALL, False)
+        else:  # before 3.25
+            ksp.setDMActive(False)
         ksp.setUp()
         pc = ksp.getPC()
         finest = pc.getMGSmoother(pc.getMGLevels() - 1)
