@@ -42,6 +42,7 @@ def main() -> int:
     parser.add_argument("--calls", nargs="*", help="of the only sequence, as NAME:NUMBER")
     parser.add_argument("--defect", choices=DEFECTS, help="puts a defect into the matrices of our types")
     parser.add_argument("--limit", type=int, default=30, help="seconds for a sequence, after which the program ends")
+    parser.add_argument("--places", type=Path, help="folder in which each rank says where it was then")
     options = parser.parse_args()
     walks = [Walk.drawn(seed) for seed in range(options.first, options.first + options.count)]
     if options.seed is not None:
@@ -49,9 +50,10 @@ def main() -> int:
         calls = tuple((name, int(number)) for name, number in given)
         walks = [Walk(options.seed, calls) if options.calls is not None else Walk.drawn(options.seed)]
     defect = DEFECTS.get(options.defect)
+    places = open(options.places / f"{COMM.rank}", "w") if options.places else sys.stderr
 
     def differs(walk: Walk) -> str:
-        faulthandler.dump_traceback_later(options.limit)
+        faulthandler.dump_traceback_later(options.limit, file=places)
         signal.alarm(options.limit + 2)  # once all ranks have said where they are
         try:
             return difference(walk, defect)

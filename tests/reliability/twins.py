@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import launch
@@ -58,11 +59,14 @@ def _came_to_its_end(output: str) -> bool:
 
 
 def _ended(ranks: int, *words: object) -> tuple[str, int | str]:
-    try:
-        finished = launch.run([sys.executable, _PROGRAM, *words], ranks=ranks)
-    except TimeoutError as error:
-        return "", str(error)
-    return finished.output, finished.status
+    """The output, then where each rank was if the program did not end, and the status."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            finished = launch.run([sys.executable, _PROGRAM, *words, "--places", folder], ranks=ranks)
+        except TimeoutError as error:
+            return "", str(error)
+        places = [path.read_text() for path in sorted(Path(folder).iterdir())]
+    return "".join([finished.output, *places]), finished.status
 
 
 def _command(ranks: int) -> str:
