@@ -111,7 +111,7 @@ REGISTERS_OF_FILES: dict[str, int] = {
 SPILL_BYTES_OF_FILES: dict[str, int] = {"formats/bsr": 8}
 
 FEW_THREADS, MANY_THREADS = 1 << 6, 1 << 20  # of a device: rows of several sizes are not, or are, taken for one size
-MANY_COLUMNS = 50_000  # the rows of a transpose, most of them empty: slow in emulation where threads share each
+MANY_ROWS = 50_000  # of a transpose, most of them empty: slow in emulation
 LARGEST_PRODUCT = 70_000  # terms: the emulation takes long for more
 PRODUCT_OPTIONS: list[dict[str, int | str]] = [
     {},
@@ -141,14 +141,14 @@ def large_matrices() -> list[CsrMatrix]:
 
 
 def instances(scalar: Any, index: Any, folder: Path, matrices: Any, option_sets: Any) -> dict[str, list[str]]:
-    """Names of each file's kernel instances that all formats ask for, given `matrices` and `option_sets(format)`."""
+    """Names of each file's kernel instances that all formats ask for, given `option_sets(format, rows)`."""
     backend = RecordingBackend(scalar, index, folder, MANY_THREADS)
     for matrix in matrices:
         csr = matrix.pattern(np, backend.index)
         for pattern in (csr, transposed(csr, backend)):
             for format_name in FORMATS:
                 cls = find_format(format_name)
-                for options in option_sets(format_name):
+                for options in option_sets(format_name, pattern.nrows):
                     stored = cls.build(pattern, backend, {**cls.default_options, **options})
                     for operation in Operation:
                         stored.plan(operation)
@@ -175,10 +175,12 @@ def instances_of_evchyb_in_memory(scalar: Any, index: Any, folder: Path) -> dict
 def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
     """Those that products ask for, on a small device and on a large one, the sums of parallel ones, and coarsening."""
     backend = RecordingBackend(scalar, index, folder, MANY_THREADS)
-    few_columns = [matrix for matrix in all_matrices() if matrix.ncols < MANY_COLUMNS]
+    few_columns = [matrix for matrix in all_matrices() if matrix.ncols < MANY_ROWS]
+    two_sizes = sorted_rows(rows_of_two_sizes())
     for backend.resident_threads, matrices in ((FEW_THREADS, all_matrices()), (MANY_THREADS, few_columns)):
-        for matrix in (*matrices, rows_of_two_sizes()):
+        for matrix in matrices:
             multiply_with_transpose(matrix, backend)
+        multiply(sorted_rows(two_sizes.transposed()), two_sizes, backend, PRODUCT_OPTIONS[:1])
         multiply(uniform(3, 2, 2, seed=64), sorted_rows(uniform(2, 3000, 600, seed=65)), backend)  # rows in parts
     index_of_both = np.arange(2, dtype=index)
     for begins in (None, np.array([0, 2], dtype=index)):
@@ -226,10 +228,10 @@ def multiply_with_transpose(matrix: CsrMatrix, backend: Backend) -> None:
             multiply(A, right, backend)
 
 
-def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend) -> None:
-    """Plan A B in every way."""
+def multiply(A: CsrMatrix, B: CsrMatrix, backend: Backend, option_sets: Any = PRODUCT_OPTIONS) -> None:
+    """Plan A B in each of these ways."""
     patterns = [matrix.pattern(np, backend.index) for matrix in (A, B)]
-    for options in PRODUCT_OPTIONS:
+    for options in option_sets:
         plan_product(Product.AB, patterns, backend, options)
 
 
@@ -271,8 +273,13 @@ def plan_scaling_and_adding(matrix: CsrMatrix, backend: Backend) -> None:
     assert scale_and_add.plan_add_subset((csr.rowptr, csr.colidx), (csr.rowptr, csr.colidx), None, backend)
 
 
-def default_options(format_name: str) -> list[dict[str, int]]:
+def default_options(format_name: str, nrows: int) -> list[dict[str, int | str]]:
     return [{}]
+
+
+def all_options(format_name: str, nrows: int) -> list[dict[str, int | str]]:
+    """The default ones where many rows let no option choose what fewer do not, as they do for blocks."""
+    return ALL_OPTION_SETS[format_name] if nrows < MANY_ROWS or format_name == "bsr" else [{}]
 
 
 def instances_for_every_choice(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
@@ -282,7 +289,7 @@ def instances_for_every_choice(scalar: Any, index: Any, folder: Path) -> dict[st
     """
     usual = (scalar, index) == (np.float64, np.int32)
     tables = (
-        instances(scalar, index, folder, all_matrices(), ALL_OPTION_SETS.get if usual else default_options),
+        instances(scalar, index, folder, all_matrices(), all_options if usual else default_options),
         instances(scalar, index, folder, large_matrices(), default_options),
         instances_of_evchyb_in_memory(scalar, index, folder),
         product_instances(scalar, index, folder),
