@@ -35,9 +35,12 @@ def main() -> int:
         help="petsc_tests: types, mat/tests/ex2, ...; sanitizers: words of groups; covered_lines: tests; "
         "long_runs: what is repeated, '4 ranks', ...; other_builds: 3.26-single, ...",
     )
-    parser.add_argument("--seconds", type=float, help="petsc_tests: after which no run begins")
+    parser.add_argument("--seconds", type=float, help="petsc_tests, files: after which none begins")
     parser.add_argument(
-        "--journal", type=Path, metavar="FILE", help="petsc_tests, other_builds: where a run that is stopped goes on"
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="petsc_tests, other_builds, files: where a run that is stopped goes on",
     )
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="writes ATTACK.json there")
     parser.add_argument("--list", action="store_true", help="attacks and their minutes, and nothing else")

@@ -1,5 +1,6 @@
 """A small share of the mutated files; and that the attack finds readers that crash, hang, lie, or raise anything."""
 
+import json
 import random
 import sys
 import textwrap
@@ -19,6 +20,22 @@ def test_no_mutated_file_ends_badly():
     assert [row.what for row in rows] == list(READERS) == list(files.NAMES)
     assert {row.tried for row in rows} == {files.part_of(files.ASKED, TRIED)}
     assert [line for row in rows for line in row.failures] == []
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
+    journal, reader = tmp_path / "journal", "counters of ncu"
+    monkeypatch.setattr(files, "PIECE", 2)
+    asked, begun = {"share": 4e-6, "seed": 1, "names": (reader,), "journal": journal}, []
+    (nothing,) = files.run(**asked, report=begun.append, seconds=-1)
+    assert nothing.tried == 0 and not begun
+    journal.write_text(
+        json.dumps({"piece": [1, 0, 2], "rows": {reader: {"tried": 2, "failures": ["bad"], "seconds": 7}}}) + "\n"
+    )
+    (row,) = files.run(**asked, report=begun.append)
+    assert (row.tried, row.failures) == (4, ["bad"]) and row.seconds > 7
+    assert begun == ["numbers 2 to 3 of each reader: 0 files ended badly"]
+    assert files.run(**asked, report=begun.append) == [row] and len(begun) == 1
 
 
 @pytest.mark.parametrize("name", READERS)
