@@ -6,7 +6,7 @@
 // these leave everything as it is. gmres_combine makes the solution. With k vectors in the basis an iteration reads and writes 2 k + k / BATCH + 4 numbers
 // a row. Scaling is a pass of its own, since products and preconditioners may count on a vector of norm 1.
 // Threads take every BLOCK_THREADS gridDim.x-th row, ITEMS at once, but in gmres_dots. Sums have a fixed order.
-#include "common/dots.cuh"
+#include "krylov/dots.cuh"
 #include "krylov/ranks.cuh"
 
 // GpufmtGmresColumn, GpufmtGmresState
