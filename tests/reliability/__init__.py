@@ -16,6 +16,7 @@ ATTACKS: tuple[str, ...] = (
     "cold_start",
     "failing_solves",
     "limits",
+    "products",
     "upstream",
     "petsc_tests",
     "other_builds",
