@@ -90,12 +90,14 @@ def fill(v: PETSc.Vec, numbers: np.ndarray) -> None:
     v.setArray(numbers[slice(*v.getOwnershipRange())])
 
 
-def wrong_rows(entries: Coordinates, x: np.ndarray, y: PETSc.Vec, added: np.ndarray | float = 0.0) -> np.ndarray:
-    """Rows of this rank in which `y` is not `added` + A x to within what is promised."""
+def wrong_rows(
+    entries: Coordinates, x: np.ndarray, y: PETSc.Vec, added: np.ndarray | float = 0.0, parts: int = 1
+) -> np.ndarray:
+    """Rows of this rank in which `y` is not `added` + A x to within what is promised; ranks add up so many parts."""
     terms = entries.values * x[entries.columns]
     exact = entries.sums(entries.values.astype(np.longdouble) * x[entries.columns]) + added
     lengths = np.bincount(entries.rows, minlength=entries.shape[0])
-    bound = (lengths + 1 + COMM.size) * EPS * (entries.sums(abs(terms)) + abs(added))
+    bound = (lengths + 1 + parts) * EPS * (entries.sums(abs(terms)) + abs(added))
     mine = slice(*y.getOwnershipRange())
     return mine.start + np.flatnonzero(~(abs(y.array_r - exact[mine]) <= bound[mine]))
 
@@ -125,10 +127,10 @@ def faults(entries: Coordinates, mat_type: str, chance: np.random.Generator, pla
     fill(y, added)
     back.set(np.nan)
     A.multTranspose(y, back)
-    tell("multTranspose", wrong_rows(entries.transposed, added, back))
+    tell("multTranspose", wrong_rows(entries.transposed, added, back, parts=COMM.size))
     fill(back, given)
     A.multTransposeAdd(y, back, back)
-    tell("multTransposeAdd", wrong_rows(entries.transposed, added, back, given))
+    tell("multTransposeAdd", wrong_rows(entries.transposed, added, back, given, COMM.size))
 
     spoiled = chance.choice(given.size, min(3, given.size), replace=False)
     given[spoiled] = [np.inf, np.nan, -np.inf][: spoiled.size]
