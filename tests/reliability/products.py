@@ -14,8 +14,8 @@ ABOUT = (
     "result held before does not matter, and NaN and infinities in x reach the rows that have an entry there alone. "
     "Of a transpose on several ranks each may add a rounding."
 )
-MINUTES = 4
-ROWS = {1: 1_000_000, 2: 100_000, 3: 100_000}
+MINUTES = 5
+ROWS = {1: 1_000_000, 2: 100_000, 3: 100_000, 4: 50_000, 8: 50_000}
 """To be compared of each type, by the number of ranks."""
 BATCH = 5000  # of one or several matrices
 

@@ -152,8 +152,9 @@ def main() -> None:
         titles = [f"{mat_type}, seed {given['seed']}, batch {k}" for k in range(given["batches"])]
         for title in child.tries(mat_type, titles):
             chance = np.random.default_rng([given["seed"], titles.index(title)])
-            cuts = np.sort(chance.integers(1, given["rows"], chance.integers(4)))
-            for nrows in np.diff([0, *np.unique(cuts), given["rows"]]):
+            few = chance.integers(1, 9)  # rows, and ranks that have none of them
+            cuts = np.unique([few, *chance.integers(few, given["rows"], chance.integers(4))])
+            for nrows in np.diff([0, *cuts, given["rows"]]):
                 told = faults(drawn(chance, int(nrows)), mat_type, chance, given["planted"])
                 for line in sum(COMM.allgather(told), []):
                     child.bad(mat_type, f"{title}: {line}")

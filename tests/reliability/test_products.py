@@ -11,7 +11,7 @@ def ignore(_):
     pass
 
 
-@pytest.mark.parametrize("ranks", products.ROWS)
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_products_are_right(ranks):
     rows = products.try_all(ranks, products.BATCH, 11, ignore)
     assert len(rows) == 10 and {row.tried for row in rows} == {products.BATCH}
