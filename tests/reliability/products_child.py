@@ -118,7 +118,8 @@ def faults(entries: Coordinates, mat_type: str, chance: np.random.Generator, pla
     y.set(np.nan)
     A.mult(x, y)
     if planted and y.getLocalSize():
-        y.setArray(np.where(y.array_r == abs(y.array_r).max(), y.array_r * (1 + 1e-10), y.array_r))
+        size = abs(y.array_r)
+        y.setArray(np.where(size == size.max(), y.array_r * (1 + 1e-10), y.array_r))
     tell("mult", wrong_rows(entries, given, y))
     clean = y.array_r.copy()
     fill(y, added)
