@@ -17,6 +17,7 @@ ATTACKS: tuple[str, ...] = (
     "failing_solves",
     "limits",
     "products",
+    "histories",
     "upstream",
     "petsc_tests",
     "other_builds",
