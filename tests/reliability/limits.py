@@ -19,7 +19,8 @@ ROWS, LONGEST = 1_000_000, 2200  # 2.2e9 stored entries, 26 GB
 ENTRIES, FEW_ROWS = 100_000_000, 3
 SLICED = {"mat_pjds_sigma_window": 1, "mat_pjds_slice_height": 32}  # a long row in each slice
 PADDED = ("aijellpack", "aijellpackr", "aijpjds")
-GIGABYTES = {"padded": (60, 10), "long row": (12, 12)}
+OF_JAGGED_DIAGONALS = ("aijjds",)
+GIGABYTES = {"padded": (60, 10), "long row": (12, 12), "long row, padded": (24, 12)}
 """Of the host, for a full run, without a GPU and with one: there the stored matrix is on the device."""
 SECONDS = 300.0
 
@@ -27,11 +28,15 @@ SECONDS = 300.0
 def cases(share: float) -> list[tuple[str, str, tuple[int, int], list[str], dict[str, int]]]:
     """Rows with the kind of matrix, its size, types and options; in part, matrices are smaller."""
     stored, entries = f"{ROWS * LONGEST * share:.2g}", f"{part_of(ENTRIES, share):.2g}"
-    everything = [f"aij{name}" for name in FORMATS]
+    others = [f"aij{name}" for name in FORMATS if f"aij{name}" not in OF_JAGGED_DIAGONALS]
     size = part_of(ROWS, share), LONGEST
     return [
         (f"{stored} stored entries", "padded", size, list(PADDED), SLICED),
-        (f"a row of {entries} entries", "long row", (part_of(ENTRIES, share), FEW_ROWS), everything, {}),
+        (f"a row of {entries} entries", "long row", (part_of(ENTRIES, share), FEW_ROWS), others, {}),
+        (
+            *(f"a row of {entries} entries, each padded to 16", "long row, padded"),
+            *((part_of(ENTRIES, share), FEW_ROWS), list(OF_JAGGED_DIAGONALS), {}),
+        ),
     ]
 
 

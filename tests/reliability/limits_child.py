@@ -67,7 +67,7 @@ def product_of(mat_type, csr, ncols, off_by):
     return f"{wrong.size} rows, row {wrong[0]} is {y.array_r[wrong[0]]}, not {expected[wrong[0]]}" if wrong.size else ""
 
 
-MATRICES = {"padded": padded, "long row": with_a_long_row}
+MATRICES = {"padded": padded, "long row": with_a_long_row, "long row, padded": with_a_long_row}
 
 
 def main():
