@@ -27,7 +27,7 @@ def dealt(matrix: scipy.sparse.spmatrix, rows: list[int], columns: list[int]) ->
     csr, first = scipy.sparse.csr_matrix(matrix), sum(rows[: COMM.rank])
     mine = csr[first : first + rows[COMM.rank]]
     sizes = (rows[COMM.rank], csr.shape[0]), (columns[COMM.rank], csr.shape[1])
-    arrays = mine.indptr.astype(PETSc.IntType), mine.indices.astype(PETSc.IntType), mine.data
+    arrays = mine.indptr.astype(PETSc.IntType), mine.indices.astype(PETSc.IntType), mine.data.astype(PETSc.ScalarType)
     return PETSc.Mat().createAIJ(sizes, csr=arrays, comm=COMM).convert(TYPE)
 
 
@@ -39,7 +39,7 @@ def whole(v: PETSc.Vec) -> np.ndarray:
 def check_products(A: PETSc.Mat, matrix: scipy.sparse.spmatrix) -> None:
     x, y = A.createVecs()
     first, last = x.getOwnershipRange()
-    x.setArray(np.random.default_rng(1).standard_normal(x.getSize())[first:last])
+    x.setArray(np.random.default_rng(1).standard_normal(x.getSize())[first:last].astype(PETSc.ScalarType))
     y.set(np.nan)
     A.mult(x, y)
     assert (abs(whole(y) - matrix @ whole(x)) <= bound(matrix, whole(x))).all()

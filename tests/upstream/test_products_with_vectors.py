@@ -14,7 +14,7 @@ EVERY_TYPE = pytest.mark.parametrize("mat_type", TYPES)
 def vectors(A: PETSc.Mat, seed: int) -> tuple[PETSc.Vec, PETSc.Vec]:
     """A random one for A, and one of NaN for the result."""
     x, y = A.createVecs()
-    x.setArray(np.random.default_rng(seed).standard_normal(x.getSize()))
+    x.setArray(np.random.default_rng(seed).standard_normal(x.getSize()).astype(PETSc.ScalarType))
     y.set(np.nan)
     return x, y
 
@@ -65,7 +65,7 @@ def test_cuopt_1856_one_row_or_one_column(mat_type, shape):
     matrix = random(*shape, 0.9, seed=4)
     A = petsc_matrix(matrix, mat_type)
     x, y = vectors(A, 4)
-    before = np.arange(1.0, shape[0] + 1)
+    before = np.arange(1.0, shape[0] + 1).astype(PETSc.ScalarType)
     y.setArray(before)
     A.multAdd(x, y, y)
     assert (abs(y.array_r - before - matrix @ x.array_r) <= bound(matrix, x.array_r) + EPS * before).all()
@@ -94,7 +94,8 @@ def test_cuda_jl_2582_the_same_bits_in_every_run(mat_type):
 def test_cupy_9323_the_same_bits_with_a_dense_matrix(mat_type):
     """cupy/cupy#9323: products of a sparse and a dense matrix were others in every run."""
     A = petsc_matrix(random(300, 300, 0.25, seed=6), mat_type)
-    B = PETSc.Mat().createDense((300, 4), array=np.random.default_rng(6).random((300, 4)), comm=PETSc.COMM_SELF)
+    numbers = np.random.default_rng(6).random((300, 4)).astype(PETSc.ScalarType)
+    B = PETSc.Mat().createDense((300, 4), array=numbers, comm=PETSc.COMM_SELF)
     seen = {A.matMult(B).getDenseArray(readonly=True).tobytes() for _ in range(20)}
     assert len(seen) == 1
 
@@ -107,8 +108,8 @@ def test_clsparse_153_fewer_entries_than_rows(mat_type):
     A.setSizes((9, 6))
     A.setType(mat_type)
     A.setPreallocationCOO(rows, columns)
-    A.setValuesCOO(np.array([1.0, 2.0, 4.0]))
-    expected = np.zeros((9, 6))
+    A.setValuesCOO(np.array([1.0, 2.0, 4.0], PETSc.ScalarType))
+    expected = np.zeros((9, 6), PETSc.ScalarType)
     expected[7, 1], expected[2, 5] = 5.0, 2.0
     assert (scipy_matrix(A).toarray() == expected).all()
     x, y = vectors(A, 7)

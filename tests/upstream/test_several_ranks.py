@@ -31,16 +31,19 @@ def test_hypre_151_one_row_and_one_column():
     run(3, "one_row_and_one_column")
 
 
+@pytest.mark.double
 def test_hypre_1599_multigrid_where_a_rank_has_no_rows():
     """hypre-space/hypre#1599: systems of blocks crashed or hung where a rank has no rows."""
     run(2, "multigrid_where_a_rank_has_no_rows")
 
 
+@pytest.mark.double
 def test_hypre_220_multigrid_on_one_rank_and_on_two():
     """hypre-space/hypre#220: multigrid converged on one GPU and not on two."""
     run(2, "multigrid_on_one_rank_and_on_two")
 
 
+@pytest.mark.double
 def test_tandem_52_multigrid_as_with_aij():
     """TEAR-ERC/tandem#52: multigrid on GPUs had other results than on processors."""
     run(2, "multigrid_as_with_aij")

@@ -55,7 +55,7 @@ def test_cupy_10033_many_terms():
     C = A.transposeMatMult(A)
     assert C.getInfo()["nz_used"] == tall.shape[1] ** 2
     x, y = C.createVecs()
-    x.setArray(np.random.default_rng(3).standard_normal(x.getSize()))
+    x.setArray(np.random.default_rng(3).standard_normal(x.getSize()).astype(PETSc.ScalarType))
     C.mult(x, y)
     size = abs(tall.T) @ (abs(tall) @ abs(x.array_r))
     assert (abs(y.array_r - tall.T @ (tall @ x.array_r)) <= tall.shape[0] * EPS * size).all()
