@@ -33,7 +33,7 @@ def main() -> int:
         default=[],
         metavar="WORD",
         help="petsc_tests: types, mat/tests/ex2, ...; sanitizers: words of groups; covered_lines: tests; "
-        "long_runs: what is repeated, '4 ranks', ...; other_builds: 3.26-single, ...",
+        "long_runs: what is repeated, '4 ranks', ...; other_builds: 3.26-single, ...; limits: padded, 'long row'",
     )
     parser.add_argument("--seconds", type=float, help="petsc_tests, files: after which none begins")
     parser.add_argument(

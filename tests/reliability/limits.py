@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from petsc_gpufmt.bench.environment import gpu_environment
@@ -40,9 +41,10 @@ def cases(share: float) -> list[tuple[str, str, tuple[int, int], list[str], dict
     ]
 
 
-def try_all(share: float, report: Report, off_by: float = 0.0) -> list[Row]:
+def try_all(share: float, report: Report, off_by: float = 0.0, only: Sequence[str] = ()) -> list[Row]:
+    """Rows of all kinds of matrices, or of those whose names begin with a word of `only`."""
     rows, on_device = [], bool(gpu_environment())
-    for case in cases(share):
+    for case in [case for case in cases(share) if not only or case[1].startswith(tuple(only))]:
         row, kind, _, types, _ = case
         needed = GIGABYTES[kind][on_device] * share
         if (there := available_gigabytes()) < needed:
@@ -63,7 +65,7 @@ def available_gigabytes() -> float:
     return next((int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("MemAvailable")), 0.0)
 
 
-def run(share: float, seed: int, report: Report) -> list[Row]:
-    rows = try_all(share, report)
+def run(share: float, seed: int, report: Report, only: Sequence[str] = ()) -> list[Row]:
+    rows = try_all(share, report, only=only)
     report(f"{sum(row.tried for row in rows)} matrices")
     return rows

@@ -31,3 +31,4 @@ def test_what_does_not_fit_is_not_tried(monkeypatch):
     rows = limits.try_all(SHARE, ignore)
     assert [row.tried for row in rows] == [0, 0, 0]
     assert "GB of memory, 0 are free" in rows[0].remark
+    assert [row.what for row in limits.try_all(SHARE, ignore, only=["long row, p"])] == [rows[2].what]
