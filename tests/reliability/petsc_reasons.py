@@ -33,6 +33,12 @@ REASONS: tuple[Reason, ...] = (
         r"Matrix type \(one of\)",
         "-help lists the registered types, of which there are more",
     ),
+    Reason(
+        "mat/tests/ex250 ex250_2 ",
+        "numbers",
+        "",
+        "aij is wrong: its algorithm backend goes on with the first factors (mpiaij.c:7105); ours is as PETSc expects",
+    ),
 )
 
 
