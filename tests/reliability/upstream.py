@@ -22,7 +22,7 @@ SECONDS = 600.0
 
 
 def rows_of(results: Path) -> list[Row]:
-    """By issue, from pytest's file of results; a test of several types counts once for each."""
+    """By issue, in the order of their names, from pytest's results; a test of several types counts once for each."""
     rows: dict[str, Row] = {}
     for case in ElementTree.parse(results).iter("testcase"):
         told = {item.get("name"): item.get("value") for item in case.iter("property")}
@@ -35,7 +35,7 @@ def rows_of(results: Path) -> list[Row]:
         bad = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
         if bad is not None:
             row.failures.append(f"{case.get('name')}: {bad.get('message', '').splitlines()[0][:300]}")
-    return list(rows.values())
+    return [rows[what] for what in sorted(rows)]
 
 
 def run(share: float, seed: int, report: Report, folder: Path = FOLDER) -> list[Row]:
