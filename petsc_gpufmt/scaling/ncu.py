@@ -52,7 +52,10 @@ def read_counts(path: Path) -> dict[str, Counted]:
     first = next((k for k, line in enumerate(lines) if f'"{KERNEL}"' in line), None)  # before: lines of the program
     if first is None:
         raise UnsupportedError(f"--ncu {path}: no line has the column {KERNEL!r}; give what ncu --csv has printed")
-    rows = [row for row in csv.DictReader(io.StringIO("".join(lines[first:]))) if row.get(KERNEL) is not None]
+    try:
+        rows = [row for row in csv.DictReader(io.StringIO("".join(lines[first:]))) if row.get(KERNEL) is not None]
+    except csv.Error as e:
+        raise UnsupportedError(f"--ncu {path}: it is no CSV ({e}); give what ncu --csv has printed") from e
     values = _by_lines(rows, path) if NAME in (rows[0] if rows else {}) else _by_columns(rows, path)
     return {kernel: _counted(kernel, of_kernel, path) for kernel, of_kernel in values.items()}
 

@@ -30,7 +30,7 @@ from petsc4py import PETSc  # noqa: E402,F401
 from reliability.readers import READERS, Reader, first_line_of, mutated  # noqa: E402
 
 SECONDS = 10
-"""After which a file is a hang: readers take some milliseconds."""
+"""After which a file is a hang: readers take some milliseconds, and more where they count rows that there are not."""
 
 ADDRESS_SPACE = 1 << 30
 """Beyond what the process has at the beginning: so that no file takes the memory of others on this machine."""
@@ -83,7 +83,7 @@ def read_all(name: str, seed: int, numbers: range, folder: Path, now: mmap.mmap)
         data = mutated(name, seed, number)
         path.write_bytes(data)
         claimed = reader.claims(path)
-        signal.alarm(SECONDS)
+        signal.alarm(SECONDS + (claimed >> 30))
         wrong = complaint(reader, path)
         signal.alarm(0)
         if (now_highest := peak()) > highest:

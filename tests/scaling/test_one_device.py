@@ -90,6 +90,7 @@ def test_both_forms_of_the_profilers_csv_are_read(tmp_path):
     ("text", "complaint"),
     [
         ("", "no line has the column 'Kernel Name'"),
+        (f'"ID","Kernel Name","{"x" * 140_000}"', "it is no CSV (field larger than field limit (131072))"),
         (WIDE[:-40], "is no count of bytes or percentage"),
         (WIDE.replace('"900"', '"nan"'), "'nan' Mbyte is no count"),
         (WIDE.replace('"80"', '"180"'), "a hit rate of 180 %"),
