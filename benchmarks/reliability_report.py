@@ -56,24 +56,26 @@ KNOWN = """\
 - On the host sparse products are PETSc's own unless asked for by `rmerge`, and so is what goes wrong in them: under
   MAT_REUSE_MATRIX, after entries have come to a factor, they are wrong without a word. Products of ours are an error.
 - Of `twins`, 160 sequences on one rank and 30 on three with one GPU found nothing. On two ranks with one GPU, with a
-  CUDA-aware Open MPI 4.1, MatCreateSubMatrix() is PETSC_ERR_MPI of a parallel matrix that is bound to the host and was
-  duplicated: `aijcusparse` does the same (MPI_ERR_BUFFER in sfbasic.c:49 of PETSc 3.26.1, below mpiaij.c:3205).
-- Of the 10200 sequences of `twins` on the host six ended badly. Two were one defect of the package, a crash in products
-  on several ranks under MAT_REUSE_MATRIX, which is mended since. One is PETSc's own, two were the attack's, and one
-  ended well each time it was tried again, alone. The run was not repeated; these six sequences were, and end well.
+  CUDA-aware Open MPI 4.1, MatCreateSubMatrix() is PETSC_ERR_MPI of a parallel matrix that is bound to the host and
+  was duplicated: `aijcusparse` does the same (MPI_ERR_BUFFER in sfbasic.c:49 of PETSc 3.26.1, below mpiaij.c:3205).
+- Of the 10200 sequences of `twins` on the host six ended badly. Two were one defect of the package, a crash in
+  products on several ranks under MAT_REUSE_MATRIX, which is mended since. One is PETSc's own, two were the attack's,
+  and one ended well each time it was tried again, alone. The run was not repeated; these six sequences were, and end
+  well.
 - Products of type aij on several ranks are wrong under MAT_REUSE_MATRIX, or crash, where the matrix has the same
   entries and its off-diagonal block has other columns than before, as after MatZeroRows() and MatLoad()
   (`mpimatmatmult.c:1728` in PETSc 3.26.1). Products of ours are an error there: make them anew.
-- Of a million mutated files for each reader 275000 have been read, in less than an hour. Three had ended badly so far:
-  a MemoryError, an AttributeError and an error of Python's CSV reader. All are mended, and the files read again.
+- Of a million mutated files for each reader 275000 have been read, in less than an hour. Three had ended badly so
+  far: a MemoryError, an AttributeError and an error of Python's CSV reader. All are mended, and the files read again.
 - Memory of the host grows at first where GPUs are several or shared, and not after that: by 26 MB in the first 300
   matrices that come and go on four ranks with one GPU, by 2 MB in the second hundred thousand products on four GPUs.
   What is below says so of each block of these runs, since the first was too short, or too early.
 - `-root_device_context_stream_type nonblocking`, with which PETSc has a stream of its own on the device, makes solves
   wrong, with PETSc's own types too: in PETSc 3.26 some operations of vectors stay on the default stream (those of its
-  *null context*, `dcontext.cxx:917`, such as VecAXPY() and VecReciprocal()), others go to the new one, as products and
-  solvers of `aijcusparse` and of ours do, and nothing orders the two. On an H200, in a program without this package,
-  189 of 400 checks of VecCopy(), VecNorm() and VecAXPY() failed, and all of 40 solves by `cg` with `aijcusparse`.
+  *null context*, `dcontext.cxx:917`, such as VecAXPY() and VecReciprocal()), others go to the new one, as products
+  and solvers of `aijcusparse` and of ours do, and nothing orders the two. On an H200, in a program without this
+  package, 189 of 400 checks of VecCopy(), VecNorm() and VecAXPY() failed, and all of 40 solves by `cg` with
+  `aijcusparse`.
 - compute-sanitizer's memcheck, initcheck, racecheck and synccheck find nothing in solves of Krylov methods; in loops
   of CUDA graphs racecheck crashes, and synccheck stops products in single precision, at a barrier that all threads of
   a block come to; outside of loops the same kernel passes.
@@ -90,26 +92,26 @@ KNOWN = """\
 - Threads of C that are in PETSc at the same time have not been tried.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
-- In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`: tests,
-  programs of two and three ranks and, with real scalars, twins. Products with a dense matrix crash in PETSc 3.25 where a
-  rank has none of its rows (`mpimatmatmult.c:501`); twins leave them out there. Tests of Krylov solvers with complex
-  scalars on several ranks, and of times and bytes with other types, are not made. Of PETSc's main branch only a state of
-  before 3.26 was at hand.
-- Of PETSc's own tests all have been run with `pjds`. With `gpufmt`, `bsr` and `csradaptive`, which share its code but for
-  products with a vector, they have in `mat` and in a part of `ksp`.
+- In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`:
+  tests, programs of two and three ranks and, with real scalars, twins. Products with a dense matrix crash in PETSc
+  3.25 where a rank has none of its rows (`mpimatmatmult.c:501`); twins leave them out there. Tests of Krylov solvers
+  with complex scalars on several ranks, and of times and bytes with other types, are not made. Of PETSc's main branch
+  only a state of before 3.26 was at hand.
+- Of PETSc's own tests all have been run with `pjds`. With `gpufmt`, `bsr` and `csradaptive`, which share its code but
+  for products with a vector, they have in `mat` and in a part of `ksp`.
 - With `-mat_type aijsell` and `-mat_seqaij_type` of a type of this package programs of several ranks crash: PETSc's
-  MatMPIAIJSetPreallocation() converts blocks as if they were plain `aij` (`mpiaijsell.c:108`), and operations of ours stay
-  in them. Ask for one of the two.
+  MatMPIAIJSetPreallocation() converts blocks as if they were plain `aij` (`mpiaijsell.c:108`), and operations of ours
+  stay in them. Ask for one of the two.
 - The host of these runs has 23 GB of memory: for matrices whose padding passes 2^31 entries `limits` asks for 60.
 - In its debugging configuration PETSc has ranks wait for each other where else they do not. MatSetFromOptions() does
-  not end, with `aij` too, if `-mat_bind_below` is above the rows of some ranks alone. A failure on one rank in front of
-  PCApply() of PCJACOBI lets others wait in it, and a late rank is waited for. Tests leave these three out there.
+  not end, with `aij` too, if `-mat_bind_below` is above the rows of some ranks alone. A failure on one rank in front
+  of PCApply() of PCJACOBI lets others wait in it, and a late rank is waited for. Tests leave these three out there.
 - PETSc 3.24 converts a parallel `aij` to a `sell` with wrong products, and its MatDiagonalSet() of more rows than
   columns writes beyond the entries of `aij`.
 - Before PETSc 3.26 KSPCGUseSingleReduction() after a set-up crashes, and so does `-pc_gamg_asm_hem_aggs`, with `aij`
   too.
-- Kernels of complex numbers have run on a GPU by themselves, in tests of formats, sparse products, sums and multigrid,
-  in both precisions; no PETSc with CUDA and complex scalars.
+- Kernels of complex numbers have run on a GPU by themselves, in tests of formats, sparse products, sums and
+  multigrid, in both precisions; no PETSc with CUDA and complex scalars.
 """
 
 CLASSES = """\
@@ -119,7 +121,7 @@ Beside attacks, named with their sections below, tests of `make test`, which run
 
 | what | by |
 | --- | --- |
-| 27 shapes of matrices in all formats, by settings of options, with products, sums, smoothing, diagonals, new values | \
+| 27 shapes of matrices in all formats and settings: products, sums, smoothing, diagonals, new values | \
 `tests/formats/test_formats.py`, on the host, in emulation, on a GPU |
 | rows within the promised bound; repeated, unsorted and stored zero entries; NaN and infinities; ranks without rows | \
 [Products](#products) |
@@ -168,7 +170,8 @@ def page(results: Sequence[dict[str, Any]]) -> str:
     for result in sorted(results, key=lambda result: (result["attack"], result["environment"].get("gpu") or "")):
         attacks.setdefault(result["attack"], []).append(result)
     summary = AGAIN + "".join(_total(result) for runs in attacks.values() for result in runs)
-    return "\n".join([INTRODUCTION, PROMISES, KNOWN, CLASSES, summary, *map(_section, attacks.values())]).rstrip() + "\n"
+    parts = [INTRODUCTION, PROMISES, KNOWN, CLASSES, summary, *map(_section, attacks.values())]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _total(result: dict[str, Any]) -> str:
