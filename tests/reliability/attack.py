@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 Report = Callable[[str], None]
 
@@ -62,3 +63,28 @@ def add_to_journal(journal: Path | None, line: dict[str, Any]) -> None:
 def part_of(number: int, share: float) -> int:
     """That share of a number, 1 at least."""
     return max(1, round(number * share))
+
+
+class Case(NamedTuple):
+    """A test in pytest's file of results: where it is, `passed`, `failed` or `skipped`, why, and its properties."""
+
+    place: str
+    name: str
+    ended: str
+    message: str
+    properties: dict[str, str]
+
+
+def cases_of(results: Path) -> list[Case]:
+    """Nothing without such a file."""
+    if not results.exists():
+        return []
+    return [_case(found) for found in ElementTree.parse(results).iter("testcase")]
+
+
+def _case(found: ElementTree.Element) -> Case:
+    bad = next((part for kind in ("failure", "error") if (part := found.find(kind)) is not None), None)
+    ended = "failed" if bad is not None else "skipped" if found.find("skipped") is not None else "passed"
+    message = "" if bad is None else "".join(bad.get("message", "").splitlines()[:1])
+    properties = {part.get("name", ""): part.get("value", "") for part in found.iter("property")}
+    return Case(found.get("classname", ""), found.get("name", ""), ended, message, properties)

@@ -17,6 +17,7 @@ import petsc4py  # noqa: E402
 petsc4py.init(["histories"])
 
 import scipy.sparse  # noqa: E402
+from dealt import dealt  # noqa: E402
 from multigrid import geometric_graph  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
 
@@ -50,17 +51,13 @@ def matrix_of(problem: str) -> tuple[scipy.sparse.csr_matrix, int]:
     return seven, 1
 
 
-def dealt(problem: str, mat_type: str, comm: Any) -> PETSc.Mat:
+def dealt_in_blocks(problem: str, mat_type: str, comm: Any) -> PETSc.Mat:
     csr, block = matrix_of(problem)
-    nodes, rank, size = csr.shape[0] // block, comm.rank, comm.size
-    first, last = (block * (nodes * k // size) for k in (rank, rank + 1))
-    mine = csr[first:last]
-    mine.sort_indices()
-    sizes = (last - first, csr.shape[0])
-    arrays = mine.indptr.astype(PETSc.IntType), mine.indices.astype(PETSc.IntType), mine.data
-    A = PETSc.Mat().createAIJ((sizes, sizes), bsize=block, csr=arrays, comm=comm)
+    firsts = [block * (csr.shape[0] // block * k // comm.size) for k in range(comm.size + 1)]
+    rows = np.diff(firsts).tolist()
+    A = dealt(csr, mat_type, comm, rows, rows, block)
     A.setOption(A.Option.SPD, True)
-    return A.convert(mat_type)
+    return A
 
 
 def solve(A: PETSc.Mat, solver: str) -> tuple[np.ndarray, np.ndarray]:
@@ -85,13 +82,13 @@ def solve(A: PETSc.Mat, solver: str) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def expected(problem: str, solver: str) -> tuple[np.ndarray, np.ndarray]:
-    return solve(dealt(problem, "aij", PETSc.COMM_SELF), solver.removeprefix("gpu"))
+    return solve(dealt_in_blocks(problem, "aij", PETSc.COMM_SELF), solver.removeprefix("gpu"))
 
 
 def fault(problem: str, solver: str, mat_type: str, planted: bool) -> str:
     """What differs, '' if nothing does."""
     norms, x = expected(problem, solver)
-    A = dealt(problem, mat_type, PETSc.COMM_WORLD)
+    A = dealt_in_blocks(problem, mat_type, PETSc.COMM_WORLD)
     if planted:
         A.scale(1.0 + 1e-7)
     mine = slice(*A.getOwnershipRange())

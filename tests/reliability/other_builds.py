@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 import launch
 
 from reliability import sanitizers
-from reliability.attack import Report, TimedRow, add_to_journal, part_of, read_journal
+from reliability.attack import Report, TimedRow, add_to_journal, cases_of, part_of, read_journal
 
 ABOUT = (
     "The package is set up with other releases of PETSc, scalars, indices, interpreters and MPIs, with and without "
@@ -217,14 +216,12 @@ def other_than_asked(build: Build, petsc: str, facts: dict[str, Any]) -> list[st
 
 def add_tests(row: TimedRow, what: str, finished: launch.Finished, results: Path) -> None:
     """How many tests passed, failed and were skipped, by pytest's file of results."""
-    cases = list(ElementTree.parse(results).iter("testcase")) if results.exists() else []
-    counts, before = Counter[str](), len(row.failures)
+    cases = cases_of(results)
+    counts, before = Counter(case.ended for case in cases), len(row.failures)
     for case in cases:
-        bad = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
-        counts["failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"] += 1
-        if bad is not None:
-            message = bad.get("message", "").replace(f"{FOLDER}/", "").splitlines()
-            row.failures.append(f"{what}: {case.get('classname')}.{case.get('name')}: {''.join(message[:1])[:300]}")
+        if case.ended == "failed":
+            message = case.message.replace(f"{FOLDER}/", "")
+            row.failures.append(f"{what}: {case.place}.{case.name}: {message[:300]}")
     if finished.status and len(row.failures) == before:
         row.failures.append(f"{what}: status {finished.status}: {finished.output[-900:]}")
     row.asked += len(cases)

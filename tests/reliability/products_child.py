@@ -94,8 +94,8 @@ def wrong_rows(
     entries: Coordinates, x: np.ndarray, y: PETSc.Vec, added: np.ndarray | float = 0.0, parts: int = 1
 ) -> np.ndarray:
     """Rows of this rank in which `y` is not `added` + A x to within what is promised; ranks add up so many parts."""
-    terms = entries.values * x[entries.columns]
-    exact = entries.sums(entries.values.astype(np.longdouble) * x[entries.columns]) + added
+    terms = entries.values.astype(np.longdouble) * x[entries.columns]
+    exact = entries.sums(terms) + added
     lengths = np.bincount(entries.rows, minlength=entries.shape[0])
     bound = (lengths + 1 + parts) * EPS * (entries.sums(abs(terms)) + abs(added))
     mine = slice(*y.getOwnershipRange())

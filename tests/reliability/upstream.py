@@ -6,11 +6,10 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from xml.etree import ElementTree
 
 import launch
 
-from reliability.attack import Report, Row, part_of
+from reliability.attack import Report, Row, cases_of, part_of
 
 ABOUT = (
     "What went wrong in other libraries, with matrices like those of the issues that report it: products are right, "
@@ -24,17 +23,16 @@ SECONDS = 600.0
 def rows_of(results: Path) -> list[Row]:
     """By issue, in the order of their names, from pytest's results; a test of several types counts once for each."""
     rows: dict[str, Row] = {}
-    for case in ElementTree.parse(results).iter("testcase"):
-        told = {item.get("name"): item.get("value") for item in case.iter("property")}
-        if case.find("skipped") is not None:
+    for case in cases_of(results):
+        if case.ended == "skipped":
             continue
-        what = f"{told['issue']}: {told['what']}" if "issue" in told else str(case.get("classname"))
+        told = case.properties
+        what = f"{told['issue']}: {told['what']}" if "issue" in told else case.place
         row = rows.setdefault(what, Row(what, 0))
         row.asked += 1
         row.tried += 1
-        bad = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
-        if bad is not None:
-            row.failures.append(f"{case.get('name')}: {bad.get('message', '').splitlines()[0][:300]}")
+        if case.ended == "failed":
+            row.failures.append(f"{case.name}: {case.message[:300]}")
     return [rows[what] for what in sorted(rows)]
 
 

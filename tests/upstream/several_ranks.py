@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
+FOLDER = Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "support")]
 
 import numpy as np  # noqa: E402
 import petsc4py  # noqa: E402
@@ -13,7 +14,8 @@ import petsc4py  # noqa: E402
 petsc4py.init([sys.argv[0], *sys.argv[2:]])
 
 import scipy.sparse  # noqa: E402
-from matrices import bound, random  # noqa: E402
+from dealt import dealt  # noqa: E402
+from matrices import check_mult, random  # noqa: E402
 from petsc4py import PETSc  # noqa: E402
 
 from petsc_gpufmt.planning.planner import owned_tokens  # noqa: E402
@@ -22,13 +24,9 @@ COMM = PETSc.COMM_WORLD
 TYPE = "aijpjds"
 
 
-def dealt(matrix: scipy.sparse.spmatrix, rows: list[int], columns: list[int]) -> PETSc.Mat:
+def parallel(matrix: scipy.sparse.spmatrix, rows: list[int], columns: list[int]) -> PETSc.Mat:
     """With so many rows and columns on each rank."""
-    csr, first = scipy.sparse.csr_matrix(matrix), sum(rows[: COMM.rank])
-    mine = csr[first : first + rows[COMM.rank]]
-    sizes = (rows[COMM.rank], csr.shape[0]), (columns[COMM.rank], csr.shape[1])
-    arrays = mine.indptr.astype(PETSc.IntType), mine.indices.astype(PETSc.IntType), mine.data.astype(PETSc.ScalarType)
-    return PETSc.Mat().createAIJ(sizes, csr=arrays, comm=COMM).convert(TYPE)
+    return dealt(matrix, TYPE, COMM, rows, columns)
 
 
 def whole(v: PETSc.Vec) -> np.ndarray:
@@ -42,30 +40,30 @@ def check_products(A: PETSc.Mat, matrix: scipy.sparse.spmatrix) -> None:
     x.setArray(np.random.default_rng(1).standard_normal(x.getSize())[first:last].astype(PETSc.ScalarType))
     y.set(np.nan)
     A.mult(x, y)
-    assert (abs(whole(y) - matrix @ whole(x)) <= bound(matrix, whole(x))).all()
+    check_mult(whole(y), matrix, whole(x))
     back = x.duplicate()
     back.set(np.nan)
     A.multTranspose(y, back)
-    assert (abs(whole(back) - matrix.T @ whole(y)) <= (COMM.size + 1) * bound(matrix.T, whole(y))).all()
+    check_mult(whole(back), matrix.T, whole(y), COMM.size + 1)
 
 
 def all_columns_on_the_last_rank() -> None:
     matrix = random(410, 31, 0.2, seed=1)
-    check_products(dealt(matrix, [220, 190], [0, 31]), matrix)
-    check_products(dealt(matrix.T.tocsr(), [0, 31], [220, 190]), matrix.T.tocsr())
+    check_products(parallel(matrix, [220, 190], [0, 31]), matrix)
+    check_products(parallel(matrix.T.tocsr(), [0, 31], [220, 190]), matrix.T.tocsr())
 
 
 def many_more_columns_than_rows() -> None:
     for rows, columns in (([3, 3], [11, 11]), ([11, 11], [3, 3]), ([1, 5], [9, 2])):
         matrix = random(sum(rows), sum(columns), 0.4, seed=2)
-        check_products(dealt(matrix, rows, columns), matrix)
+        check_products(parallel(matrix, rows, columns), matrix)
 
 
 def one_row_and_one_column() -> None:
     row = scipy.sparse.csr_matrix(np.arange(1.0, 13.0)[None, :])
     for of_the_long_side in ([4, 4, 4], [0, 12, 0], [6, 0, 6]):
         for of_the_other in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
-            R, C = dealt(row, of_the_other, of_the_long_side), dealt(row.T, of_the_long_side, of_the_other)
+            R, C = parallel(row, of_the_other, of_the_long_side), parallel(row.T, of_the_long_side, of_the_other)
             inner, outer = R.matMult(C), C.matMult(R)
             assert scipy_rows(inner).toarray().sum() == 650.0
             assert (scipy_rows(outer) != row.T @ row).nnz == 0
@@ -101,7 +99,7 @@ def multigrid_where_a_rank_has_no_rows() -> None:
     matrix = laplacian(24)
     blocks = scipy.sparse.csr_matrix(scipy.sparse.kron(matrix, [[1.0, 0.1], [0.1, 1.0]]))
     for rows in ([576, 576], [1152, 0], [0, 1152]):
-        A = dealt(blocks, rows, rows)
+        A = parallel(blocks, rows, rows)
         A.setBlockSize(2)
         _, x = solve(A)
         assert np.linalg.norm(blocks @ x - 1.0) <= 1e-8 * np.sqrt(1152)
@@ -109,14 +107,14 @@ def multigrid_where_a_rank_has_no_rows() -> None:
 
 def multigrid_on_one_rank_and_on_two() -> None:
     matrix = laplacian(40)
-    alone, x_alone = solve(dealt(matrix, [1600, 0], [1600, 0]))
-    together, x = solve(dealt(matrix, [800, 800], [800, 800]))
+    alone, x_alone = solve(parallel(matrix, [1600, 0], [1600, 0]))
+    together, x = solve(parallel(matrix, [800, 800], [800, 800]))
     assert abs(alone - together) <= 1, (alone, together)
     assert np.allclose(x, x_alone, rtol=1e-8)
 
 
 def multigrid_as_with_aij() -> None:
-    A = dealt(laplacian(40), [800, 800], [800, 800])
+    A = parallel(laplacian(40), [800, 800], [800, 800])
     ours, x = solve(A)
     theirs, x_of_aij = solve(A.convert("aij"))
     assert abs(ours - theirs) <= 1, (ours, theirs)
@@ -125,7 +123,7 @@ def multigrid_as_with_aij() -> None:
 
 def nothing_is_destroyed() -> None:
     def lose() -> None:
-        A = dealt(laplacian(12), [72, 72], [72, 72])
+        A = parallel(laplacian(12), [72, 72], [72, 72])
         x, y = A.createVecs()
         A.mult(x, y)
 
