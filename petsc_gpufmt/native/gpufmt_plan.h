@@ -4,7 +4,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 18
+#define GPUFMT_ABI_VERSION 19
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -127,6 +127,7 @@ enum {
   GPUFMT_ASK_KRYLOV,
   GPUFMT_ASK_LOOP,
   GPUFMT_ASK_FUSED,
+  GPUFMT_ASK_LENGTHS,
   GPUFMT_NUM_ASKS
 };
 
@@ -385,6 +386,18 @@ typedef struct {
   int64_t       block_entries[GPUFMT_NUM_PEER_STEPS]; /* of a message that a block takes. The library sets the grid: blocks for the longest message,
                                                          times messages */
 } GpufmtPeerAnswer;
+
+/* lengths of rows of patterns of any size */
+typedef struct {
+  GpufmtPlace place;
+} GpufmtLengthsRequest;
+
+/* ALPHA is the number of rows, an integer of 8 bytes */
+typedef struct {
+  GpufmtOutcome outcome;
+  GpufmtPlan    lengths; /* Y[row] = Z[row] = X[row + 1] - X[row], all of them indices */
+  const void   *seen;    /* [2] on the backend, of the last `lengths`: the longest row, and how many have entries */
+} GpufmtLengthsAnswer;
 
 /* loops in CUDA graphs */
 typedef struct {

@@ -12,7 +12,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, PeerStep, Slot
 
-ABI_VERSION = 18
+ABI_VERSION = 19
 BACKENDS = ("host", "cuda")
 
 
@@ -41,6 +41,7 @@ class Ask(enum.IntEnum):
     KRYLOV = 19
     LOOP = 20
     FUSED = 21
+    LENGTHS = 22
 
 
 class LaunchStruct(c.Structure):
@@ -365,6 +366,14 @@ class PeerAnswerStruct(c.Structure):
         ("steps", PlanStruct * len(PeerStep)),
         ("block_entries", c.c_int64 * len(PeerStep)),
     ]
+
+
+class LengthsRequestStruct(c.Structure):
+    _fields_ = [("place", PlaceStruct)]
+
+
+class LengthsAnswerStruct(c.Structure):
+    _fields_ = [("outcome", OutcomeStruct), ("lengths", PlanStruct), ("seen", c.c_void_p)]
 
 
 class LoopRequestStruct(c.Structure):

@@ -17,6 +17,7 @@ from petsc_gpufmt.errors import GpufmtError
 from petsc_gpufmt.formats.common.base import Format, parse_options
 from petsc_gpufmt.patterns import coo, entry_sum, narrow, norms, scale_and_add, union, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices, plan_gather, validated_patterns
+from petsc_gpufmt.patterns.lengths import lengths
 from petsc_gpufmt.patterns.transpose import counted_transpose, transposed
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.abi import Ask
@@ -76,6 +77,10 @@ def _what_gather(request: Any) -> str:
 
 def _what_peer(_: Any) -> str:
     return "halo exchanges through memory of other ranks"
+
+
+def _what_lengths(_: Any) -> str:
+    return "lengths of rows"
 
 
 def _what_loop(_: Any) -> str:
@@ -202,6 +207,12 @@ def _fill_peer(_: Any, answer: Any, backend: Backend) -> Leases:
     return [(answer.outcome, kept)]
 
 
+def _fill_lengths(_: Any, answer: Any, backend: Backend) -> Leases:
+    made = lengths(backend)
+    answer.seen = address(made.seen)
+    return [(answer.outcome, [made.seen, *abi.export_plan(made.launches, answer.lengths)])]
+
+
 def _fill_loop(_: Any, answer: Any, backend: Backend) -> Leases:
     from petsc_gpufmt.backends.loop import loop_condition
 
@@ -324,6 +335,7 @@ KINDS = {
     Ask.OUTSIDE: Kind(abi.OutsideRequestStruct, abi.OutsideAnswerStruct, _what_outside, _fill_outside),
     Ask.GATHER: Kind(abi.GatherRequestStruct, abi.GatherAnswerStruct, _what_gather, _fill_gather),
     Ask.PEER: Kind(abi.PeerRequestStruct, abi.PeerAnswerStruct, _what_peer, _fill_peer),
+    Ask.LENGTHS: Kind(abi.LengthsRequestStruct, abi.LengthsAnswerStruct, _what_lengths, _fill_lengths),
     Ask.LOOP: Kind(abi.LoopRequestStruct, abi.LoopAnswerStruct, _what_loop, _fill_loop),
     **MULTIGRID_KINDS,
     **KRYLOV_KINDS,

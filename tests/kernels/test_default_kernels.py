@@ -29,6 +29,7 @@ from petsc_gpufmt.halo.peer import exchange_launches
 from petsc_gpufmt.patterns import coo, narrow, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
+from petsc_gpufmt.patterns.lengths import lengths
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 from petsc_gpufmt.patterns.transpose import transposed
@@ -107,6 +108,7 @@ def test_what_is_done_with_values_and_patterns_asks_for_nothing_else(backend):
     narrow.plan_narrow(csr.nnz, backend)
     norms.plan_sum_of_squares(csr.nnz, backend)
     norms.plan_absolute_sums(csr.rowptr, None, backend)
+    lengths(backend)
     for rows in (np.zeros(2 * PIECE, dtype=index), np.arange(2, dtype=index)):  # with repeats; in order
         coo.assemble((2, 1), rows, np.zeros(rows.size, dtype=index), backend).plan_sum(backend)
         coo.outside(coo.Block(0, 1, 0, 1), rows, rows, backend)

@@ -49,6 +49,7 @@ from petsc_gpufmt.krylov.mixedcg import mixed_conjugate_gradients
 from petsc_gpufmt.patterns import coo, narrow, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern, gather_indices
 from petsc_gpufmt.patterns.entry_sum import plan_entry_sum
+from petsc_gpufmt.patterns.lengths import lengths
 from petsc_gpufmt.patterns.segments import PIECE
 from petsc_gpufmt.patterns.symmetry import is_symmetric
 from petsc_gpufmt.patterns.transpose import transposed
@@ -191,6 +192,7 @@ def product_instances(scalar: Any, index: Any, folder: Path) -> dict[str, list[s
     transposed(csr, backend)
     is_symmetric(csr, backend)
     shuffled(csr.nrows, backend)
+    lengths(backend)
     start_vector(csr.nrows, 0, backend)
     jacobi(backend)
     conjugate_gradients(1, backend)

@@ -18,6 +18,7 @@ from petsc_gpufmt.patterns import coo
 N, M, COUNT = 40, 33, 500
 ADD, INSERT = PETSc.InsertMode.ADD_VALUES, PETSc.InsertMode.INSERT_VALUES
 LIBRARY = native_library.load()
+LIBRARY.GpufmtManagedManyRows(8)  # of most blocks, the row pointer and the lengths of rows are managed as well
 Option = PETSc.Mat.Option
 SORTED = [False]  # whether the planner sorts coordinates now
 

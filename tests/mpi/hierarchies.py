@@ -1,7 +1,6 @@
 """GAMG's set-up of type gpufmt on several ranks: the same aggregates on any number of them, prolongators that have the
 near-null space, as many iterations as with PETSc's set-up, and errors that all ranks share."""
 
-import ctypes
 import re
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -20,7 +19,6 @@ from petsc_gpufmt.planning.abi import Ask
 OPTIONS = PETSc.Options()
 TENTATIVE = {"pc_gamg_gpufmt_order": "hash", "pc_gamg_agg_nsmooths": 0}
 PETSC_ERR_USER_INPUT = 83
-OLDER = PETSc.Sys.getVersion() < (3, 25)  # PETSc takes other memory for rows there
 EPS = 100 * np.finfo(PETSc.RealType).eps
 TOGETHER = (Ask.PARALLEL_AGGREGATES, Ask.ELSEWHERE, Ask.PARALLEL_TENTATIVE, Ask.STORE, Ask.PARALLEL_SMOOTHED)
 """What can fail in a set-up, in this order: the store of the matrix stays for the next one."""
@@ -295,37 +293,6 @@ def check_set_ups_that_follow():
     assert np.allclose(*found, rtol=rounding(1e-10), atol=0)
 
 
-def check_rows_are_prepared():
-    """Those of all blocks of the prolongator, while the finest level is set up; bits stay the same."""
-    LIBRARY.GpufmtManagedRowsAheadFrom.restype = ctypes.c_size_t
-    LIBRARY.GpufmtManagedRowsAheadFrom.argtypes = [ctypes.c_size_t]
-    LIBRARY.GpufmtManagedSimulate(1)  # changes nothing where there is a device
-    LIBRARY.GpufmtTrim()
-    matrix, found = MATRICES["stencil"], []
-    for prepared in (False, True):
-        A = distribute(matrix)
-        before = LIBRARY.GpufmtManagedRowsAheadFrom(A.getLocalSize()[0] + (not prepared)), rows_ahead()
-        with options(**SMOOTHED):
-            ksp = solver(A)
-            ksp.setUp()
-        counts = [now - then for now, then in zip(rows_ahead(), before[1], strict=True)]
-        assert counts == [(6 if COMM.size > 1 else 3) * prepared] * 2 or OLDER, counts
-        LIBRARY.GpufmtManagedRowsAheadFrom(before[0])
-        found.append(ksp.getPC().getMGInterpolation(ksp.getPC().getMGLevels() - 1).getValuesCSR())
-        ksp.destroy()
-        PETSc.garbage_cleanup(COMM)
-        LIBRARY.GpufmtTrim()
-    assert all(np.array_equal(*arrays) for arrays in zip(*found, strict=True))
-    LIBRARY.GpufmtManagedSimulate(0)
-
-
-def rows_ahead():
-    """Arrays for rows that were prepared so far, and those of them that were taken."""
-    prepared, taken = ctypes.c_int(), ctypes.c_int()
-    LIBRARY.GpufmtManagedRowsAheadCount(ctypes.byref(prepared), ctypes.byref(taken))
-    return prepared.value, taken.value
-
-
 def check_what_is_said(several):
     one_sided = MATRICES["stencil"].tocoo()
     kept = (one_sided.row < one_sided.col + 40) | (one_sided.col % 3 > 0)
@@ -421,7 +388,6 @@ check_smoothed_near_null_spaces()
 check_it_converges_as_with_agg()
 check_ranks_without_coarse_rows()
 check_set_ups_that_follow()
-check_rows_are_prepared()
 check_what_is_said(COMM.size > 1)
 if COMM.size > 1:
     check_a_row_too_long_for_one_rank_is_so_for_all()

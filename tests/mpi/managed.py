@@ -20,6 +20,7 @@ from petsc_gpufmt.planning.abi import Ask
 
 COUNT = 40
 LIBRARY = native_library.load()
+LIBRARY.GpufmtManagedManyRows(8)  # of most blocks, the row pointer and the lengths of rows are managed as well
 Option = PETSc.Mat.Option
 
 

@@ -26,6 +26,7 @@ NUMERIC_EVENTS = (
     *("MatPtAPNumeric", "MatRARtNum", "MatMatMatMultNum"),
 )
 LIBRARY = native_library.load()
+LIBRARY.GpufmtManagedManyRows(8)  # of most blocks, the row pointer and the lengths of rows are managed as well
 EPS = np.finfo(PETSc.RealType).eps
 ROWS, COLUMNS = 41, 23
 # name of the product: (what petsc4py calls it, what it is, shapes of the operands)

@@ -19,6 +19,15 @@ def managed():
     assert library.GpufmtManagedSimulate(0)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def few_rows_are_many():
+    """Most matrices of tests have managed row pointers and lengths of rows, where they have managed arrays."""
+    library = native_library.load()
+    before = library.GpufmtManagedManyRows(16)
+    yield
+    library.GpufmtManagedManyRows(before)
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """How often the planner is asked for each kind of request."""

@@ -14,6 +14,7 @@ from petsc_gpufmt.bench.places import SEED
 from petsc_gpufmt.patterns import coo, norms, scale_and_add, zero_rows
 from petsc_gpufmt.patterns.csr import CsrPattern
 from petsc_gpufmt.patterns.entry_sum import known_entry_sum, plan_entry_sum
+from petsc_gpufmt.patterns.lengths import lengths
 from petsc_gpufmt.patterns.union import Summand, merge
 
 SLOTS = (Slot.A_VALUES, Slot.B_VALUES, Slot.C_VALUES)
@@ -167,6 +168,18 @@ def norms_are_right(nrows, ncols, backend, rng):
     return right and backend.to_host(parts).max() == expected.max()
 
 
+def lengths_are_right(nrows, ncols, backend, rng):
+    """Whether the lengths of rows of a random matrix are those of the host, twice, and what is noted of them."""
+    matrix = random(nrows, ncols, min(1.0, 2 / ncols), backend, rng)
+    expected = np.diff(matrix.indptr)
+    room, present = (backend.xp.full(nrows, -1, dtype=backend.index) for _ in range(2))
+    made = lengths(backend)
+    slots = {Slot.ALPHA: np.int64(nrows), Slot.X: backend.xp.asarray(matrix.indptr), Slot.Y: room, Slot.Z: present}
+    backend.run(made.launches, slots)
+    right = all(np.array_equal(backend.to_host(array), expected) for array in (room, present))
+    return right and backend.to_host(made.seen).tolist() == [expected.max(), np.count_nonzero(expected)]
+
+
 def assembly_is_right(shape, nentries, backend, rng):
     """Whether a matrix from random coordinates, some of them left out and many in one row, has its entries."""
     rows, cols = (rng.integers(-1, n, nentries).astype(backend.index) for n in shape)
@@ -208,6 +221,7 @@ def small_results(backend):
         results[f"{nrows} x {ncols} scaled"] = scaling_is_right(nrows, ncols, backend, rng)
         results[f"{nrows} x {ncols} zeroed"] = zeros_are_right(nrows, ncols, backend, rng)
         results[f"norms of {nrows} x {ncols}"] = norms_are_right(nrows, ncols, backend, rng)
+        results[f"lengths of {nrows} x {ncols}"] = lengths_are_right(nrows, ncols, backend, rng)
     for n in (1, 700):
         results[f"{n} on the diagonal"] = diagonal_is_right(n, backend, rng)
     for shape, nentries in (((1, 1), 1), ((300, 20), 2000), ((900, 5000), 9000)):

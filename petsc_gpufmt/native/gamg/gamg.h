@@ -182,7 +182,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgReplaceNearNull(PC_GAMG *, int backend, i
 /* prolongator.c */
 GPUFMT_HIDDEN PetscErrorCode PCGAMGProlongator_Gpufmt(PC, Mat, PetscCoarsenData *, Mat *);
 
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgRowsAhead(const GpufmtGamg *, Mat A);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgCheckAggregates(const GpufmtGamg *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSetSizes(Mat P, Mat A, PetscInt col_block, int64_t ncols);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *, Mat A, Mat P);

@@ -127,7 +127,6 @@ PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC pc, Mat A, Mat *G)
   gamg->visited = number;
   gamg->backend = GpufmtBackendOf(A);
   PetscCall(GpufmtGamgChoose(pc, A, level));
-  if (level->ours) PetscCall(GpufmtGamgRowsAhead(gamg, A));
   if (level->ours && level->by_hash) {
     level->own_graph = (PetscBool)!level->graph[0];
     level->symmetric = (PetscBool)(level->own_graph && KnownSymmetric(pc, gamg, A));

@@ -64,18 +64,6 @@ PetscErrorCode GpufmtGamgSetPattern(Mat P, Mat A, const GpufmtPlannedPattern *pa
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A level begins whose prolongator will be ours: what its rows take on the host is prepared beside all that comes before. */
-PetscErrorCode GpufmtGamgRowsAhead(const GpufmtGamg *gamg, Mat A)
-{
-  PetscBool wanted;
-
-  PetscFunctionBegin;
-  if (PETSC_VERSION_LT(3, 25, 0)) PetscFunctionReturn(PETSC_SUCCESS); /* PETSc takes other memory for them */
-  PetscCall(GpufmtManagedWanted(A, gamg->backend, &wanted));
-  if (wanted) GpufmtManagedRowsAhead((size_t)A->rmap->n, GpufmtSeqData(A) ? 1 : 2);
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 /* P becomes the tentative prolongator that is held */
 PetscErrorCode GpufmtGamgFillTentative(GpufmtGamg *gamg, Mat A, Mat P)
 {

@@ -45,7 +45,6 @@ static PetscErrorCode ForgetOrDestroy(GpufmtGamg *gamg, PetscBool destroy)
 
   PetscFunctionBegin;
   PetscCall(DropLevel(gamg));
-  PetscCall(GpufmtManagedRowsAheadEnd());
   for (PetscInt k = 0; k < PETSC_MG_MAXLEVELS; k++) {
     if (destroy) PetscCall(MatDestroy(&gamg->matrices[k]));
     if (destroy) PetscCall(MatDestroy(&gamg->prolongators[k]));

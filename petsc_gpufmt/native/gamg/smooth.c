@@ -275,7 +275,6 @@ PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC pc, Mat A, Mat *P)
     if (!ierr) ierr = MatViewFromOptions(*P, NULL, "-pc_gamg_agg_view_prolongation");
   }
   PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));
-  PetscCall(GpufmtManagedRowsAheadEnd());
   if (ierr) PetscCall(MatDestroy(P));
   PetscCall(ierr);
   if (level->smoothing[0])

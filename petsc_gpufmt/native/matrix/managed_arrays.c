@@ -50,7 +50,7 @@ PetscErrorCode GpufmtOptionsRepeat(Mat A, const GpufmtOptionsSet *set)
 PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *m, Mat *T)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtCreateWithArrays(PetscObjectComm((PetscObject)A), m->nrows, A->cmap->n, m->rowptr, m->colidx, m->values, m->internal, T));
+  PetscCall(GpufmtCreateWithArrays(PetscObjectComm((PetscObject)A), A->cmap->n, m, T));
   PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(*T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, T));
   GpufmtArraysOf(*T)->managed = GpufmtManagedReference(m);
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -59,11 +59,14 @@ PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *m, Mat *T)
 /* A gets these arrays in place of its own. All that does not belong to arrays stays, and what PETSc keeps beside them is set again. */
 PetscErrorCode GpufmtManagedEnter(Mat A, GpufmtManaged *m)
 {
-  void *data;
-  Mat   T;
+  GpufmtManaged *before;
+  void          *data;
+  Mat            T;
 
   PetscFunctionBegin;
   PetscCall(GpufmtManagedMatrix(A, m, &T));
+  PetscCall(GpufmtManagedOf(A, &before));
+  if (before) PetscCall(GpufmtRowsLeave(A, before, PETSC_FALSE));
   data      = A->data;
   A->data   = T->data;
   T->data   = data;
@@ -96,6 +99,7 @@ PetscErrorCode GpufmtManagedLeave(Mat A)
     lengths[i] = m->rowptr[i + 1] - m->rowptr[i];
     nonzero += lengths[i] > 0;
   }
+  PetscCall(GpufmtRowsLeave(A, m, PETSC_FALSE));
   PetscCall(MatSeqAIJSetPreallocation(A, 0, lengths));
   PetscCall(PetscFree(lengths));
   PetscCall(MatSeqAIJSetColumnIndices(A, m->colidx));

@@ -346,13 +346,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtNormDrop(Mat, NormType);
 GPUFMT_HIDDEN PetscErrorCode MatNorm_SeqAIJGpufmt(Mat, NormType, PetscReal *);
 GPUFMT_HIDDEN PetscErrorCode MatNorm_MPIAIJGpufmt(Mat, NormType, PetscReal *);
 
-/* rows.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtCreateWithArrays(MPI_Comm, PetscInt nrows, PetscInt ncols, PetscInt rowptr[], PetscInt colidx[],
-                                                    PetscScalar values[], PetscBool internal, Mat *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsKnown(PetscBool *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsCompress(Mat, PetscInt nonzero);
-GPUFMT_HIDDEN PetscErrorCode GpufmtRowsKeep(Mat);
-
 /* managed_arrays.c */
 GPUFMT_HIDDEN PetscBool      GpufmtOptionsOnNewNonzeros(const GpufmtOptionsSet *);
 GPUFMT_HIDDEN void           GpufmtOptionsRemember(GpufmtOptionsSet *, MatOption, PetscBool);

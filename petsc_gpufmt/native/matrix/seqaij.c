@@ -112,7 +112,7 @@ PetscErrorCode MatDestroy_SeqAIJGpufmt(Mat A)
   PetscFunctionBegin;
   if (format) { /* NULL after MatHeaderMerge(), which also takes the composed functions, and does not free what is composed anew here */
     PetscCall(GpufmtManagedOf(A, &managed));
-    if (managed) PetscCall(GpufmtRowsKeep(A));
+    if (managed) PetscCall(GpufmtRowsLeave(A, managed, PETSC_FALSE));
     PetscCall(Mat_GpufmtDestroy((Mat_Gpufmt **)&A->spptr));
     if (((PetscObject)A)->qlist) PetscCall(Compose(A, format, PETSC_FALSE));
   }

@@ -7,6 +7,10 @@
 
 static const size_t columns_alignment = 16;
 
+/* Of as many rows, to touch the pages of their pointer and lengths on the host takes longer than to leave these on the device, and to call back the
+   pages at their ends. */
+static PetscInt many_rows = (PetscInt)1 << 16;
+
 static GpufmtManaged *all = NULL;
 
 /* What binds sequential matrices of ours to the host, by which they are known: MatCreateSubMatrices() gives its matrices another function to destroy
@@ -22,23 +26,16 @@ PETSC_EXTERN int GpufmtManagedCount(void)
   return count;
 }
 
-/* ---- arrays ---- */
-
-/* The row pointer once more, beside the columns, if it can be had there without an upload: plans of the matrix take it from there. */
-static PetscErrorCode CopyRowptr(GpufmtManaged *m, const PetscInt rowptr[], PetscBool on_device)
+/* For tests: from now on so many rows are many. Returns how many were. */
+PETSC_EXTERN int GpufmtManagedManyRows(int nrows)
 {
-  const PetscCount count = (PetscCount)m->nrows + 1;
-  void            *stream;
+  const int before = (int)many_rows;
 
-  PetscFunctionBegin;
-  if (!on_device && GpufmtDeviceUsable()) PetscFunctionReturn(PETSC_SUCCESS);
-  m->copied_rowptr = m->colidx + m->nnz;
-  if (on_device) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceCopy(m->copied_rowptr, rowptr, (size_t)count * sizeof(PetscInt), stream));
-  } else PetscCall(PetscArraycpy(m->copied_rowptr, rowptr, count));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  many_rows = nrows;
+  return before;
 }
+
+/* ---- arrays ---- */
 
 /* ordinary memory of the device is there sooner than managed memory, which needs its pages */
 static PetscErrorCode TakeMemory(size_t bytes, GpufmtManaged *m)
@@ -58,51 +55,85 @@ static PetscErrorCode ReturnMemory(GpufmtManaged *m)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Of a long array of which two entries are written, two pages are taken: it is no array to keep for others. A matrix is made of its first row on, which
-   PETSc looks at with its checks. */
-static PetscErrorCode TakeRowptr(const PetscInt rowptr[], PetscBool on_device, GpufmtManaged *m)
+/* Of a long array of which two entries are written, two pages are taken. A matrix is made of its first row on, which PETSc looks at with its checks. */
+static PetscErrorCode TakeRows(const PetscInt rowptr[], PetscBool on_device, PetscBool known, GpufmtManaged *m)
 {
+  const size_t count = (size_t)m->nrows + 1;
+
   PetscFunctionBegin;
-  if (m->internal) {
-    PetscCall(PetscMalloc1((PetscCount)m->nrows + 1, &m->rowptr));
-    m->rowptr[0]        = 0;
-    m->rowptr[m->nrows] = (PetscInt)m->nnz;
+  if (known && !m->internal && m->nrows >= many_rows) {
+    PetscCall(GpufmtManagedTake(3 * count * sizeof(PetscInt), &m->rows));
+    m->rowptr     = (PetscInt *)m->rows.address;
+    m->lengths[0] = m->rowptr + count;
+    m->lengths[1] = m->lengths[0] + count;
     PetscFunctionReturn(PETSC_SUCCESS);
   }
-  PetscCall(GpufmtManagedTakeRows((size_t)m->nrows + 1, &m->host));
-  m->rowptr = (PetscInt *)m->host.address;
-  PetscCall(GpufmtCopyToHost(on_device ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST, m->rowptr, rowptr, ((size_t)m->nrows + 1) * sizeof(PetscInt)));
+  PetscCall(PetscMalloc1(count, &m->rowptr));
+  if (m->internal) {
+    m->rowptr[0]        = 0;
+    m->rowptr[m->nrows] = (PetscInt)m->nnz;
+  } else PetscCall(GpufmtCopyToHost(on_device ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST, m->rowptr, rowptr, count * sizeof(PetscInt)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static PetscErrorCode ReturnRowptr(GpufmtManaged *m)
+static PetscErrorCode ReturnRows(GpufmtManaged *m)
 {
   PetscFunctionBegin;
-  if (m->internal) PetscCall(PetscFree(m->rowptr));
-  else PetscCall(GpufmtManagedReturnRows(&m->host));
+  if (m->lengths[0]) PetscCall(GpufmtManagedReturn(&m->rows));
+  else PetscCall(PetscFree(m->rowptr));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Room for the columns and values of a pattern of `nnz` entries, and a copy of its row pointer, from the device or the host. That copy comes
-   before the pages, for which it would wait. `internal`: for a matrix that no user sees, and of which nothing on the host reads more than its sizes. */
+/* The row pointer once more, beside the columns: plans of the matrix take it from there. Of few rows it is not sent to the device for that. What is
+   managed of many rows is made of it. */
+static PetscErrorCode CopyRowptr(GpufmtManaged *m, const PetscInt rowptr[], PetscBool on_device)
+{
+  const size_t bytes   = ((size_t)m->nrows + 1) * sizeof(PetscInt);
+  const int    backend = GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
+  PetscInt     seen[2];
+  void        *stream;
+
+  PetscFunctionBegin;
+  if (!on_device && backend == GPUFMT_BACKEND_CUDA && !m->lengths[0]) PetscFunctionReturn(PETSC_SUCCESS);
+  m->copied_rowptr = m->colidx + m->nnz;
+  if (on_device) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceCopy(m->copied_rowptr, rowptr, bytes, stream));
+  } else PetscCall(GpufmtCopyToBackend(backend, m->copied_rowptr, rowptr, bytes));
+  if (!m->lengths[0]) PetscFunctionReturn(PETSC_SUCCESS);
+  if (backend == GPUFMT_BACKEND_CUDA) {
+    PetscCall(GpufmtDeviceGet(NULL, &stream));
+    PetscCall(GpufmtDeviceCopy(m->rowptr, m->copied_rowptr, bytes, stream));
+  } else PetscCall(PetscMemcpy(m->rowptr, m->copied_rowptr, bytes));
+  PetscCall(GpufmtRowLengths(backend, m->nrows, m->copied_rowptr, m->lengths, seen));
+  m->longest  = seen[0];
+  m->nonempty = seen[1];
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Room for the columns and values of a pattern of `nnz` entries, and a copy of its row pointer, from the device or the host. That of few rows comes to
+   the host before the pages, for which it would wait. `internal`: for a matrix that no user sees, and of which nothing on the host reads more than its
+   sizes. */
 PetscErrorCode GpufmtManagedCreate(PetscInt nrows, PetscCount nnz, const PetscInt rowptr[], PetscBool on_device, PetscBool internal,
                                    GpufmtManaged **out)
 {
   GpufmtManaged *m;
   PetscErrorCode ierr;
+  PetscBool      known;
   const size_t   columns = ((size_t)nnz * sizeof(PetscScalar) / columns_alignment + 1) * columns_alignment; /* where they begin */
   const size_t   bytes   = columns + ((size_t)nnz + (size_t)nrows + 1) * sizeof(PetscInt);
 
   PetscFunctionBegin;
+  PetscCall(GpufmtRowsKnown(&known));
   PetscCall(PetscNew(&m));
   m->nrows     = nrows;
   m->nnz       = nnz;
-  m->internal  = internal;
-  m->on_device = (PetscBool)(internal && on_device);
-  ierr         = TakeRowptr(rowptr, on_device, m);
+  m->internal  = (PetscBool)(internal && known);
+  m->on_device = (PetscBool)(m->internal && on_device);
+  ierr         = TakeRows(rowptr, on_device, known, m);
   if (!ierr) ierr = TakeMemory(bytes, m);
   if (ierr) { /* there may not be the memory */
-    PetscCall(ReturnRowptr(m));
+    PetscCall(ReturnRows(m));
     PetscCall(PetscFree(m));
   }
   PetscCall(ierr);
@@ -136,17 +167,19 @@ PetscErrorCode GpufmtManagedRelease(GpufmtManaged **out)
   else all = m->next;
   if (m->next) m->next->previous = m->previous;
   PetscCall(ReturnMemory(m));
-  PetscCall(ReturnRowptr(m));
+  PetscCall(ReturnRows(m));
   PetscCall(PetscFree(m));
+  if (!all) PetscCall(GpufmtRowLengthsForget());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* PETSc ends: the memory of matrices that the user leaked must go while the device context lives; their row pointers stay */
+/* PETSc ends: the memory of matrices that the user leaked must go while the device context lives; row pointers on the host stay */
 PetscErrorCode GpufmtManagedForget(void)
 {
   PetscFunctionBegin;
   for (GpufmtManaged *m = all; m; m = m->next) {
     PetscCall(ReturnMemory(m));
+    if (m->lengths[0]) PetscCall(ReturnRows(m));
     m->values        = NULL;
     m->colidx        = NULL;
     m->copied_rowptr = NULL;
@@ -246,6 +279,9 @@ PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **out)
   if (!arrays || !arrays->managed) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(MatSeqAIJGetCSRAndMemType(A, &rowptr, NULL, NULL, NULL));
   if (rowptr == arrays->managed->rowptr) *out = arrays->managed;
-  else PetscCall(GpufmtManagedRelease(&arrays->managed));
+  else {
+    PetscCall(GpufmtRowsLeave(A, arrays->managed, PETSC_TRUE));
+    PetscCall(GpufmtManagedRelease(&arrays->managed));
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }

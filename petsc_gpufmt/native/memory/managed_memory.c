@@ -243,7 +243,6 @@ PetscErrorCode GpufmtManagedForgetKept(void)
 {
   PetscFunctionBegin;
   PetscCall(GpufmtKeptForget(&kept));
-  PetscCall(GpufmtManagedForgetRows());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -251,7 +250,6 @@ PetscErrorCode GpufmtManagedForgetKept(void)
 PETSC_EXTERN PetscErrorCode GpufmtTrim(void)
 {
   if (kept.count) PetscCall(GpufmtKeptForget(&kept));
-  PetscCall(GpufmtManagedForgetRows());
   return GpufmtDeviceTrim();
 }
 

@@ -23,15 +23,17 @@ static inline PetscBool GpufmtVersionIsOf(const GpufmtVersion *v, Mat A)
 }
 
 /* Managed arrays of a sequential matrix. One allocation holds the values, then the columns, aligned for either, whichever is wider, and then a copy
-   of the row pointer, which the host never touches. */
+   of the row pointer, which the host never touches. Another one holds the row pointer that the host may read, and lengths of rows, if there are many. */
 typedef struct _GpufmtManaged GpufmtManaged;
 struct _GpufmtManaged {
   PetscScalar   *values;
-  PetscInt      *rowptr, *colidx, *copied_rowptr; /* the first on the host; the last NULL: there is no copy */
+  PetscInt      *rowptr, *colidx, *copied_rowptr; /* the first on the host, or managed; the last NULL: there is no copy */
+  PetscInt      *lengths[2];                      /* of rows, that there is room for, and that are there; NULL: of few rows, PETSc has its own */
+  PetscInt       longest, nonempty;               /* of these lengths: the largest, and how many are not 0 */
   PetscInt       nrows;
   PetscCount     nnz;
   size_t         bytes;        /* of the allocation that are used */
-  GpufmtMemory   memory, host; /* that has the values, and the row pointer */
+  GpufmtMemory   memory, rows; /* that has the values, and what is managed of the rows */
   PetscBool      internal;     /* no user sees the matrix that gets them: of the row pointer the host has the last entry alone */
   PetscBool      on_device;    /* nor are they managed: nothing on the host can read them */
   int            references;
@@ -86,12 +88,15 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetch(void *array, size_t bytes, vo
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedClear(void *array, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedCopyFromHost(void *to, const void *from, size_t bytes);
 
-/* row_memory.c */
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedTakeRows(size_t count, GpufmtMemory *);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedReturnRows(GpufmtMemory *);
-GPUFMT_HIDDEN void           GpufmtManagedRowsAhead(size_t nrows, int nmatrices);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedRowsAheadEnd(void);
-GPUFMT_HIDDEN PetscErrorCode GpufmtManagedForgetRows(void);
+/* row_lengths.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowLengths(int backend, PetscInt nrows, const PetscInt rowptr[], PetscInt *const lengths[2], PetscInt seen[2]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowLengthsForget(void);
+
+/* rows.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsKnown(PetscBool *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtCreateWithArrays(MPI_Comm, PetscInt ncols, const GpufmtManaged *, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsLeave(Mat, const GpufmtManaged *, PetscBool copied);
+GPUFMT_HIDDEN PetscErrorCode GpufmtRowsCompress(Mat, PetscInt nonzero);
 
 /* managed.c */
 GPUFMT_HIDDEN extern PetscErrorCode (*gpufmt_seq_bind)(Mat, PetscBool);

@@ -3,7 +3,8 @@
 
 /* ---- read ---- */
 
-/* The row pointer of A from that of row `first` to that of row `last`: where the host has it, or in *copy, which the caller frees. */
+/* The row pointer of A from that of row `first` to that of row `last`: where the host has it, or in *copy, which the caller frees. Pages of a managed one
+   stay on the device. */
 PetscErrorCode GpufmtRowptrRead(Mat A, int backend, PetscInt first, PetscInt last, const PetscInt **rowptr, PetscInt **copy)
 {
   const PetscInt *whole;
@@ -11,7 +12,7 @@ PetscErrorCode GpufmtRowptrRead(Mat A, int backend, PetscInt first, PetscInt las
 
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
-  if (managed && managed->internal) {
+  if (managed && (managed->internal || managed->lengths[0])) {
     const PetscInt count = last - first + 1;
 
     PetscCall(PetscMalloc1(count, copy));

@@ -42,11 +42,9 @@ PetscErrorCode GpufmtUnionManaged(int backend, const GpufmtUnion *u, int k, Pets
 {
   const GpufmtUnionPartAnswer *part      = &u->answer.parts[k];
   const PetscBool              on_device = (PetscBool)(backend == GPUFMT_BACKEND_CUDA);
-  PetscBool                    known;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtRowsKnown(&known));
-  PetscCall(GpufmtManagedCreate(u->nrows, part->nnz, (const PetscInt *)part->rowptr, on_device, (PetscBool)(internal && known), managed));
+  PetscCall(GpufmtManagedCreate(u->nrows, part->nnz, (const PetscInt *)part->rowptr, on_device, internal, managed));
   PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)part->colidx, on_device));
   PetscCall(GpufmtManagedSettle((PetscBool)(on_device && !(*managed)->internal))); /* the host may read the columns next */
   PetscFunctionReturn(PETSC_SUCCESS);

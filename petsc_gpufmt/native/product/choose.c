@@ -71,7 +71,9 @@ PetscErrorCode GpufmtProductChoose(Mat C, PetscBool parallel, PetscBool *ours)
     else algorithm = GPUFMT_ALGORITHM_PARENT;
   }
   *ours = (PetscBool)(algorithm == GPUFMT_ALGORITHM_OURS);
-  if (!*ours) PetscCall(ParentSetFromOptions(C, parallel, (PetscBool)(algorithm == GPUFMT_ALGORITHM_PARENT)));
+  if (*ours) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtManagedLeave(C)); /* a result of ours: PETSc's symbolic phases would free lengths of rows */
+  PetscCall(ParentSetFromOptions(C, parallel, (PetscBool)(algorithm == GPUFMT_ALGORITHM_PARENT)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -63,15 +63,14 @@ PetscErrorCode GpufmtResultManaged(Mat C, const GpufmtPlannedPattern *pattern, P
 {
   const PetscBool on_device = (PetscBool)(pattern->backend == GPUFMT_BACKEND_CUDA);
   PetscInt        nrows;
-  PetscBool       wanted = PETSC_FALSE, known;
+  PetscBool       wanted = PETSC_FALSE;
 
   PetscFunctionBegin;
   *managed = NULL;
   PetscCall(GpufmtManagedWanted(C, pattern->backend, &wanted));
   if (!wanted) PetscFunctionReturn(PETSC_SUCCESS);
   PetscCall(PetscIntCast(pattern->nrows, &nrows));
-  PetscCall(GpufmtRowsKnown(&known));
-  PetscCall(GpufmtManagedCreate(nrows, pattern->nnz, (const PetscInt *)pattern->rowptr, on_device, (PetscBool)(internal && known), managed));
+  PetscCall(GpufmtManagedCreate(nrows, pattern->nnz, (const PetscInt *)pattern->rowptr, on_device, internal, managed));
   PetscCall(GpufmtManagedSetColumns(*managed, (const PetscInt *)pattern->colidx, on_device));
   if (PetscDefined(USE_DEBUG)) PetscCall(GpufmtManagedSettle(on_device)); /* PETSc looks at all columns then */
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -2,7 +2,7 @@
 #include "runtime/runtime.h"
 
 /* whether memory serves so many bytes without a waste of more than a third */
-PetscBool GpufmtKeptFits(const GpufmtMemory *memory, size_t bytes)
+static PetscBool Fits(const GpufmtMemory *memory, size_t bytes)
 {
   static const size_t small = (size_t)1 << 16;
 
@@ -25,17 +25,8 @@ GpufmtMemory GpufmtKeptTake(GpufmtKept *kept, size_t bytes)
   int best = -1;
 
   for (int k = 0; k < kept->count; k++)
-    if (GpufmtKeptFits(&kept->memory[k], bytes) && (best < 0 || kept->memory[k].capacity <= kept->memory[best].capacity)) best = k;
+    if (Fits(&kept->memory[k], bytes) && (best < 0 || kept->memory[k].capacity <= kept->memory[best].capacity)) best = k;
   return best < 0 ? (GpufmtMemory){NULL, 0} : Remove(kept, best);
-}
-
-/* of how many GpufmtKeptTake() has the choice */
-int GpufmtKeptCount(const GpufmtKept *kept, size_t bytes)
-{
-  int count = 0;
-
-  for (int k = 0; k < kept->count; k++) count += GpufmtKeptFits(&kept->memory[k], bytes);
-  return count;
 }
 
 /* Nobody uses the memory any more. Where there is too much, what came first goes. */

@@ -87,9 +87,7 @@ typedef struct {
   int          count;
   GpufmtMemory memory[GPUFMT_MOST_KEPT]; /* what came first is first */
 } GpufmtKept;
-GPUFMT_HIDDEN PetscBool      GpufmtKeptFits(const GpufmtMemory *, size_t bytes);
 GPUFMT_HIDDEN GpufmtMemory   GpufmtKeptTake(GpufmtKept *, size_t bytes);
-GPUFMT_HIDDEN int            GpufmtKeptCount(const GpufmtKept *, size_t bytes);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKeptAdd(GpufmtKept *, GpufmtMemory *);
 GPUFMT_HIDDEN void           GpufmtKeptLimit(GpufmtKept *, size_t available, size_t total);
 GPUFMT_HIDDEN PetscErrorCode GpufmtKeptForget(GpufmtKept *);
@@ -144,12 +142,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackTake(GpufmtReadback *, const void **h
 
 /* pages.c */
 GPUFMT_HIDDEN void GpufmtPagesMayBeLarge(void *array, size_t bytes);
-
-/* pages_ahead.c */
-enum { GPUFMT_MOST_AHEAD = 6 };
-GPUFMT_HIDDEN void  GpufmtPagesAheadBegin(int narrays, void *const arrays[], size_t bytes);
-GPUFMT_HIDDEN void *GpufmtPagesAheadTake(void);
-GPUFMT_HIDDEN void  GpufmtPagesAheadEnd(void);
 
 /* shared_memory.c */
 enum { GPUFMT_HANDLE_BYTES = 64, GPUFMT_IDENTITY_BYTES = 16 };

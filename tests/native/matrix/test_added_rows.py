@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import numpy as np
 import pytest
+from answers import settled_tokens
 from builders import CsrMatrix
 from petsc4py import PETSc
 from petsc_products import petsc_matrix
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.planning import requests
+from petsc_gpufmt.planning.abi import Ask
 
 LIBRARY = native_library.load()
+PRODUCT_AB = 1  # MATPRODUCT_AB
 pytestmark = pytest.mark.skipif(PETSc.Sys.getVersion() < (3, 25), reason="PETSc 3.24 adds all rows itself")
 
 
 @pytest.fixture(params=["simulated", pytest.param("device", marks=pytest.mark.gpu)], autouse=True)
 def place(request, options):
     simulated = request.param == "simulated"
+    gc.collect()
     if simulated and not LIBRARY.GpufmtManagedSimulate(1):
         pytest.skip("there is a device")
     options["matmatmult_via"] = "rmerge"
     options["mattransposematmult_via"] = "rmerge"
     yield
     LIBRARY.GpufmtRowsForget(0)
+    gc.collect()
     assert not simulated or LIBRARY.GpufmtManagedSimulate(0)
+
+
+@pytest.fixture(params=[1, 10_000], ids=["managed", "on the host"], autouse=True)
+def many(request):
+    """Whether the row pointer and the lengths of a result are managed, too."""
+    before = LIBRARY.GpufmtManagedManyRows(request.param)
+    yield request.param == 1
+    LIBRARY.GpufmtManagedManyRows(before)
 
 
 def result(empty_rows):
@@ -94,31 +109,76 @@ def test_an_assembly_forgets_the_symmetry_of_another_pattern():
         square.isStructurallySymmetric()
 
 
-def test_lengths_of_many_rows_are_written_by_several_threads():
-    lengths = np.arange(300_001) % 3
+def test_lengths_of_rows_are_made_by_one_plan(asked, many):
+    lengths = np.arange(3001) % 3
     rowptr = np.concatenate([[0], np.cumsum(lengths)])
     columns = np.arange(rowptr[-1]) - np.repeat(rowptr[:-1], lengths)
-    A = CsrMatrix(lengths.size, 2, rowptr, columns, np.ones(columns.size))
-    C = petsc_matrix(A).matMult(petsc_matrix(CsrMatrix(2, 2, np.arange(3), np.arange(2), np.ones(2))))
-    part = C.createSubMatrix(PETSc.IS().createStride(lengths.size, comm=PETSc.COMM_SELF))  # reads all lengths
-    np.testing.assert_array_equal(part.getValuesCSR()[0], rowptr)
+    A = petsc_matrix(CsrMatrix(lengths.size, 2, rowptr, columns, np.ones(columns.size)))
+    eye = petsc_matrix(CsrMatrix(2, 2, np.arange(3), np.arange(2), np.ones(2)))
+    results = [A.matMult(eye), A.matMult(eye)]
+    assert asked[Ask.LENGTHS] == many
+    for result in results:
+        but_one = PETSc.IS().createStride(lengths.size - 1, comm=PETSc.COMM_SELF)
+        part = result.createSubMatrix(but_one)  # reads lengths
+        np.testing.assert_array_equal(part.getValuesCSR()[0], rowptr[:-1])
+        assert longest_row(result) == 2
+        result.destroy()
+    results.append(A.matMult(eye))  # the plan has gone with the last of them
+    assert asked[Ask.LENGTHS] == 2 * many
 
 
-def test_lengths_of_rows_that_are_gone_are_taken_by_the_next():
-    LIBRARY.GpufmtManagedKeptRows.restype = ctypes.c_size_t
-    n = 20_000
-    lengths = np.arange(n) % 3
-    columns = np.concatenate([np.arange(k) for k in lengths])
-    A = CsrMatrix(n, 4, np.concatenate([[0], np.cumsum(lengths)]), columns, np.ones(len(columns)))
-    eye = CsrMatrix(4, 4, np.arange(5), np.arange(4), np.ones(4))
-    C = petsc_matrix(A).matMult(petsc_matrix(eye))
-    before = LIBRARY.GpufmtManagedKeptRows()
+def longest_row(A):
+    longest = ctypes.c_longlong()
+    assert LIBRARY.MatSeqAIJGetMaxRowNonzeros(ctypes.c_void_p(A.handle), ctypes.byref(longest)) == 0
+    return int(np.frombuffer(longest, PETSc.IntType)[0])
+
+
+@pytest.mark.parametrize("after", ["it is destroyed", "entries", "coordinates", "a product"])
+def test_a_result_that_is_preallocated_anew_has_lengths_of_its_own(after):
+    """Those of before belong to the arrays that it had."""
+    C = result(10)
+    C.setPreallocationNNZ(3)
+    if after == "coordinates":
+        C.setPreallocationCOO(np.arange(20, dtype=PETSc.IntType), np.arange(20, dtype=PETSc.IntType))
+        C.setValuesCOO(np.ones(20, PETSc.ScalarType))
+    elif after != "it is destroyed":
+        C.setValues(range(20), [7], np.ones((20, 1)))
+        C.assemble()
+    if after == "a product":
+        C = C.transposeMatMult(C)
+    elif after != "it is destroyed":
+        assert C.getValuesCSR()[0][-1] == 20 and longest_row(C) == 1
     C.destroy()
-    kept = LIBRARY.GpufmtManagedKeptRows()
-    assert kept - before == (3 * n + 1) * PETSc.IntType().itemsize
 
-    same = petsc_matrix(A).matMult(petsc_matrix(eye))
 
-    assert LIBRARY.GpufmtManagedKeptRows() == before
-    some = PETSc.IS().createStride(n // 2, 1, 2, PETSc.COMM_SELF)
-    np.testing.assert_array_equal(np.diff(same.createSubMatrix(some).getValuesCSR()[0]), lengths[1::2])
+def test_a_result_is_the_result_of_another_product_by_petsc(options):
+    """Which would free the lengths of rows that it finds there."""
+    C = result(10)
+    options["mat_product_algorithm"] = "sorted"
+    eye = petsc_matrix(CsrMatrix(50, 50, np.arange(51), np.arange(50), np.full(50, 2.0)))
+    expected = C.getValuesCSR()[2] * 2.0
+    other = C.duplicate(copy=True)
+    a, b, c = (ctypes.c_void_p(matrix.handle) for matrix in (eye, other, C))
+    assert LIBRARY.MatProductCreateWithMat(a, b, None, c) == 0
+    assert LIBRARY.MatProductSetType(c, PRODUCT_AB) == 0
+    for step in (LIBRARY.MatProductSetFromOptions, LIBRARY.MatProductSymbolic, LIBRARY.MatProductNumeric):
+        assert step(c) == 0
+    np.testing.assert_array_equal(C.getValuesCSR()[2], expected)
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError])
+def test_lengths_that_cannot_be_made(monkeypatch, many, error):
+    def fail(*arguments):
+        raise error("no lengths")
+
+    monkeypatch.setitem(requests.KINDS, Ask.LENGTHS, requests.KINDS[Ask.LENGTHS]._replace(fill=fail))
+    before = LIBRARY.GpufmtManagedCount(), settled_tokens()
+    if not many:
+        result(0).destroy()
+        return
+    with pytest.raises(PETSc.Error, match="lengths of rows on .*no lengths"):
+        result(0)
+    gc.collect()
+    assert (LIBRARY.GpufmtManagedCount(), settled_tokens()) == before
+    monkeypatch.undo()
+    assert result(0).getSize() == (50, 20)

@@ -39,11 +39,14 @@ def kept():
 
 @pytest.fixture(autouse=True)
 def nothing_kept(place):  # noqa: F811
-    native_library.load().GpufmtManagedKept.restype = ctypes.c_size_t
+    library = native_library.load()
+    library.GpufmtManagedKept.restype = ctypes.c_size_t
+    before = library.GpufmtManagedManyRows(1 << 16)
     native_library.trim()
     assert kept() == 0
     yield
     native_library.trim()
+    library.GpufmtManagedManyRows(before)
 
 
 def square(n):

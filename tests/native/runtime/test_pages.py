@@ -1,8 +1,7 @@
-"""Long arrays of results on the host may have large pages."""
+"""Long arrays on the host may have large pages."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 from pathlib import Path
 
@@ -10,20 +9,11 @@ import numpy as np
 import pytest
 from petsc4py import PETSc
 
-from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.planning import requests
+from petsc_gpufmt.planning.abi import Ask
 
 SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-MANY_ROWS = 1_500_000  # of a row pointer of 6 MB
-
-
-@pytest.fixture
-def managed(options):
-    library = native_library.load()
-    if not library.GpufmtManagedSimulate(1):
-        pytest.skip("there is a device")
-    options["matmatmult_via"] = "rmerge"
-    yield library
-    assert library.GpufmtManagedSimulate(0)
+MANY_ROWS = 600_000  # of a vector of 4.8 MB, in single precision of 2.4 MB
 
 
 def may_be_large(address):
@@ -37,16 +27,32 @@ def may_be_large(address):
     return " hg" in flags
 
 
+@pytest.mark.double
 @pytest.mark.skipif(not SETTING.exists(), reason="the system has no large pages")
-def test_pages_of_a_long_row_pointer_may_be_large(managed):
-    rowptr = np.arange(MANY_ROWS + 1, dtype=PETSc.IntType)
-    A = PETSc.Mat().createAIJ(
-        (MANY_ROWS, MANY_ROWS), csr=(rowptr, rowptr[:-1], np.ones(MANY_ROWS, PETSc.ScalarType)), comm=PETSc.COMM_SELF
-    )
+def test_pages_of_a_long_near_null_space_may_be_large(monkeypatch):
+    found, kind = [], requests.KINDS[Ask.TENTATIVE]
+
+    def fill(request, *others):
+        found.append(may_be_large(request.near_null + MANY_ROWS * 4))
+        return kind.fill(request, *others)
+
+    monkeypatch.setitem(requests.KINDS, Ask.TENTATIVE, kind._replace(fill=fill))
+    pairs = np.arange(MANY_ROWS, dtype=PETSc.IntType).reshape(-1, 2)
+    columns = np.repeat(pairs, 2, axis=0).ravel()  # each row has one neighbour, with which it is an aggregate
+    values = np.tile(np.array([2.0, -1.0, -1.0, 2.0], PETSc.ScalarType), len(pairs))
+    rowptr = np.arange(0, columns.size + 1, 2, dtype=PETSc.IntType)
+    A = PETSc.Mat().createAIJ([MANY_ROWS] * 2, csr=(rowptr, columns, values), comm=PETSc.COMM_SELF)
     A.convert("pjds")
-    C, found = A.matMult(A), ctypes.c_void_p()
-    assert managed.GpufmtManagedCount() == 1
-    managed.MatSeqAIJGetCSRAndMemType(ctypes.c_void_p(C.handle), ctypes.byref(found), None, None, None)
-    assert may_be_large(found.value + rowptr.nbytes // 2)
-    C.destroy()
-    A.destroy()
+    A.setNearNullSpace(PETSc.NullSpace().create(vectors=[A.createVecRight()], comm=PETSc.COMM_SELF))
+    pc = PETSc.PC().create(PETSc.COMM_SELF)
+    pc.setOperators(A)
+    pc.setType("gamg")
+    pc.setGAMGLevels(2)
+    with pytest.raises(PETSc.Error, match="that is enough"):
+        monkeypatch.setitem(requests.KINDS, Ask.SMOOTHED, requests.KINDS[Ask.SMOOTHED]._replace(fill=enough))
+        pc.setUp()
+    assert found == [True]
+
+
+def enough(*_):
+    raise RuntimeError("that is enough")

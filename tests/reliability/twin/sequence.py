@@ -70,6 +70,7 @@ def difference(walk: Walk, defect: Defect | None = None) -> str:
     siblings: list[Sibling] = []
     found = ""
     native_library.load().GpufmtManagedSimulate(int(_ours_multiply(walk.seed)))
+    native_library.load().GpufmtManagedManyRows(8)  # most matrices of sequences have more
     try:
         _run(walk, siblings, defect)
     except DifferenceError as difference:

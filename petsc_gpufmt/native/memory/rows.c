@@ -1,13 +1,7 @@
 /* Sequential matrices with given arrays. MatCreateSeqAIJWithArrays() and the assembly in it go over all rows several times, which takes longer
    than a sparse product on the device. So PETSc makes a matrix without rows, and they are added here. What it keeps of them lies in a structure
    of no public header, whose beginning is mirrored; where a small matrix of PETSc's does not look like that, PETSc adds the rows. */
-#include "matrix/matrix.h"
-#include <pthread.h>
-
-enum {
-  MOST_THREADS  = 4,
-  ROWS_A_THREAD = 1 << 17 /* at least: about as long as to start it */
-};
+#include "memory/memory.h"
 
 /* the beginning of PETSc's structure, in the order of its members */
 typedef struct {
@@ -73,90 +67,49 @@ PetscErrorCode GpufmtRowsKnown(PetscBool *known)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* some rows, whose lengths one thread writes */
-typedef struct {
-  const PetscInt *rowptr;
-  PetscInt       *imax, *ilen;
-  PetscInt        first, last, longest, nonzero;
-} Part;
-
-static void *FillPart(void *argument)
-{
-  Part *const     part   = (Part *)argument;
-  const PetscInt *rowptr = part->rowptr;
-  PetscInt *const imax = part->imax, *const ilen = part->ilen;
-  PetscInt longest = 0, nonzero = 0;
-
-  for (PetscInt r = part->first; r < part->last; r++) {
-    const PetscInt length = rowptr[r + 1] - rowptr[r];
-
-    imax[r] = ilen[r] = length;
-    longest           = PetscMax(longest, length);
-    nonzero += length > 0;
-  }
-  part->longest = longest;
-  part->nonzero = nonzero;
-  return NULL;
-}
-
-/* Most of the time goes into the first touch of pages, which threads share. What finds no thread is done here. */
-static void FillParts(int nparts, Part parts[])
-{
-  pthread_t threads[MOST_THREADS];
-  int       nthreads = 1;
-
-  while (nthreads < nparts && !pthread_create(&threads[nthreads], NULL, FillPart, &parts[nthreads])) nthreads++;
-  (void)FillPart(&parts[0]);
-  for (int k = nthreads; k < nparts; k++) (void)FillPart(&parts[k]);
-  for (int k = 1; k < nthreads; k++) (void)pthread_join(threads[k], NULL);
-}
-
+/* lengths of rows that are on the host, and what PETSc notes of them */
 static PetscErrorCode FillLengths(PetscInt nrows, Rows *rows)
 {
-  const int    nparts = (int)PetscMin(MOST_THREADS, nrows / ROWS_A_THREAD + 1);
-  Part         parts[MOST_THREADS];
-  GpufmtMemory room, present;
-
   PetscFunctionBegin;
-  PetscCall(GpufmtManagedTakeRows((size_t)nrows, &room));
-  rows->imax = (PetscInt *)room.address;
-  PetscCall(GpufmtManagedTakeRows((size_t)nrows, &present));
-  rows->ilen = (PetscInt *)present.address;
-  for (int k = 0; k < nparts; k++)
-    parts[k] = (Part){.rowptr = rows->i,
-                      .imax   = rows->imax,
-                      .ilen   = rows->ilen,
-                      .first  = (PetscInt)((PetscInt64)nrows * k / nparts),
-                      .last   = (PetscInt)((PetscInt64)nrows * (k + 1) / nparts)};
-  FillParts(nparts, parts);
+  PetscCall(PetscMalloc1(nrows, &rows->imax));
+  PetscCall(PetscMalloc1(nrows, &rows->ilen));
   rows->rmax = rows->nonzerorowcnt = 0;
-  for (int k = 0; k < nparts; k++) {
-    rows->rmax = PetscMax(rows->rmax, parts[k].longest);
-    rows->nonzerorowcnt += parts[k].nonzero;
+  for (PetscInt r = 0; r < nrows; r++) {
+    const PetscInt length = rows->i[r + 1] - rows->i[r];
+
+    rows->imax[r] = rows->ilen[r] = length;
+    rows->rmax                    = PetscMax(rows->rmax, length);
+    rows->nonzerorowcnt += length > 0;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 /* Adds rows to a matrix that has the arrays, and none yet. Rows without entries are not left out: see GpufmtRowsCompress(). */
-static PetscErrorCode AddRows(Mat A, PetscInt nrows, PetscBool internal)
+static PetscErrorCode AddRows(Mat A, const GpufmtManaged *m)
 {
   Rows *rows = (Rows *)A->data;
 
   PetscFunctionBegin;
   PetscCall(PetscLayoutDestroy(&A->rmap));
-  PetscCall(PetscLayoutCreateFromSizes(PetscObjectComm((PetscObject)A), nrows, nrows, 1, &A->rmap));
+  PetscCall(PetscLayoutCreateFromSizes(PetscObjectComm((PetscObject)A), m->nrows, m->nrows, 1, &A->rmap));
   PetscCall(PetscFree2(rows->compressedrow.i, rows->compressedrow.rindex));
   rows->compressedrow.use   = PETSC_FALSE;
   rows->compressedrow.nrows = 0;
-  rows->nz                  = rows->i[nrows];
-  if (!internal) PetscCall(FillLengths(nrows, rows));
+  rows->nz                  = (PetscInt)m->nnz;
+  if (m->lengths[0]) {
+    PetscCall(PetscFree(rows->imax)); /* of no rows */
+    PetscCall(PetscFree(rows->ilen));
+    rows->imax          = m->lengths[0];
+    rows->ilen          = m->lengths[1];
+    rows->rmax          = m->longest;
+    rows->nonzerorowcnt = m->nonempty;
+  } else if (!m->internal) PetscCall(FillLengths(m->nrows, rows));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* An assembled matrix of type seqaij with these arrays, which stay the caller's. Inodes, found by reading the columns on the host, are switched off,
-   which before the assembly in there can only be done by an option. `internal`: no user sees it, and nothing of PETSc's reads lengths of its rows. */
-PetscErrorCode GpufmtCreateWithArrays(MPI_Comm comm, PetscInt nrows, PetscInt ncols, PetscInt rowptr[], PetscInt colidx[], PetscScalar values[],
-                                      PetscBool internal, Mat *A)
+/* An assembled matrix of type seqaij with these arrays. Inodes, found by reading the columns on the host, are switched off, which before the assembly in
+   there can only be done by an option. Nothing of PETSc's reads lengths of rows of a matrix that no user sees. */
+PetscErrorCode GpufmtCreateWithArrays(MPI_Comm comm, PetscInt ncols, const GpufmtManaged *m, Mat *A)
 {
   PetscOptions   without_inodes;
   PetscErrorCode ierr;
@@ -166,30 +119,30 @@ PetscErrorCode GpufmtCreateWithArrays(MPI_Comm comm, PetscInt nrows, PetscInt nc
   PetscCall(PetscOptionsCreate(&without_inodes));
   PetscCall(PetscOptionsSetValue(without_inodes, "-mat_no_inode", "true"));
   PetscCall(PetscOptionsPush(without_inodes));
-  ierr = MatCreateSeqAIJWithArrays(comm, layout == ROWS_KNOWN ? 0 : nrows, ncols, rowptr, colidx, values, A);
+  ierr = MatCreateSeqAIJWithArrays(comm, layout == ROWS_KNOWN ? 0 : m->nrows, ncols, m->rowptr, m->colidx, m->values, A);
   PetscCall(PetscOptionsPop());
   PetscCall(PetscOptionsDestroy(&without_inodes));
   PetscCall(ierr);
-  if (layout == ROWS_KNOWN) ierr = AddRows(*A, nrows, internal);
+  if (layout == ROWS_KNOWN) ierr = AddRows(*A, m);
   if (ierr) PetscCall(MatDestroy(A));
   PetscCall(ierr);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A, whose rows were added here, goes: PETSc would free their lengths, and the next would touch new pages. */
-PetscErrorCode GpufmtRowsKeep(Mat A)
+/* A, which has these arrays, is about to lose them: PETSc would free the lengths of rows, or write others there. With `copied` it has got other arrays
+   already, by a preallocation, and lengths of its own are made of what was written. */
+PetscErrorCode GpufmtRowsLeave(Mat A, const GpufmtManaged *m, PetscBool copied)
 {
-  Rows          *rows      = (Rows *)A->data;
-  PetscInt     **lengths[] = {&rows->imax, &rows->ilen};
-  const PetscInt few       = 1 << 14; /* rows: their pages are kept by the C library */
+  Rows      *rows      = (Rows *)A->data;
+  PetscInt **lengths[] = {&rows->imax, &rows->ilen};
 
   PetscFunctionBegin;
-  if (layout != ROWS_KNOWN || A->rmap->n < few) PetscFunctionReturn(PETSC_SUCCESS);
-  for (int k = 0; k < 2; k++) {
-    GpufmtMemory memory = {.address = *lengths[k], .capacity = (size_t)A->rmap->n * sizeof(PetscInt)};
-
+  for (int k = 0; m->lengths[0] && k < 2; k++) {
+    if (*lengths[k] != m->lengths[k]) continue;
     *lengths[k] = NULL;
-    PetscCall(GpufmtManagedReturnRows(&memory));
+    if (!copied) continue;
+    PetscCall(PetscMalloc1(m->nrows, lengths[k]));
+    PetscCall(PetscArraycpy(*lengths[k], m->lengths[k], m->nrows));
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
