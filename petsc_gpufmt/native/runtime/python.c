@@ -154,6 +154,12 @@ PetscBool GpufmtPythonPresent(void)
   return (PetscBool)(dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL);
 }
 
+/* in a Python program, where nobody else looks for these functions: whether they are there */
+PetscBool GpufmtPythonFind(void)
+{
+  return (PetscBool)(loaded || LoadApi(RTLD_DEFAULT));
+}
+
 /* Starts Python unless it runs. 0, or an error code of PETSc with a message. This and the next are without PETSc: any thread may call them. */
 int GpufmtPythonRun(GpufmtMessage message)
 {

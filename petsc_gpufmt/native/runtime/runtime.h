@@ -64,6 +64,7 @@ GPUFMT_HIDDEN void                 GpufmtStartEnd(void);
 #define GPUFMT_MESSAGE_LENGTH 1024
 typedef char                 GpufmtMessage[GPUFMT_MESSAGE_LENGTH];
 GPUFMT_HIDDEN PetscBool      GpufmtPythonPresent(void);
+GPUFMT_HIDDEN PetscBool      GpufmtPythonFind(void);
 GPUFMT_HIDDEN int            GpufmtPythonRun(GpufmtMessage);
 GPUFMT_HIDDEN int            GpufmtPythonImport(const char module[], GpufmtMessage);
 GPUFMT_HIDDEN PetscErrorCode GpufmtPythonStart(void);

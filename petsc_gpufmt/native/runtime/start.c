@@ -1,5 +1,6 @@
 /* Python starts beside the application: a thread does, in steps, what the first plan of the process would have to do first. It calls nothing of
-   PETSc or MPI. A step that fails is done again by the first plan, which says why. Kernels are loaded beside that, also in a Python program. */
+   PETSc or MPI. A step that fails is done again by the first plan, which says why. Kernels are loaded beside that. In a Python program, the last step is left:
+   modules that later plans need are imported while the device starts. */
 #define _GNU_SOURCE /* pthread_timedjoin_np() */
 #include "runtime/driver.h"
 #include <fenv.h>
@@ -21,6 +22,7 @@ static struct {
 
 static pthread_t          thread;
 static atomic_bool        runs        = false;                     /* it has been made, and is not joined */
+static int                first_step  = 0;                         /* with which it begins */
 static atomic_int         nsteps      = 0;                         /* that it is to do */
 static pthread_mutex_t    step_lock   = PTHREAD_MUTEX_INITIALIZER; /* held by the thread during a step: between two, it holds nothing else either */
 static pthread_mutex_t    wanted_lock = PTHREAD_MUTEX_INITIALIZER; /* held by PETSc's thread until it knows its device */
@@ -107,7 +109,7 @@ static void *Run(void *unused)
 
   here = true;
   (void)fesetenv(FE_DFL_ENV); /* with -fp_trap, NumPy would trap while it is imported */
-  for (int k = 0; done && k < atomic_load(&nsteps); k++) {
+  for (int k = first_step; done && k < atomic_load(&nsteps); k++) {
     if (k == FIRST_WANTED) { /* not during the step: a fork() would wait for it */
       (void)pthread_mutex_lock(&wanted_lock);
       (void)pthread_mutex_unlock(&wanted_lock);
@@ -144,7 +146,7 @@ static void AfterForkInChild(void)
   atomic_store(&runs, false);
 }
 
-static PetscErrorCode Begin(void)
+static PetscErrorCode Begin(int first)
 {
   sigset_t       all, before;
   pthread_attr_t attributes;
@@ -154,7 +156,8 @@ static PetscErrorCode Begin(void)
     (void)atexit(AtExit);
     (void)pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
   }
-  begun = PETSC_TRUE;
+  begun      = PETSC_TRUE;
+  first_step = first;
   atomic_store(&nsteps, ALL_STEPS);
   (void)sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
@@ -196,12 +199,71 @@ static PetscErrorCode LeftToOthers(PetscBool *left)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Called for every matrix that gets a type of ours, of the named format; begins once, if the matrix will be on a device. In a program that has
-   Python with the planner, kernels are all that is begun. */
+/* waits for steps before the `last` */
+static void Join(int last)
+{
+  void *python;
+
+  if (!runs) return;
+  atomic_store(&nsteps, last);
+  python = GpufmtPythonPause();
+  (void)pthread_join(thread, NULL);
+  atomic_store(&runs, false);
+  GpufmtPythonGoOn(python);
+  GpufmtPythonStay();
+}
+
+/* the device that matrices will be on is known from here on */
+static PetscErrorCode FindPlace(void)
+{
+  int device;
+
+  PetscFunctionBegin;
+  if (!GpufmtDeviceUsable()) PetscFunctionReturn(PETSC_SUCCESS);
+  PetscCall(GpufmtDeviceKnown(&device, &wanted.context));
+  if (device < 0) PetscFunctionReturn(PETSC_SUCCESS);
+  wanted.place.backend = GPUFMT_BACKEND_CUDA;
+  wanted.place.device  = device;
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Python starts while PETSc starts its device */
+static PetscErrorCode StartBeside(void)
+{
+  PetscErrorCode ierr;
+
+  PetscFunctionBegin;
+  (void)pthread_mutex_lock(&wanted_lock);
+  PetscCall(Begin(0));
+  ierr = FindPlace();
+  (void)pthread_mutex_unlock(&wanted_lock);
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Python is here, and the caller may hold it: it is let go while the device starts, by PETSc or by the thread that loads kernels. That takes longer than
+   to import what is left, and whoever calls next waits for it. */
+static PetscErrorCode ImportBeside(void)
+{
+  PetscErrorCode ierr;
+  void          *python;
+
+  PetscFunctionBegin;
+  if (!GpufmtPythonFind()) PetscFunctionReturn(PETSC_SUCCESS);
+  python = GpufmtPythonPause();
+  PetscCall(Begin(LAST_STEP));
+  ierr = FindPlace();
+  if (!ierr && wanted.place.backend == GPUFMT_BACKEND_CUDA) LoadKernels();
+  Join(ALL_STEPS);
+  GpufmtPythonGoOn(python);
+  PetscCall(ierr);
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Called for every matrix that gets a type of ours, of the named format; begins once, if the matrix will be on a device. */
 PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
 {
-  PetscBool      early, stays = PETSC_FALSE, left = PETSC_FALSE, python;
-  PetscErrorCode ierr = PETSC_SUCCESS;
+  PetscBool early, stays = PETSC_FALSE, left = PETSC_FALSE, python;
 
   PetscFunctionBegin;
   if (asked) PetscFunctionReturn(PETSC_SUCCESS);
@@ -218,20 +280,8 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
                                 .scalar_bytes = sizeof(PetscScalar),
                                 .is_complex   = PetscDefined(USE_COMPLEX)};
   wanted.format = format;
-  (void)pthread_mutex_lock(&wanted_lock); /* Python starts while PETSc starts its device */
-  if (!python) PetscCall(Begin());
-  if (GpufmtDeviceUsable()) {
-    int device;
-
-    ierr = GpufmtDeviceKnown(&device, &wanted.context);
-    if (!ierr && device >= 0) {
-      wanted.place.backend = GPUFMT_BACKEND_CUDA;
-      wanted.place.device  = device;
-    }
-  }
-  (void)pthread_mutex_unlock(&wanted_lock);
-  PetscCall(ierr);
-  if (python && wanted.place.backend == GPUFMT_BACKEND_CUDA) LoadKernels();
+  if (python) PetscCall(ImportBeside());
+  else PetscCall(StartBeside());
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -244,19 +294,6 @@ PetscBool GpufmtStartIsHere(void)
 PetscBool GpufmtStartRuns(void)
 {
   return (PetscBool)runs;
-}
-
-static void Join(int last)
-{
-  void *python;
-
-  if (!runs) return;
-  atomic_store(&nsteps, last);
-  python = GpufmtPythonPause();
-  (void)pthread_join(thread, NULL);
-  atomic_store(&runs, false);
-  GpufmtPythonGoOn(python);
-  GpufmtPythonStay();
 }
 
 /* waits for what the first plan needs */

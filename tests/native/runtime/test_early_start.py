@@ -215,3 +215,40 @@ def test_a_python_program_has_no_thread_and_no_module_that_it_has_not_imported(f
     finished = launch.run([sys.executable, "-c", program, *options])
     assert finished.status == 0 and "done" in finished.output, finished
     assert "Option left: name:-gpufmt_start_early" not in finished.output, finished
+
+
+IMPORTING_PROGRAM = """
+import sys, threading, petsc4py; petsc4py.init(sys.argv)
+from petsc4py import PETSc
+import petsc_gpufmt
+
+class Finder:
+    seen = []
+    def find_spec(self, name, path=None, target=None):
+        if name == "petsc_gpufmt.spgemm.chain":
+            self.seen.append(threading.current_thread() is not threading.main_thread())
+            if PETSc.Options().getBool("failing", False) and len(self.seen) == 1:
+                raise OSError("not this time")
+
+sys.meta_path.insert(0, Finder())
+A = PETSc.Mat().createAIJ((4, 4), nnz=1, comm=PETSc.COMM_SELF); A.setFromOptions()
+print("imported beside", Finder.seen, "petsc_gpufmt.formats.evchyb" in sys.modules)
+A.setUp(); A.assemble(); A.shift(1.0); A.mult(*A.createVecs()); A.matMult(A)
+print("looked for", Finder.seen, "done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "output"),
+    [
+        (["-gpufmt_start_early", 1], "beside [True] True\nlooked for [True] done\n"),
+        (["-gpufmt_start_early", 0], "beside [] False\nlooked for [False] done\n"),
+        (["-gpufmt_start_early", 1, "-failing", 1], "beside [True] False\nlooked for [True, False] done\n"),
+        (["-gpufmt_start_early", 1, "-mat_bind_below", 5], "beside [] False\nlooked for [False] done\n"),
+    ],
+    ids=["early", "late", "what fails is left to plans", "on the host"],
+)
+def test_a_python_program_imports_what_later_plans_need_while_its_device_starts(options, output):
+    types = ["-mat_type", "pjds", "-matmatmult_via", "rmerge"]
+    finished = launch.run([sys.executable, "-c", IMPORTING_PROGRAM, *types, *options])
+    assert finished.status == 0 and finished.output.startswith(f"imported {output}"), finished
