@@ -29,6 +29,15 @@ def few_rows_are_many():
 
 
 @pytest.fixture
+def many_rows():
+    """Says for one test from how many rows on the row pointer and the lengths are managed."""
+    library = native_library.load()
+    before = library.GpufmtManagedManyRows(1)
+    yield library.GpufmtManagedManyRows
+    library.GpufmtManagedManyRows(before)
+
+
+@pytest.fixture
 def asked(monkeypatch):
     """How often the planner is asked for each kind of request."""
     return counted_requests(monkeypatch.setitem)

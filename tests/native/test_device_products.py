@@ -140,7 +140,10 @@ def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  #
 
 
 @EVERY_PRODUCT
-def test_nothing_but_the_row_pointer_goes_to_the_host_until_it_asks(petsc, product):  # noqa: F811
+@pytest.mark.parametrize("many", [True, False], ids=["many rows", "few rows"])
+def test_nothing_but_the_row_pointer_goes_to_the_host_until_it_asks(petsc, many_rows, product, many):  # noqa: F811
+    """And that of many rows does not: two numbers do, the longest row and how many have entries."""
+    many_rows(1 if many else 10_000)
     operands = operands_of(product, **SIZES)
     matrices = [petsc_matrix(m) for m in operands]
     before = copied_bytes("gtoc")
@@ -149,7 +152,8 @@ def test_nothing_but_the_row_pointer_goes_to_the_host_until_it_asks(petsc, produ
     multiply(product, matrices, result=C)
     x, z = C.createVecs()
     C.mult(x, z)
-    assert copied_bytes("gtoc") - before == (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
+    numbers = 2 if many else C.size[0] + 1
+    assert copied_bytes("gtoc") - before == numbers * np.dtype(petsc.IntType).itemsize
     check(product, operands, C)
 
 

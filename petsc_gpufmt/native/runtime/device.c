@@ -150,6 +150,14 @@ PetscBool GpufmtDeviceHas(const void *array)
   return (PetscBool)(array && GpufmtDeviceUsable() && MemoryType(array) == CUDA_MEMORY_DEVICE);
 }
 
+/* whether there are several devices, of which PETSc has not taken one so far */
+PetscBool GpufmtDeviceToChoose(void)
+{
+  int count = 0;
+
+  return (PetscBool)(GpufmtDeviceUsable() && !gpufmt_driver.DeviceGetCount(&count) && count > 1 && !PetscDeviceInitialized(PETSC_DEVICE_CUDA));
+}
+
 /* PETSc's device, which matrices of ours will need, and its context. If there is one GPU alone, the context may be NULL: PETSc has not made it
    yet, which takes a tenth of a second, and another thread can. If there are several, PETSc chooses, now. Device -1: there is no context. */
 PetscErrorCode GpufmtDeviceKnown(int *device, void **context)
@@ -322,6 +330,11 @@ PetscErrorCode GpufmtDeviceGet(int *device, void **stream)
 }
 
 PetscBool GpufmtDeviceHas(const void *array)
+{
+  return PETSC_FALSE;
+}
+
+PetscBool GpufmtDeviceToChoose(void)
 {
   return PETSC_FALSE;
 }

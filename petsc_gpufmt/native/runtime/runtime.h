@@ -97,6 +97,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtKeptForget(GpufmtKept *);
 GPUFMT_HIDDEN PetscBool      GpufmtDeviceUsable(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceGet(int *device, void **stream);
 GPUFMT_HIDDEN PetscBool      GpufmtDeviceHas(const void *array);
+GPUFMT_HIDDEN PetscBool      GpufmtDeviceToChoose(void);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceKnown(int *device, void **context);
 GPUFMT_HIDDEN bool           GpufmtDeviceEnter(int device, void *context);
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceSettle(void);

@@ -1,6 +1,6 @@
 /* Python starts beside the application: a thread does, in steps, what the first plan of the process would have to do first. It calls nothing of
-   PETSc or MPI. A step that fails is done again by the first plan, which says why. Kernels are loaded beside that. In a Python program, the last step is left:
-   modules that later plans need are imported while the device starts. */
+   PETSc or MPI. A step that fails is done again by the first plan, which says why. Kernels are loaded beside that. In a Python program the last step
+   is left: modules that later plans need are imported while PETSc starts its device. */
 #define _GNU_SOURCE /* pthread_timedjoin_np() */
 #include "runtime/driver.h"
 #include <fenv.h>
@@ -199,7 +199,7 @@ static PetscErrorCode LeftToOthers(PetscBool *left)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* waits for steps before the `last` */
+/* waits for the steps before the last one, or for that in progress */
 static void Join(int last)
 {
   void *python;
@@ -241,22 +241,26 @@ static PetscErrorCode StartBeside(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Python is here, and the caller may hold it: it is let go while the device starts, by PETSc or by the thread that loads kernels. That takes longer than
-   to import what is left, and whoever calls next waits for it. */
+/* Python is here. Where PETSc has to start one of several devices now, which takes longer than to import what is left, the caller lets go of Python for that
+   time, and waits for the module in progress alone. Else it would wait for nothing but these modules, of which it may want few. */
 static PetscErrorCode ImportBeside(void)
 {
-  PetscErrorCode ierr;
-  void          *python;
+  const PetscBool beside = (PetscBool)(GpufmtDeviceToChoose() && GpufmtPythonFind());
+  void           *python = NULL;
+  PetscErrorCode  ierr;
 
   PetscFunctionBegin;
-  if (!GpufmtPythonFind()) PetscFunctionReturn(PETSC_SUCCESS);
-  python = GpufmtPythonPause();
-  PetscCall(Begin(LAST_STEP));
+  if (beside) {
+    python = GpufmtPythonPause();
+    PetscCall(Begin(LAST_STEP));
+  }
   ierr = FindPlace();
-  if (!ierr && wanted.place.backend == GPUFMT_BACKEND_CUDA) LoadKernels();
-  Join(ALL_STEPS);
-  GpufmtPythonGoOn(python);
+  if (beside) {
+    Join(0);
+    GpufmtPythonGoOn(python);
+  }
   PetscCall(ierr);
+  if (wanted.place.backend == GPUFMT_BACKEND_CUDA) LoadKernels();
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -36,11 +36,10 @@ def place(request, options):
 
 
 @pytest.fixture(params=[1, 10_000], ids=["managed", "on the host"], autouse=True)
-def many(request):
+def many(request, many_rows):
     """Whether the row pointer and the lengths of a result are managed, too."""
-    before = LIBRARY.GpufmtManagedManyRows(request.param)
-    yield request.param == 1
-    LIBRARY.GpufmtManagedManyRows(before)
+    many_rows(request.param)
+    return request.param == 1
 
 
 def result(empty_rows):

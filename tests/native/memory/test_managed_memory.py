@@ -38,15 +38,13 @@ def kept():
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(place):  # noqa: F811
-    library = native_library.load()
-    library.GpufmtManagedKept.restype = ctypes.c_size_t
-    before = library.GpufmtManagedManyRows(1 << 16)
+def nothing_kept(place, many_rows):  # noqa: F811
+    native_library.load().GpufmtManagedKept.restype = ctypes.c_size_t
+    many_rows(10_000)
     native_library.trim()
     assert kept() == 0
     yield
     native_library.trim()
-    library.GpufmtManagedManyRows(before)
 
 
 def square(n):
