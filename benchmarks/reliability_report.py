@@ -99,9 +99,6 @@ KNOWN = """\
   only a state of before 3.26 was at hand.
 - Of PETSc's own tests all have been run with `pjds`. With `gpufmt`, `bsr` and `csradaptive`, which share its code but
   for products with a vector, they have in `mat` and in a part of `ksp`.
-- With `-mat_type aijsell` and `-mat_seqaij_type` of a type of this package programs of several ranks crash: PETSc's
-  MatMPIAIJSetPreallocation() converts blocks as if they were plain `aij` (`mpiaijsell.c:108`), and operations of ours
-  stay in them. Ask for one of the two.
 - The host of these runs has 23 GB of memory: for matrices whose padding passes 2^31 entries `limits` asks for 60.
 - In its debugging configuration PETSc has ranks wait for each other where else they do not. MatSetFromOptions() does
   not end, with `aij` too, if `-mat_bind_below` is above the rows of some ranks alone. A failure on one rank in front

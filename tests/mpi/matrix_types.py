@@ -298,7 +298,56 @@ def check_product_matrix(C, dense, what):
     assert np.all(error <= limit), f"{what}: off by {error.max()} on rank {COMM.rank}"
 
 
+def check_types_of_petsc_that_take_our_blocks():
+    """They convert blocks as if these were plain ones: what is left of our operations does what PETSc's do."""
+    options = PETSc.Options()
+    for name in ("aijsell", "aijperm"):
+        plain = list(seen(name))
+        options["mat_seqaij_type"] = SEQ
+        for found, expected in zip(seen(name), plain, strict=True):
+            np.testing.assert_array_equal(found, expected, f"blocks of type {name}")
+        del options["mat_seqaij_type"]
+
+
+def seen(name):
+    """What comes of the operations of a matrix of PETSc's type, and of its block."""
+    dense = random_dense(COUNT, COUNT) + np.eye(COUNT)  # after new entries, products of aijsell are an error
+    A = distribute(dense, name)
+    A.setOption(PETSc.Mat.Option.KEEP_NONZERO_PATTERN, True)
+    A.setFromOptions()
+    yield from products(A)
+    A.scale(2.0)
+    A.shift(3.0)
+    yield from products(A)
+    A.diagonalScale(*(A.getDiagonal() for _ in range(2)))
+    A.zeroRows([0], 5.0)
+    copy = A.duplicate(copy=True)
+    copy.axpy(1.0, A)
+    yield from products(copy)
+    viewer = PETSc.Viewer().createASCII("/dev/null", comm=PETSc.COMM_SELF)
+    viewer.pushFormat(PETSc.Viewer.Format.ASCII_INFO)
+    block = A.getDiagonalBlock()
+    assert block.getType() == "seq" + name, block.getType()
+    block.view(viewer)
+    block.setFromOptions()
+    for converted in (block.convert("dense", PETSc.Mat()), block.convert(SEQ, PETSc.Mat()), block.copy()):
+        yield converted.norm()
+    A.zeroEntries()
+    yield A.norm()
+
+
+def products(A):
+    x, y = A.createVecs()
+    for product, operand, result in ((A.mult, x, y), (A.multTranspose, y.duplicate(), x.duplicate())):
+        random_vector(operand, 7)
+        product(operand, result)
+        yield result.getArray().copy()
+    yield A.getDiagonal().getArray().copy()
+    yield A.norm(PETSc.NormType.INFINITY)
+
+
 check_names()
+check_types_of_petsc_that_take_our_blocks()
 check_blocks_of_every_creation_path()
 check_change_of_type_keeps_values()
 check_convert_into_existing()

@@ -39,12 +39,6 @@ REASONS: tuple[Reason, ...] = (
         "",
         "aij is wrong: its algorithm backend goes on with the first factors (mpiaij.c:7105); ours is as PETSc expects",
     ),
-    Reason(
-        "ts/tutorials/advection-diffusion-reaction/ex5adj ex5adj_aijsell",
-        "crash",
-        "SEGV",
-        "asked for two types at once: PETSc's aijsell takes blocks of any type for plain aij ones (mpiaijsell.c:108)",
-    ),
 )
 
 

@@ -18,6 +18,11 @@ PetscErrorCode MatConvert_Gpufmt(Mat A, MatType type, MatReuse reuse, Mat *newma
   Mat                 copy;
 
   PetscFunctionBegin;
+  if (!is_seq && A->ops->bindtocpu == gpufmt_seq_bind) { /* a block that another type has taken over */
+    A->ops->convert = gpufmt_seq_parent->convert;
+    PetscCall(MatConvert(A, type, reuse, newmat));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   if (format && strcmp(type, is_seq ? format->mpi_type : format->seq_type)) {
     if (is_seq) PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(A, type, reuse, newmat));
     else PetscCall(MatConvert_MPIAIJ_MPIAIJGpufmt(A, type, reuse, newmat));

@@ -218,6 +218,10 @@ static PetscErrorCode MatSetPreallocationCOO_SeqAIJGpufmt(Mat A, PetscCount coun
   PetscBool      done;
 
   PetscFunctionBegin;
+  if (!GpufmtSeqData(A)) {
+    PetscCall((*parent_preallocation)(A, count, rows, columns));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(GpufmtCooAssemble(A, count, rows, columns, &done));
   if (done) PetscFunctionReturn(PETSC_SUCCESS);
   ierr = GpufmtCooToHost(count, rows, columns, copies);
@@ -286,6 +290,10 @@ static PetscErrorCode MatSetValuesCOO_SeqAIJGpufmt(Mat A, const PetscScalar give
   PetscErrorCode              ierr;
 
   PetscFunctionBegin;
+  if (!GpufmtSeqData(A)) {
+    PetscCall((*parent_values)(A, given, mode));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   PetscCall(GpufmtSeqCooCount(A, &count));
   PetscCall(GpufmtCooPlace(A, given, count, &values));
   PetscCall(Find(A, &values, &coordinates, &id));

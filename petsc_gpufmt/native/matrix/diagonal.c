@@ -4,7 +4,7 @@
 
 PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 {
-  Mat_Gpufmt    *gpufmt = (Mat_Gpufmt *)A->spptr;
+  Mat_Gpufmt    *gpufmt = GpufmtSeqData(A);
   GpufmtStore   *store;
   GpufmtManaged *managed;
   void          *slots[GPUFMT_NUM_SLOTS] = {NULL}, *stream;
@@ -15,7 +15,7 @@ PetscErrorCode MatGetDiagonal_SeqAIJGpufmt(Mat A, Vec v)
 
   PetscFunctionBegin;
 #if PetscDefined(HAVE_CUDA)
-  if (!A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable())
+  if (gpufmt && !A->boundtocpu && !v->boundtocpu && !A->factortype && A->rmap->n == v->map->n && GpufmtDeviceUsable())
     PetscCall(PetscObjectTypeCompareAny((PetscObject)v, &on_device, VECSEQCUDA, VECMPICUDA, VECCUDA, ""));
 #endif
   if (on_device && !GpufmtLeaseHolds(&gpufmt->stores[GPUFMT_BACKEND_CUDA][0].lease)) { /* such as the graph in GAMG, which is never multiplied */

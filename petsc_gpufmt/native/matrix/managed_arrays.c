@@ -130,7 +130,7 @@ static PetscErrorCode MatSetOption_SeqAIJGpufmt(Mat A, MatOption option, PetscBo
 {
   PetscFunctionBegin;
   if (OnNewNonzeros(option) || option == MAT_SORTED_FULL) PetscCall(GpufmtManagedLeave(A));
-  GpufmtOptionsRemember(&((Mat_Gpufmt *)A->spptr)->options, option, flag); /* also while it collects first values */
+  if (GpufmtSeqData(A)) GpufmtOptionsRemember(&GpufmtSeqData(A)->options, option, flag); /* also while it collects first values */
   PetscCall((*gpufmt_seq_parent->setoption)(A, option, flag));
   if (option == MAT_SORTED_FULL && !flag) A->ops->setvalues = MatSetValues_SeqAIJGpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);

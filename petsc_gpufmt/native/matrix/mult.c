@@ -145,10 +145,15 @@ static PetscErrorCode MultTry(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
    sums, these are no numbers: an application that goes on elsewhere is not to take what is there for them. */
 static PetscErrorCode Mult(Mat A, Vec x, Vec y, Vec z, PetscBool transposed)
 {
-  Mat_Gpufmt    *gpufmt = (Mat_Gpufmt *)A->spptr;
+  Mat_Gpufmt    *gpufmt = GpufmtSeqData(A);
   PetscErrorCode ierr;
 
   PetscFunctionBegin;
+  if (PetscUnlikely(!gpufmt)) {
+    if (y) PetscCall((transposed ? *gpufmt_seq_parent->multtransposeadd : *gpufmt_seq_parent->multadd)(A, x, y, z));
+    else PetscCall((transposed ? *gpufmt_seq_parent->multtranspose : *gpufmt_seq_parent->mult)(A, x, z));
+    PetscFunctionReturn(PETSC_SUCCESS);
+  }
   if (gpufmt->failure && *gpufmt->failure) PetscFunctionReturn(PETSC_SUCCESS); /* in the other block */
   ierr = MultTry(A, x, y, z, transposed);
   if (PetscUnlikely(ierr && gpufmt->failure)) {

@@ -36,12 +36,14 @@ PetscErrorCode MatSetFromOptions_Gpufmt(Mat A, PetscOptionItems PetscOptionsObje
 {
   const GpufmtFormat   *format = GpufmtFormatFind(((PetscObject)A)->type_name);
   const struct _MatOps *parent;
-  PetscBool             is_seq;
+  PetscBool             is_seq = PETSC_TRUE;
 
   PetscFunctionBegin;
-  PetscCall(GpufmtOptionsDeclare(format, PetscOptionsObject));
-  PetscCall(PetscObjectTypeCompare((PetscObject)A, format->seq_type, &is_seq));
-  if (!is_seq) PetscCall(GpufmtHaloOptionsDeclare(PetscOptionsObject));
+  if (format) {
+    PetscCall(GpufmtOptionsDeclare(format, PetscOptionsObject));
+    PetscCall(PetscObjectTypeCompare((PetscObject)A, format->seq_type, &is_seq));
+    if (!is_seq) PetscCall(GpufmtHaloOptionsDeclare(PetscOptionsObject));
+  }
   parent = is_seq ? gpufmt_seq_parent : gpufmt_mpi_parent;
   if (parent->setfromoptions) PetscCall((*parent->setfromoptions)(A, PetscOptionsObject));
   PetscFunctionReturn(PETSC_SUCCESS);
@@ -51,7 +53,7 @@ static PetscErrorCode MatView_SeqAIJGpufmt(Mat A, PetscViewer viewer)
 {
   PetscFunctionBegin;
   PetscCall((*gpufmt_seq_parent->view)(A, viewer));
-  PetscCall(GpufmtViewStorage(A, A, NULL, viewer));
+  if (GpufmtSeqData(A)) PetscCall(GpufmtViewStorage(A, A, NULL, viewer));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -10,9 +10,10 @@ PetscErrorCode Mat_GpufmtCreate(const GpufmtFormat *format, Mat_Gpufmt **out)
 
   PetscFunctionBegin;
   PetscCall(PetscNew(&gpufmt));
-  gpufmt->format    = format;
-  gpufmt->converted = -1;
-  *out              = gpufmt;
+  gpufmt->arrays.mark = &gpufmt_seq_bind;
+  gpufmt->format      = format;
+  gpufmt->converted   = -1;
+  *out                = gpufmt;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

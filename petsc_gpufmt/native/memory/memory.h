@@ -59,6 +59,7 @@ typedef struct {
 
 /* what A->spptr of a sequential matrix of ours begins with */
 typedef struct {
+  const void        *mark;    /* by which it is known */
   GpufmtDeviceValues values;  /* of a matrix that sparse products read or make */
   GpufmtManaged     *managed; /* the arrays of a result of these; else they are PETSc's own */
   GpufmtHeldPattern  held;
@@ -114,10 +115,13 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *, 
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedDigest(const GpufmtManaged *, uint64_t *digest);
 GPUFMT_HIDDEN PetscErrorCode GpufmtManagedOf(Mat, GpufmtManaged **);
 
-/* what belongs to a sequential matrix of ours, else NULL; asked at each MatSetValues(), so no names are compared */
+/* What belongs to a sequential matrix of ours, else NULL; asked at each MatSetValues(), so no names are compared. Parallel types of PETSc's own, such as aijsell,
+   take blocks for plain ones: they put data of theirs in the place of ours, and leave most of our operations, which then do what the parent's do. */
 static inline GpufmtArrays *GpufmtArraysOf(Mat A)
 {
-  return A->ops->bindtocpu == gpufmt_seq_bind ? (GpufmtArrays *)A->spptr : NULL;
+  GpufmtArrays *arrays = A->ops->bindtocpu == gpufmt_seq_bind ? (GpufmtArrays *)A->spptr : NULL;
+
+  return arrays && arrays->mark == &gpufmt_seq_bind ? arrays : NULL;
 }
 
 /* The planner holds the pattern of A on a backend, or has held it, under a number. */
