@@ -62,6 +62,8 @@ STRUCTURES = {
     "GpufmtCooBlock": abi.CooBlockStruct,
     "GpufmtLoopRequest": abi.LoopRequestStruct,
     "GpufmtLoopAnswer": abi.LoopAnswerStruct,
+    "GpufmtLengthsRequest": abi.LengthsRequestStruct,
+    "GpufmtLengthsAnswer": abi.LengthsAnswerStruct,
     "GpufmtOutsideRequest": abi.OutsideRequestStruct,
     "GpufmtOutsideAnswer": abi.OutsideAnswerStruct,
     "GpufmtCooRequest": abi.CooRequestStruct,
