@@ -332,6 +332,38 @@ def check_memory_fails_on_one_rank(to_place):
     check(pair, "after memory that was lacking")
 
 
+def check_memory_fails_after_a_set_up(to_place):
+    """Of a sequential matrix that is ready for any entries: it is usable afterwards, with coordinates and without.
+
+    PETSc leaves one of its own without arrays then.
+    """
+    sequential = failed = COMM.size == 1 and SORTED[0]
+    number = 0
+    while failed:
+        A, B = pair = [PETSc.Mat().create(COMM) for _ in range(2)]
+        for matrix, mat_type in zip(pair, (TYPE, "aij"), strict=True):
+            matrix.setSizes((N, M))
+            matrix.setType(mat_type)
+            matrix.setUp()
+        with Allocations("", number) as allocations:
+            error = error_of(A.setPreallocationCOO, *coordinates(39))
+            allocations.failing = None
+        failed = allocations.failed
+        assert error == (OUT_OF_MEMORY if failed else 0), f"allocation {number}"
+        if failed and number % 2:
+            A.setOption(Option.NEW_NONZERO_ALLOCATION_ERR, False)
+            for matrix in pair:
+                matrix.setValue(3, 5, 2.0)
+                matrix.assemble()
+        else:
+            for matrix in pair[not failed :]:
+                matrix.setPreallocationCOO(*coordinates(39))
+            set_both(pair, to_place, None, 39)
+        check(pair, f"after allocation {number} has failed, {allocations.place}")
+        number += 1
+    assert number > 3 or not sequential
+
+
 def check_nothing_inside(to_place):
     """All in rows of other ranks, or in columns outside of the diagonal block; or nothing at all."""
     first, last = PETSc.Vec().createMPI(M, comm=COMM).getOwnershipRange()
@@ -390,6 +422,7 @@ CHECKS = (
     *(check_changes_afterwards, check_wrong_calls, check_options_after_a_failure, check_other_ranks_ignored),
     *(check_the_block_that_the_planner_sorts, check_a_sort_that_fails, check_nothing_inside),
     *(check_memory_fails_on_one_rank, check_what_is_ignored_stays_so, check_coordinates_that_are_wrong_on_one_rank),
+    check_memory_fails_after_a_set_up,
     check_new_coordinates_after_a_shift,
 )
 

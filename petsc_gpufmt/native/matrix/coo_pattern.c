@@ -53,17 +53,20 @@ PetscErrorCode GpufmtCooSort(Mat A, int backend, GpufmtCooRequest *request, Gpuf
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* A takes the arrays, and is not assembled then, as after PETSc's function */
+/* A takes the arrays, and is not assembled then, as after PETSc's function. If it has collected first values so far, it has no arrays: PETSc would make
+   some, of many rows for longer than it takes to sort coordinates, and they are only wanted if ours cannot be taken. */
 static PetscErrorCode Enter(Mat A, GpufmtManaged *managed)
 {
-  PetscErrorCode ierr = PETSC_SUCCESS;
+  const PetscBool collects = A->hash_active;
+  PetscErrorCode  ierr     = PETSC_SUCCESS;
 
   PetscFunctionBegin;
-  if (A->hash_active) ierr = MatSeqAIJSetPreallocation(A, 0, NULL); /* it collects first values no more */
+  if (collects) ierr = MatSeqAIJSetPreallocation(A, MAT_SKIP_ALLOCATION, NULL);
   if (!ierr) {
     GpufmtOptionsRemember(&GpufmtSeqData(A)->options, MAT_NEW_NONZERO_LOCATION_ERR, PETSC_TRUE); /* as PETSc's function leaves it */
     ierr = GpufmtManagedEnter(A, managed);
   }
+  if (ierr && collects) PetscCall(MatSeqAIJSetPreallocation(A, 0, NULL));
   A->assembled = A->was_assembled = PETSC_FALSE;
   A->nonzerostate++;
   PetscCall(ierr);

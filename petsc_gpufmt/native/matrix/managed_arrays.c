@@ -49,9 +49,16 @@ PetscErrorCode GpufmtOptionsRepeat(Mat A, const GpufmtOptionsSet *set)
 /* another matrix of the size and the type of A, assembled, with these arrays */
 PetscErrorCode GpufmtManagedMatrix(Mat A, GpufmtManaged *m, Mat *T)
 {
+  PetscErrorCode ierr;
+
   PetscFunctionBegin;
   PetscCall(GpufmtCreateWithArrays(PetscObjectComm((PetscObject)A), A->cmap->n, m, T));
-  PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(*T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, T));
+  ierr = MatConvert_SeqAIJ_SeqAIJGpufmt(*T, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, T);
+  if (ierr) {
+    PetscCall(GpufmtRowsLeave(*T, m, PETSC_FALSE));
+    PetscCall(MatDestroy(T));
+  }
+  PetscCall(ierr);
   GpufmtArraysOf(*T)->managed = GpufmtManagedReference(m);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -87,11 +87,13 @@ static PetscErrorCode FillLengths(PetscInt nrows, Rows *rows)
 /* Adds rows to a matrix that has the arrays, and none yet. Rows without entries are not left out: see GpufmtRowsCompress(). */
 static PetscErrorCode AddRows(Mat A, const GpufmtManaged *m)
 {
-  Rows *rows = (Rows *)A->data;
+  Rows       *rows = (Rows *)A->data;
+  PetscLayout layout_of_rows;
 
   PetscFunctionBegin;
+  PetscCall(PetscLayoutCreateFromSizes(PetscObjectComm((PetscObject)A), m->nrows, m->nrows, 1, &layout_of_rows));
   PetscCall(PetscLayoutDestroy(&A->rmap));
-  PetscCall(PetscLayoutCreateFromSizes(PetscObjectComm((PetscObject)A), m->nrows, m->nrows, 1, &A->rmap));
+  A->rmap = layout_of_rows;
   PetscCall(PetscFree2(rows->compressedrow.i, rows->compressedrow.rindex));
   rows->compressedrow.use   = PETSC_FALSE;
   rows->compressedrow.nrows = 0;
