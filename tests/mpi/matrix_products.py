@@ -462,6 +462,22 @@ def check_eliminated_zeros():
             raise AssertionError(f"zeros of {which} were eliminated and nobody said so")
 
 
+def check_factors_without_their_zeros():
+    """Results whose zeros were eliminated are factors: other ranks get the rows that are left. All are in diagonal blocks."""
+    first, second, third = (random_dense(30, 30, seed=seed) for seed in (31, 32, 33))
+    owner = np.repeat(np.arange(COMM.size), np.diff(PETSc.Vec().createMPI(30, comm=COMM).getOwnershipRanges()))
+    first, second = (np.where(owner == owner[:, None], dense, 0.0) for dense in (first, second))
+    C, dense = distribute(first).matMult(distribute(second)), first @ second
+    kept, factors = np.arange(30) % 3 > 0, C.createVecRight()
+    entries = np.count_nonzero(dense)
+    factors.setArray(kept[slice(*factors.getOwnershipRange())].astype(PETSc.ScalarType))
+    C.diagonalScale(R=factors)
+    assert LIBRARY.MatEliminateZeros(ctypes.c_void_p(C.handle), 0) == 0
+    dense = dense * kept
+    assert C.getInfo(PETSc.Mat.InfoType.GLOBAL_SUM)["nz_used"] == np.count_nonzero(dense) < entries
+    check(distribute(third).matMult(C), "AB", [third, dense], "a factor without its zeros")
+
+
 def reversed_identity():
     return distribute(np.eye(30)[::-1].copy())
 
@@ -483,6 +499,7 @@ if COMM.size > 1:
     check_numeric_failure_on_one_rank()
 check_inserted_entries()
 check_eliminated_zeros()
+check_factors_without_their_zeros()
 check_layouts_that_differ_on_some_ranks()
 if not petsc_checks():  # with its own checks PETSc waits for all ranks to bind a matrix
     check_bound_by_the_rows_of_each_rank()
@@ -499,3 +516,4 @@ check_mixed_types()
 check_result_is_a_matrix_like_others()
 check_inserted_entries()
 check_eliminated_zeros()
+check_factors_without_their_zeros()

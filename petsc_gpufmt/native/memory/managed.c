@@ -192,9 +192,11 @@ PetscErrorCode GpufmtManagedForget(void)
 PetscBool GpufmtManagedContains(const void *address)
 {
   for (const GpufmtManaged *m = all; m; m = m->next) {
-    const char *first = (const char *)m->values;
+    const char  *first = (const char *)m->values, *rows = (const char *)m->rows.address;
+    const size_t bytes = 3 * ((size_t)m->nrows + 1) * sizeof(PetscInt);
 
     if (first && (const char *)address >= first && (const char *)address < first + m->bytes) return PETSC_TRUE;
+    if (rows && (const char *)address >= rows && (const char *)address < rows + bytes) return PETSC_TRUE;
   }
   return PETSC_FALSE;
 }

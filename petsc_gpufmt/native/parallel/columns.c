@@ -13,11 +13,12 @@ PetscErrorCode GpufmtRowptrRead(Mat A, int backend, PetscInt first, PetscInt las
   PetscFunctionBegin;
   PetscCall(GpufmtManagedOf(A, &managed));
   if (managed && (managed->internal || managed->lengths[0])) {
-    const PetscInt count = last - first + 1;
+    const PetscInt *current = managed->internal ? managed->copied_rowptr : managed->rowptr; /* MatEliminateZeros() changes that alone */
+    const PetscInt  count   = last - first + 1;
 
     PetscCall(PetscMalloc1(count, copy));
     *rowptr = *copy;
-    PetscCall(GpufmtCopyToHost(backend, *copy, managed->copied_rowptr + first, (size_t)count * sizeof(PetscInt)));
+    PetscCall(GpufmtCopyToHost(backend, *copy, current + first, (size_t)count * sizeof(PetscInt)));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GpufmtPatternGet(A, &whole, NULL));
