@@ -463,7 +463,7 @@ def check_eliminated_zeros():
 
 
 def check_factors_without_their_zeros():
-    """Results whose zeros were eliminated are factors: other ranks get the rows that are left. All are in diagonal blocks."""
+    """Results whose zeros were eliminated are factors: other ranks get the rows that are left. All are in one block."""
     first, second, third = (random_dense(30, 30, seed=seed) for seed in (31, 32, 33))
     owner = np.repeat(np.arange(COMM.size), np.diff(PETSc.Vec().createMPI(30, comm=COMM).getOwnershipRanges()))
     first, second = (np.where(owner == owner[:, None], dense, 0.0) for dense in (first, second))
