@@ -39,6 +39,12 @@ REASONS: tuple[Reason, ...] = (
         "",
         "aij is wrong: its algorithm backend goes on with the first factors (mpiaij.c:7105); ours is as PETSc expects",
     ),
+    Reason(
+        "snes/tutorials/ex8 ex8_fas_multiplicative_linesearch ",
+        "numbers",
+        "iterations 12",
+        "another order of sums, that of evchyb: steps of NGMRES and of a line search enlarge the rounding",
+    ),
 )
 
 
