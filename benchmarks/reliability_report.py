@@ -98,8 +98,8 @@ KNOWN = """\
   3.25 where a rank has none of its rows (`mpimatmatmult.c:501`); twins leave them out there. Tests of Krylov solvers
   with complex scalars on several ranks, and of times and bytes with other types, are not made. Of PETSc's main branch
   only a state of before 3.26 was at hand.
-- Of PETSc's own tests all have been run with `pjds`. With `gpufmt`, `bsr` and `csradaptive`, which share its code but
-  for products with a vector, they have in `mat` and in a part of `ksp`.
+- Of PETSc's own tests all have been run with `pjds` and `gpufmt`. With `bsr` and `csradaptive`, which share their code
+  but for products with a vector, they have in `mat` and in a part of `ksp`.
 - The host of these runs has 23 GB of memory: for matrices whose padding passes 2^31 entries `limits` asks for 60.
 - In its debugging configuration PETSc has ranks wait for each other where else they do not. MatSetFromOptions() does
   not end, with `aij` too, if `-mat_bind_below` is above the rows of some ranks alone. A failure on one rank in front
