@@ -66,7 +66,7 @@ KNOWN = """\
 - Products of type aij on several ranks are wrong under MAT_REUSE_MATRIX, or crash, where the matrix has the same
   entries and its off-diagonal block has other columns than before, as after MatZeroRows() and MatLoad()
   (`mpimatmatmult.c:1728` in PETSc 3.26.1). Products of ours are an error there: make them anew.
-- Of a million mutated files for each reader 275000 have been read, in less than an hour. Three had ended badly so
+- Of a million mutated files for each reader 445000 have been read, in an hour. Three had ended badly so
   far: a MemoryError, an AttributeError and an error of Python's CSV reader. All are mended, and the files read again.
 - Memory of the host grows at first where GPUs are several or shared, and not after that: by 26 MB in the first 300
   matrices that come and go on four ranks with one GPU, by 2 MB in the second hundred thousand products on four GPUs.
