@@ -3,18 +3,6 @@
 
 static constexpr int BATCH = 4; // entries that a thread reads at once
 
-// What `combine` makes of a number of each thread of the block, known to its first thread. All threads of the block call it.
-template <int BLOCK_THREADS, class Combine>
-__device__ __forceinline__ real_t over_block(real_t number, const Combine combine)
-{
-  __shared__ real_t of_warps[BLOCK_THREADS / WARP];
-
-  number = combine(number);
-  if (threadIdx.x % WARP == 0) of_warps[threadIdx.x / WARP] = number;
-  __syncthreads();
-  return combine(threadIdx.x < BLOCK_THREADS / WARP ? of_warps[threadIdx.x] : real_t(0));
-}
-
 // parts[block] = the sum of |values[e]|^2 over each gridDim.x-th tile of BATCH BLOCK_THREADS entries. Bytes an entry: sizeof(scalar_t).
 template <int BLOCK_THREADS>
 __global__ void __launch_bounds__(BLOCK_THREADS) sum_of_squares(index_t nnz, const scalar_t *__restrict__ values, scalar_t *__restrict__ parts)

@@ -43,7 +43,6 @@ static PetscErrorCode TakeMemory(size_t bytes, GpufmtManaged *m)
   PetscFunctionBegin;
   if (m->on_device) PetscCall(GpufmtDeviceReserve(bytes, &m->memory.address, &m->memory.capacity));
   else PetscCall(GpufmtManagedTake(bytes, &m->memory));
-  m->bytes = bytes;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -91,20 +90,14 @@ static PetscErrorCode CopyRowptr(GpufmtManaged *m, const PetscInt rowptr[], Pets
   const size_t bytes   = ((size_t)m->nrows + 1) * sizeof(PetscInt);
   const int    backend = GpufmtDeviceUsable() ? GPUFMT_BACKEND_CUDA : GPUFMT_BACKEND_HOST;
   PetscInt     seen[2];
-  void        *stream;
 
   PetscFunctionBegin;
   if (!on_device && backend == GPUFMT_BACKEND_CUDA && !m->lengths[0]) PetscFunctionReturn(PETSC_SUCCESS);
   m->copied_rowptr = m->colidx + m->nnz;
-  if (on_device) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceCopy(m->copied_rowptr, rowptr, bytes, stream));
-  } else PetscCall(GpufmtCopyToBackend(backend, m->copied_rowptr, rowptr, bytes));
+  if (on_device) PetscCall(GpufmtBufferCopy(&(GpufmtBuffer){.backend = backend, .array = m->copied_rowptr}, rowptr, bytes));
+  else PetscCall(GpufmtCopyToBackend(backend, m->copied_rowptr, rowptr, bytes));
   if (!m->lengths[0]) PetscFunctionReturn(PETSC_SUCCESS);
-  if (backend == GPUFMT_BACKEND_CUDA) {
-    PetscCall(GpufmtDeviceGet(NULL, &stream));
-    PetscCall(GpufmtDeviceCopy(m->rowptr, m->copied_rowptr, bytes, stream));
-  } else PetscCall(PetscMemcpy(m->rowptr, m->copied_rowptr, bytes));
+  PetscCall(GpufmtBufferCopy(&(GpufmtBuffer){.backend = backend, .array = m->rowptr}, m->copied_rowptr, bytes));
   PetscCall(GpufmtRowLengths(backend, m->nrows, m->copied_rowptr, m->lengths, seen));
   m->longest  = seen[0];
   m->nonempty = seen[1];
@@ -188,16 +181,18 @@ PetscErrorCode GpufmtManagedForget(void)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+static PetscBool LiesIn(const void *address, const GpufmtMemory *memory)
+{
+  const char *first = (const char *)memory->address;
+
+  return (PetscBool)(first && (const char *)address >= first && (const char *)address < first + memory->capacity);
+}
+
 /* whether an address lies in managed arrays: what is there is not to be read on the host without need */
 PetscBool GpufmtManagedContains(const void *address)
 {
-  for (const GpufmtManaged *m = all; m; m = m->next) {
-    const char  *first = (const char *)m->values, *rows = (const char *)m->rows.address;
-    const size_t bytes = 3 * ((size_t)m->nrows + 1) * sizeof(PetscInt);
-
-    if (first && (const char *)address >= first && (const char *)address < first + m->bytes) return PETSC_TRUE;
-    if (rows && (const char *)address >= rows && (const char *)address < rows + bytes) return PETSC_TRUE;
-  }
+  for (const GpufmtManaged *m = all; m; m = m->next)
+    if (LiesIn(address, &m->memory) || LiesIn(address, &m->rows)) return PETSC_TRUE;
   return PETSC_FALSE;
 }
 

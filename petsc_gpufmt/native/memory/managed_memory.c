@@ -238,12 +238,10 @@ PetscErrorCode GpufmtManagedReturn(GpufmtMemory *memory)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* what is kept goes back to the driver and the host */
+/* what is kept goes back to the driver */
 PetscErrorCode GpufmtManagedForgetKept(void)
 {
-  PetscFunctionBegin;
-  PetscCall(GpufmtKeptForget(&kept));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  return GpufmtKeptForget(&kept);
 }
 
 /* For petsc_gpufmt/backends/native_library.py, when memory of the device runs out; PETSc may have ended, when nothing is kept. */

@@ -32,7 +32,6 @@ struct _GpufmtManaged {
   PetscInt       longest, nonempty;               /* of these lengths: the largest, and how many are not 0 */
   PetscInt       nrows;
   PetscCount     nnz;
-  size_t         bytes;        /* of the allocation that are used */
   GpufmtMemory   memory, rows; /* that has the values, and what is managed of the rows */
   PetscBool      internal;     /* no user sees the matrix that gets them: of the row pointer the host has the last entry alone */
   PetscBool      on_device;    /* nor are they managed: nothing on the host can read them */
