@@ -204,6 +204,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFactorsGet(const GpufmtGamg *, Vec diagon
                                                   GpufmtGamgFactors *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFactorsRestore(GpufmtGamgFactors *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgLogFlops(const GpufmtGamg *, int64_t nnz, int64_t written);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSendValues(PC, const GpufmtGamg *, Mat);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
 
 /* elsewhere.c */

@@ -7,6 +7,7 @@ PetscErrorCode (*gpufmt_gamg_parent_setup)(PC) = NULL;
 static PetscErrorCode DropLevel(GpufmtGamg *gamg)
 {
   PetscFunctionBegin;
+  PetscCall(GpufmtDeviceValuesEnd()); /* nobody may have wanted them */
   PetscCall(GpufmtGhostsDestroy(&gamg->ghosts));
   PetscCall(GpufmtLeaseDrop(&gamg->smoothed_lease));
   PetscCall(GpufmtLeaseDrop(&gamg->tentative_lease));

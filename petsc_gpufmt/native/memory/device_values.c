@@ -13,6 +13,21 @@ static PetscErrorCode IsCurrent(Mat A, GpufmtDeviceValues *v, PetscBool *current
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+static struct {
+  Mat                 matrix;
+  GpufmtDeviceValues *values;
+} sending[GPUFMT_MAX_UPLOADS]; /* values that are under way */
+static int nsending = 0;
+
+/* none of these values is under way any more */
+static PetscErrorCode Await(const GpufmtDeviceValues *v)
+{
+  PetscFunctionBegin;
+  for (int k = 0; k < nsending; k++)
+    if (sending[k].values == v) PetscCall(GpufmtDeviceValuesEnd()); /* of all: none is left */
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* the place of `count` values of A on the device; `current`: they are there. The host may have touched managed values that are not, so
    their pages are called. */
 static PetscErrorCode Locate(GpufmtDeviceValues *v, Mat A, PetscCount count, void *stream, PetscBool *current)
@@ -20,6 +35,7 @@ static PetscErrorCode Locate(GpufmtDeviceValues *v, Mat A, PetscCount count, voi
   GpufmtManaged *managed;
 
   PetscFunctionBegin;
+  PetscCall(Await(v));
   PetscCall(GpufmtManagedOf(A, &managed));
   if (v->managed ? !managed || v->array != managed->values : managed != NULL) PetscCall(GpufmtDeviceValuesDestroy(v));
   PetscCall(IsCurrent(A, v, current));
@@ -53,11 +69,8 @@ PetscErrorCode GpufmtDeviceValuesUpdate(GpufmtDeviceValues *v, Mat A, PetscCount
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-static Mat sending[GPUFMT_MAX_UPLOADS]; /* whose values are under way */
-static int nsending = 0;
-
-/* Begins uploads of the values of some matrices of ours, of counts[k] each, that are not on the device: the host does something else until
-   GpufmtDeviceValuesEnd(). Others, and managed ones, are left to GpufmtDeviceValuesUpdate(). */
+/* Begins uploads of the values of some matrices of ours, of counts[k] each, that are not on the device: they do not change until
+   GpufmtDeviceValuesEnd(), or until the first that wants them. Others, and managed ones, are left to GpufmtDeviceValuesUpdate(). */
 PetscErrorCode GpufmtDeviceValuesBegin(int n, const Mat matrices[], const PetscCount counts[], void *stream)
 {
   GpufmtUploadJob jobs[GPUFMT_MAX_UPLOADS] = {{NULL}};
@@ -65,6 +78,7 @@ PetscErrorCode GpufmtDeviceValuesBegin(int n, const Mat matrices[], const PetscC
   int             nfound = 0;
 
   PetscFunctionBegin;
+  PetscCall(GpufmtDeviceValuesEnd());
   for (int k = 0; k < n; k++) {
     GpufmtArrays      *arrays  = GpufmtArraysOf(matrices[k]);
     PetscBool          current = PETSC_FALSE, twice = PETSC_FALSE;
@@ -81,8 +95,10 @@ PetscErrorCode GpufmtDeviceValuesBegin(int n, const Mat matrices[], const PetscC
     PetscCall(MatSeqAIJRestoreArrayRead(matrices[k], &values));
   }
   PetscCall(GpufmtUploadsBegin(nfound, jobs, stream));
-  for (int k = 0; k < nfound; k++) sending[k] = found[k];
-  nsending = nfound;
+  for (nsending = 0; nsending < nfound; nsending++) {
+    sending[nsending].matrix = found[nsending];
+    sending[nsending].values = &GpufmtArraysOf(found[nsending])->values;
+  }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -95,10 +111,8 @@ PetscErrorCode GpufmtDeviceValuesEnd(void)
   nsending = 0;
   PetscCall(GpufmtUploadsEnd());
   for (int k = 0; k < n; k++) {
-    GpufmtDeviceValues *v = &GpufmtArraysOf(sending[k])->values;
-
-    v->version = GpufmtVersionOf(sending[k]);
-    v->valid   = PETSC_TRUE;
+    sending[k].values->version = GpufmtVersionOf(sending[k].matrix);
+    sending[k].values->valid   = PETSC_TRUE;
   }
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -181,6 +195,7 @@ PetscErrorCode GpufmtDeviceValuesStay(GpufmtDeviceValues *values, Mat A)
 PetscErrorCode GpufmtDeviceValuesDestroy(GpufmtDeviceValues *v)
 {
   PetscFunctionBegin;
+  PetscCall(Await(v));
   v->valid = v->computed = PETSC_FALSE;
   if (v->managed) v->array = NULL; /* belongs to the matrix */
   v->managed = PETSC_FALSE;

@@ -147,7 +147,6 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBufferFree(GpufmtBuffer *);
 /* upload.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pageable);
-GPUFMT_HIDDEN int            GpufmtUploadPageable(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
 /* copy.c */
@@ -163,6 +162,7 @@ typedef struct {
 } GpufmtUploadJob;
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadsBegin(int n, const GpufmtUploadJob[], void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadsEnd(void);
+GPUFMT_HIDDEN PetscErrorCode GpufmtUploadsFinalize(void);
 
 /* device_values.c */
 GPUFMT_HIDDEN PetscErrorCode      GpufmtDeviceValuesUpdate(GpufmtDeviceValues *, Mat, PetscCount, void *stream);

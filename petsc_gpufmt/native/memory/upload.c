@@ -17,8 +17,8 @@ PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pa
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Sends such an array, which may change when this returns; without PETSc, any thread of the context may call it, one at a time. */
-int GpufmtUploadPageable(void *dev, const void *host, size_t bytes, void *stream)
+/* sends such an array, which may change when this returns */
+static CudaResult UploadPageable(void *dev, const void *host, size_t bytes, void *stream)
 {
   if (GpufmtStagingServesUpload(bytes)) return GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream);
   return gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream);
@@ -32,7 +32,6 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
 
   PetscFunctionBegin;
   if (!bytes) PetscFunctionReturn(PETSC_SUCCESS);
-  PetscCall(GpufmtUploadsEnd());
   if (there) { /* nobody changes it */
     PetscCall(GpufmtDeviceCopy(dev, there, bytes, stream));
     PetscFunctionReturn(PETSC_SUCCESS);
@@ -43,7 +42,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GpufmtUploadPrepare(host, bytes, &pageable));
-  if (pageable) CallDriver("an upload", GpufmtUploadPageable(dev, host, bytes, stream));
+  if (pageable) CallDriver("an upload", UploadPageable(dev, host, bytes, stream));
   else {
     CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the driver sends pinned memory later */
@@ -55,7 +54,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
 PetscErrorCode GpufmtUploadFinalize(void)
 {
   PetscFunctionBegin;
-  PetscCall(GpufmtUploadsEnd());
+  PetscCall(GpufmtUploadsFinalize());
   CallDriver("the end of uploads", GpufmtStagingEnd());
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -1,32 +1,57 @@
-/* Uploads beside the thread that asks for them, which does something else on the host meanwhile: nothing else goes to the device before they have
-   ended. */
+/* Uploads beside the thread that asks for them, on a stream of their own: it goes on meanwhile, on the host and on the device. */
 #include "memory/memory.h"
 #include "runtime/driver.h"
 
 #if PetscDefined(HAVE_CUDA)
   #include <pthread.h>
+  #include <signal.h>
 
 static struct {
   pthread_t       thread;
   PetscBool       runs; /* is to be joined */
   GpufmtUploadJob jobs[GPUFMT_MAX_UPLOADS];
+  bool            staged[GPUFMT_MAX_UPLOADS]; /* by GpufmtStagingUpload() */
   int             njobs;
-  void           *context, *stream;
-  int             result; /* of the driver */
+  GpufmtBeside    device;
+  CudaResult      result;
 } beside;
 
 static const size_t worth_a_thread = (size_t)1 << 19; /* which begins after some 40 us */
 
 static void *Run(void *unused)
 {
-  beside.result = gpufmt_driver.CtxSetCurrent(beside.context);
-  for (int k = 0; k < beside.njobs && !beside.result; k++)
-    beside.result = GpufmtUploadPageable(beside.jobs[k].dev, beside.jobs[k].host, beside.jobs[k].bytes, beside.stream);
+  void *const stream = beside.device.stream;
+
+  beside.result = gpufmt_driver.CtxSetCurrent(beside.device.context);
+  for (int k = 0; k < beside.njobs && !beside.result; k++) {
+    const GpufmtUploadJob *job = &beside.jobs[k];
+
+    if (beside.staged[k]) beside.result = GpufmtStagingUpload((DevicePointer)job->dev, job->host, job->bytes, stream);
+    else beside.result = gpufmt_driver.MemcpyHtoDAsync((DevicePointer)job->dev, job->host, job->bytes, stream);
+  }
   return NULL;
 }
 
-/* Begins at most GPUFMT_MAX_UPLOADS uploads; what does not take long is done here. The host arrays must stay as they are, and nothing may be
-   queued on the stream that reads them on the device, until GpufmtUploadsEnd(). */
+/* the thread has what it needs: what was queued on PETSc's stream comes before what it sends */
+static PetscErrorCode Start(void *stream)
+{
+  sigset_t all, before;
+
+  PetscFunctionBegin;
+  if (!beside.device.stream) PetscCall(GpufmtBesideCreate(&beside.device));
+  PetscCall(GpufmtBesideFollow(&beside.device, stream));
+  for (int k = 0; k < beside.njobs; k++) beside.staged[k] = GpufmtStagingServesUpload(beside.jobs[k].bytes);
+  CallDriver("an upload", GpufmtStagingLend());
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
+  beside.runs = (PetscBool)!pthread_create(&beside.thread, NULL, Run, NULL);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!beside.runs) GpufmtStagingTakeBack();
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Begins at most GPUFMT_MAX_UPLOADS uploads; what does not take long is done here. Until GpufmtUploadsEnd() the host arrays must stay as they are, and
+   nothing on the device may use where they go. Other uploads go on meanwhile, with one thread each. */
 PetscErrorCode GpufmtUploadsBegin(int n, const GpufmtUploadJob jobs[], void *stream)
 {
   PetscFunctionBegin;
@@ -40,23 +65,34 @@ PetscErrorCode GpufmtUploadsBegin(int n, const GpufmtUploadJob jobs[], void *str
     else PetscCall(GpufmtDeviceUpload(jobs[k].dev, jobs[k].host, jobs[k].bytes, stream));
   }
   if (!beside.njobs) PetscFunctionReturn(PETSC_SUCCESS);
-  beside.stream = stream;
-  CallDriver("cuCtxGetCurrent", gpufmt_driver.CtxGetCurrent(&beside.context));
-  if (pthread_create(&beside.thread, NULL, Run, NULL)) {
-    for (int k = 0; k < beside.njobs; k++) PetscCall(GpufmtDeviceUpload(beside.jobs[k].dev, beside.jobs[k].host, beside.jobs[k].bytes, stream));
-  } else beside.runs = PETSC_TRUE;
+  PetscCall(Start(stream));
+  for (int k = 0; k < beside.njobs && !beside.runs; k++) /* there are no more threads */
+    PetscCall(GpufmtDeviceUpload(beside.jobs[k].dev, beside.jobs[k].host, beside.jobs[k].bytes, stream));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* the host arrays may change */
+/* The host arrays may change, and what follows on PETSc's stream finds them on the device. */
 PetscErrorCode GpufmtUploadsEnd(void)
 {
+  void *stream;
+
   PetscFunctionBegin;
   if (!beside.runs) PetscFunctionReturn(PETSC_SUCCESS);
   (void)pthread_join(beside.thread, NULL);
   beside.runs = PETSC_FALSE;
+  GpufmtStagingTakeBack();
+  PetscCall(GpufmtDeviceGet(NULL, &stream));
+  PetscCall(GpufmtBesideJoin(&beside.device, stream));
   CallDriver("upload", beside.result);
   for (int k = 0; k < beside.njobs; k++) PetscCall(PetscLogCpuToGpu((PetscLogDouble)beside.jobs[k].bytes));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+PetscErrorCode GpufmtUploadsFinalize(void)
+{
+  PetscFunctionBegin;
+  PetscCall(GpufmtUploadsEnd());
+  PetscCall(GpufmtBesideDestroy(&beside.device));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

@@ -128,6 +128,8 @@ GPUFMT_HIDDEN bool       GpufmtStagingServesDownload(size_t bytes);
 GPUFMT_HIDDEN CudaResult GpufmtStagingUpload(DevicePointer, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN CudaResult GpufmtStagingDownload(void *host, DevicePointer, size_t bytes, void *stream);
 GPUFMT_HIDDEN CudaResult GpufmtStagingSettle(void);
+GPUFMT_HIDDEN CudaResult GpufmtStagingLend(void);
+GPUFMT_HIDDEN void       GpufmtStagingTakeBack(void);
 GPUFMT_HIDDEN CudaResult GpufmtStagingEnd(void);
 
 /* loop.c */

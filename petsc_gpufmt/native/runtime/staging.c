@@ -31,7 +31,8 @@ static size_t smallest_upload = (size_t)1 << 25, smallest_made_for = (size_t)1 <
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool     ready  = false;
-static pid_t           process; /* that has made all this: a child has neither the threads nor the context */
+static bool            lent   = false; /* to a thread beside PETSc's, which asks nobody */
+static pid_t           process;        /* that has made all this: a child has neither the threads nor the context */
 static void           *context;
 
 static char  *ring;
@@ -132,6 +133,19 @@ static CudaResult AwaitFirst(void)
   return result;
 }
 
+/* synchronize! and for the others */
+static CudaResult AwaitAll(void)
+{
+  CudaResult result = 0;
+
+  while (returned < sent) {
+    const CudaResult code = AwaitFirst();
+
+    if (!result) result = code;
+  }
+  return result;
+}
+
 /* those before `end` that are beside each other in the ring and not too many for one copy end here */
 static size_t OneCopy(size_t end)
 {
@@ -169,7 +183,7 @@ static void Abandon(size_t k, void *stream)
   const size_t taken = atomic_exchange(&next, SIZE_MAX);
 
   while ((k = Copied(k, taken)) < taken) (void)sched_yield();
-  (void)GpufmtStagingSettle();
+  (void)AwaitAll();
   (void)gpufmt_driver.StreamSynchronize(stream); /* synchronize! a copy that no event follows uses its pieces */
   sent     = atomic_load(&limit);
   returned = sent;
@@ -202,7 +216,7 @@ CudaResult GpufmtStagingUpload(DevicePointer dev, const void *host, size_t bytes
 /* synchronize! fetches an array of the device, likewise */
 CudaResult GpufmtStagingDownload(void *host, DevicePointer dev, size_t bytes, void *stream)
 {
-  CudaResult   result = GpufmtStagingSettle(); /* of uploads, which have places */
+  CudaResult   result = AwaitAll(); /* of uploads, which have places */
   const size_t end    = sent + (bytes + piece_bytes - 1) / piece_bytes;
   size_t       done   = sent; /* pieces before this number are in the array */
 
@@ -226,14 +240,21 @@ CudaResult GpufmtStagingDownload(void *host, DevicePointer dev, size_t bytes, vo
 /* synchronize! waits until all that was uploaded has arrived, for those who read it on another stream */
 CudaResult GpufmtStagingSettle(void)
 {
-  CudaResult result = 0;
+  return lent ? 0 : AwaitAll(); /* what came before had arrived */
+}
 
-  while (returned < sent) {
-    const CudaResult code = AwaitFirst();
+/* Another thread uploads with ring and threads until GpufmtStagingTakeBack(): nobody else does meanwhile. synchronize! What was uploaded so far has arrived. */
+CudaResult GpufmtStagingLend(void)
+{
+  const CudaResult result = AwaitAll();
 
-    if (!result) result = code;
-  }
+  lent = !result;
   return result;
+}
+
+void GpufmtStagingTakeBack(void)
+{
+  lent = false;
 }
 
 /* ---- beginning and end ---- */
@@ -310,7 +331,7 @@ static bool IsReady(void)
 {
   void *current;
 
-  return atomic_load(&ready) && process == getpid() && !gpufmt_driver.CtxGetCurrent(&current) && current == context;
+  return !lent && atomic_load(&ready) && process == getpid() && !gpufmt_driver.CtxGetCurrent(&current) && current == context;
 }
 
 /* whether a copy of so many bytes is for this file, and can be */
@@ -337,7 +358,7 @@ CudaResult GpufmtStagingEnd(void)
 
   if (!atomic_load(&ready) || process != getpid()) return 0;
   EndThreads();
-  result = GpufmtStagingSettle();
+  result = AwaitAll();
   freed  = FreeRing();
   atomic_store(&ready, false);
   return result ? result : freed;

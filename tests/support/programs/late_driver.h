@@ -23,7 +23,7 @@ static pthread_cond_t  news = PTHREAD_COND_INITIALIZER;
 static char           *pinned;
 static size_t          pinned_bytes, user_pinned_bytes;
 static const char     *user_pinned;
-static int             nevents = 0, nallocations = 0, ndirect = 0;
+static int             nevents = 0, nallocations = 0, ndirect = 0, nstreams = 0, nwaits = 0;
 static void           *current_context = (void *)0xC0, *current_stream = (void *)0x50;
 
 PetscErrorCode PetscGetCurrentCUDAStream(void **stream)
@@ -216,6 +216,33 @@ static CudaResult EventQuery(void *event)
   return code;
 }
 
+static CudaResult CtxGetStreamPriorityRange(int *least, int *greatest)
+{
+  *least = *greatest = 0;
+  return 0;
+}
+
+static CudaResult StreamCreateWithPriority(void **stream, unsigned flags, int priority)
+{
+  nstreams++;
+  *stream = calloc(1, sizeof(int));
+  return 0;
+}
+
+static CudaResult StreamDestroy(void *stream)
+{
+  nstreams--;
+  free(stream);
+  return 0;
+}
+
+static CudaResult StreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+  Check(*(int *)event); /* has been recorded */
+  nwaits++;
+  return 0;
+}
+
 static CudaResult EventDestroy(void *event)
 {
   nevents--;
@@ -238,25 +265,29 @@ static void StartDriver(void)
 {
   pthread_t thread;
 
-  gpufmt_driver = (GpufmtDriver){.tried                = PETSC_TRUE,
-                                 .loaded               = PETSC_TRUE,
-                                 .Init                 = Init,
-                                 .DeviceGetCount       = DeviceGetCount,
-                                 .CtxGetCurrent        = CtxGetCurrent,
-                                 .CtxSetCurrent        = CtxSetCurrent,
-                                 .CtxSynchronize       = CtxSynchronize,
-                                 .GetErrorString       = GetErrorString,
-                                 .MemAllocHost         = MemAllocHost,
-                                 .MemFreeHost          = MemFreeHost,
-                                 .MemcpyHtoDAsync      = MemcpyHtoDAsync,
-                                 .MemcpyDtoHAsync      = MemcpyDtoHAsync,
-                                 .MemcpyDtoDAsync      = MemcpyDtoDAsync,
-                                 .StreamSynchronize    = StreamSynchronize,
-                                 .EventCreate          = EventCreate,
-                                 .EventRecord          = EventRecord,
-                                 .EventQuery           = EventQuery,
-                                 .EventSynchronize     = EventSynchronize,
-                                 .EventDestroy         = EventDestroy,
-                                 .PointerGetAttributes = PointerGetAttributes};
+  gpufmt_driver = (GpufmtDriver){.CtxGetStreamPriorityRange = CtxGetStreamPriorityRange,
+                                 .StreamCreateWithPriority  = StreamCreateWithPriority,
+                                 .StreamDestroy             = StreamDestroy,
+                                 .StreamWaitEvent           = StreamWaitEvent,
+                                 .tried                     = PETSC_TRUE,
+                                 .loaded                    = PETSC_TRUE,
+                                 .Init                      = Init,
+                                 .DeviceGetCount            = DeviceGetCount,
+                                 .CtxGetCurrent             = CtxGetCurrent,
+                                 .CtxSetCurrent             = CtxSetCurrent,
+                                 .CtxSynchronize            = CtxSynchronize,
+                                 .GetErrorString            = GetErrorString,
+                                 .MemAllocHost              = MemAllocHost,
+                                 .MemFreeHost               = MemFreeHost,
+                                 .MemcpyHtoDAsync           = MemcpyHtoDAsync,
+                                 .MemcpyDtoHAsync           = MemcpyDtoHAsync,
+                                 .MemcpyDtoDAsync           = MemcpyDtoDAsync,
+                                 .StreamSynchronize         = StreamSynchronize,
+                                 .EventCreate               = EventCreate,
+                                 .EventRecord               = EventRecord,
+                                 .EventQuery                = EventQuery,
+                                 .EventSynchronize          = EventSynchronize,
+                                 .EventDestroy              = EventDestroy,
+                                 .PointerGetAttributes      = PointerGetAttributes};
   Check(!pthread_create(&thread, NULL, Bus, NULL));
 }

@@ -17,6 +17,7 @@ static int Processors(cpu_set_t *set)
 #define sched_getaffinity(pid, size, set) Processors(set)
 
 /* the files under test; they are compiled for devices whatever the PETSc at hand is for */
+#include "runtime/beside.c"
 #include "runtime/device.c"
 #include "runtime/events.c"
 #include "runtime/kept.c"
@@ -336,10 +337,16 @@ static void Beside(void)
   for (delay = 0; delay <= 40; delay += 20) {
     memset(device, 0, MOST_BYTES);
     for (unsigned k = 0; k < PETSC_STATIC_ARRAY_LENGTH(jobs); k++) Fill((char *)jobs[k].host, jobs[k].bytes, k);
+    Fill(host + 6 * bytes, smallest, 9);
     Check(!GpufmtUploadsBegin(PETSC_STATIC_ARRAY_LENGTH(jobs), jobs, current_stream));
-    if (delay) Check(!GpufmtUploadsEnd());
-    else Check(!GpufmtUpload(device + 6 * bytes, host + 6 * bytes, smallest, current_stream)); /* waits for them */
-    Check(!beside.runs);
+    Check(beside.runs && nwaits == 1); /* for what was queued before */
+    ndirect = 0;
+    Check(!GpufmtUpload(device + 6 * bytes, host + 6 * bytes, smallest, current_stream)); /* by this thread alone */
+    Check(!GpufmtDeviceDownload(host + 6 * bytes, device + 6 * bytes, smallest, current_stream));
+    Check(beside.runs && ndirect == 2 && Arrived(device + 6 * bytes, smallest, 9) && Arrived(host + 6 * bytes, smallest, 9));
+    Check(!GpufmtUploadsEnd() && !beside.runs && nwaits == 2); /* what is queued next waits for them */
+    nwaits = 0;
+    Check(GpufmtStagingServesUpload(smallest));
     memset(host, 0xEE, MOST_BYTES);
     Check(!GpufmtDeviceSynchronize(current_stream));
     for (unsigned k = 0; k < PETSC_STATIC_ARRAY_LENGTH(jobs); k++) Check(Arrived((char *)jobs[k].dev, jobs[k].bytes, k));
@@ -349,9 +356,10 @@ static void Beside(void)
   copies_till_failure = 1;
   Check(!GpufmtUploadsBegin(1, jobs, current_stream));
   Check(GpufmtUploadsEnd() == PETSC_ERR_GPU);
-  Check(!GpufmtUploadsEnd() && !GpufmtUploadsBegin(0, jobs, current_stream) && !beside.runs);
-  Check(!PetscPopErrorHandler());
+  Check(!GpufmtUploadsEnd() && !GpufmtUploadsBegin(0, jobs, current_stream) && !beside.runs && GpufmtStagingServesUpload(smallest));
+  Check(!PetscPopErrorHandler() && nstreams == 1);
   End();
+  Check(!nstreams && !nevents);
 }
 
 int main(int argc, char **argv)
