@@ -239,7 +239,7 @@ static PetscErrorCode BeginToSend(Mat A)
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Values that the host has assembled begin to go to the device when their pattern is there, as aggregates are made of that. */
+/* Values that the host has assembled begin to go to the device: aggregates are made of their pattern, which on one rank is there. */
 PetscErrorCode GpufmtGamgSendValues(PC pc, const GpufmtGamg *gamg, Mat A)
 {
   PetscFunctionBegin;

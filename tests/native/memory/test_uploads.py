@@ -5,7 +5,8 @@ import pytest
 
 pytestmark = pytest.mark.slow  # compiles a program, and waits for copies that come late
 TESTS = (
-    *("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others", "row pointers", "beside"),
+    *("sizes", "downloads", "streams", "making", "making twice", "errors", "fork", "others", "row pointers"),
+    *("beside", "values"),
 )
 
 

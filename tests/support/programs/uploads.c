@@ -22,10 +22,28 @@ static int Processors(cpu_set_t *set)
 #include "runtime/events.c"
 #include "runtime/kept.c"
 #include "runtime/staging.c"
+#include "memory/device_values.c"
 #include "memory/upload.c"
 #include "memory/upload_beside.c"
 
 #include "late_driver.h"
+
+static PetscErrorCode Bind(Mat A, PetscBool to_host)
+{
+  return PETSC_SUCCESS;
+}
+PetscErrorCode (*gpufmt_seq_bind)(Mat, PetscBool) = Bind;
+
+PetscErrorCode GpufmtManagedOf(Mat A, GpufmtManaged **managed)
+{
+  *managed = NULL;
+  return PETSC_SUCCESS;
+}
+
+PetscErrorCode GpufmtManagedPrefetchValues(const GpufmtManaged *m, void *stream)
+{
+  return PETSC_SUCCESS;
+}
 
 enum { MOST_BYTES = 40 << 20 };
 static const size_t smallest = (size_t)1 << 19; /* for threads, here: no less than of a download */
@@ -362,6 +380,93 @@ static void Beside(void)
   Check(!nstreams && !nevents);
 }
 
+static CudaResult MemAlloc(DevicePointer *p, size_t bytes)
+{
+  *p = (DevicePointer)malloc(bytes);
+  return 0;
+}
+
+static CudaResult MemFree(DevicePointer p)
+{
+  free((void *)p);
+  return 0;
+}
+
+static CudaResult MemGetInfo(size_t *available, size_t *total)
+{
+  *available = *total = (size_t)1 << 30;
+  return 0;
+}
+
+enum { ROWS = 1 << 17 };
+
+/* a diagonal matrix as of ours, with values that are on the host alone */
+static void MakeMatrix(GpufmtArrays *arrays, unsigned seed, Mat *A)
+{
+  PetscScalar *values;
+
+  Check(!MatCreateSeqAIJ(PETSC_COMM_SELF, ROWS, ROWS, 1, NULL, A));
+  for (PetscInt i = 0; i < ROWS; i++) Check(!MatSetValue(*A, i, i, 1.0, INSERT_VALUES));
+  Check(!MatAssemblyBegin(*A, MAT_FINAL_ASSEMBLY) && !MatAssemblyEnd(*A, MAT_FINAL_ASSEMBLY));
+  Check(!MatSeqAIJGetArray(*A, &values));
+  Fill((char *)values, ROWS * sizeof(PetscScalar), seed);
+  Check(!MatSeqAIJRestoreArray(*A, &values));
+  *arrays              = (GpufmtArrays){.mark = &gpufmt_seq_bind};
+  (*A)->spptr          = arrays;
+  (*A)->ops->bindtocpu = Bind;
+}
+
+static void DestroyMatrix(Mat *A)
+{
+  Check(!GpufmtDeviceValuesDestroy(&((GpufmtArrays *)(*A)->spptr)->values));
+  (*A)->spptr = NULL;
+  Check(!MatDestroy(A));
+}
+
+static bool HasValues(const GpufmtArrays *arrays, unsigned seed)
+{
+  Check(!GpufmtDeviceSynchronize(current_stream));
+  return arrays->values.valid && Arrived((const char *)arrays->values.array, ROWS * sizeof(PetscScalar), seed);
+}
+
+/* values of matrices that are under way: whoever wants them waits, and they may go before that, or not arrive */
+static void Values(void)
+{
+  const PetscCount counts[] = {ROWS, ROWS};
+  GpufmtArrays     arrays[2];
+  Mat              matrices[2];
+
+  gpufmt_driver.MemAlloc   = MemAlloc;
+  gpufmt_driver.MemFree    = MemFree;
+  gpufmt_driver.MemGetInfo = MemGetInfo;
+  Check(!PetscInitializeNoArguments());
+  BeginAnew();
+  for (delay = 0; delay <= 40; delay += 20) {
+    for (unsigned k = 0; k < 2; k++) MakeMatrix(&arrays[k], k, &matrices[k]);
+    Check(!GpufmtDeviceValuesBegin(2, matrices, counts, current_stream) && beside.runs && !arrays[0].values.valid);
+    Check(!GpufmtDeviceValuesUpdate(&arrays[0].values, matrices[0], ROWS, current_stream) && !beside.runs);
+    Check(HasValues(&arrays[0], 0) && HasValues(&arrays[1], 1));
+    Check(!GpufmtDeviceValuesBegin(2, matrices, counts, current_stream) && !beside.runs); /* they are there */
+
+    Check(!PetscObjectStateIncrease((PetscObject)matrices[0]) && !PetscObjectStateIncrease((PetscObject)matrices[1]));
+    Check(!GpufmtDeviceValuesBegin(1, matrices, counts, current_stream) && beside.runs);
+    Check(!GpufmtDeviceValuesBegin(1, matrices + 1, counts, current_stream) && HasValues(&arrays[0], 0));
+    DestroyMatrix(&matrices[1]);
+    Check(!beside.runs);
+
+    Check(!PetscObjectStateIncrease((PetscObject)matrices[0]) && !PetscPushErrorHandler(PetscReturnErrorHandler, NULL));
+    copies_till_failure = 1;
+    Check(!GpufmtDeviceValuesBegin(1, matrices, counts, current_stream));
+    Check(GpufmtDeviceValuesUpdate(&arrays[0].values, matrices[0], ROWS, current_stream) == PETSC_ERR_GPU && !arrays[0].values.valid);
+    Check(!PetscPopErrorHandler() && !GpufmtDeviceValuesEnd() && !arrays[0].values.valid);
+    Check(!GpufmtDeviceValuesUpdate(&arrays[0].values, matrices[0], ROWS, current_stream) && HasValues(&arrays[0], 0));
+    DestroyMatrix(&matrices[0]);
+  }
+  delay = 0;
+  End();
+  Check(!GpufmtDeviceTrim() && !PetscFinalize());
+}
+
 int main(int argc, char **argv)
 {
   static const struct {
@@ -377,7 +482,8 @@ int main(int argc, char **argv)
     {"fork",         Fork       },
     {"others",       Others     },
     {"row pointers", RowPointers},
-    {"beside",       Beside     }
+    {"beside",       Beside     },
+    {"values",       Values     }
   };
 
   Check(smallest_upload == (size_t)32 << 20 && smallest_made_for == (size_t)64 << 20 && smallest_download == smallest);
