@@ -18,7 +18,7 @@ from solves import Solve, diagonal_matrix, informing, make_solver, right_hand_si
 
 from petsc_gpufmt.backends import driver
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.double]  # residuals fall further than single precision reaches
 
 Reason = PETSc.KSP.ConvergedReason
 TYPES = ("pjds", "bsr", "csradaptive", "gpufmt", "ellpackr", "aijcusparse")
