@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -25,6 +26,8 @@ REQUIRED = ["numpy", f"petsc4py>={dotted(OLDEST)}"]
 SOURCE_FOLDERS = ("petsc_gpufmt/native", "kernels/host")
 SINGLE = ("formats/*.c", "halo/peer.c", "patterns/csr.c", "krylov/cg.c")
 """Below kernels/host: what a store and a method in single precision need, which is compiled for that as well."""
+SOURCES_AT_ONCE = 4
+"""That a compiler is started for; as many are as there are processors."""
 
 
 def files(*patterns):
@@ -110,16 +113,27 @@ class BuildLibrary(build_ext):
         if Path(output).exists() and stamp.exists() and stamp.read_text() == key:
             return
         os.makedirs(os.path.dirname(output), exist_ok=True)
-        for folder, command in commands:
-            os.makedirs(folder, exist_ok=True)
-            print(shlex.join(command), flush=True)
-            if subprocess.run(command, cwd=folder).returncode != 0:
-                sys.exit(f"error: {ext.name} did not compile; the command and the compiler's messages are above")
+        *compilations, link = commands
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            succeeded = all(pool.map(self.carry_out, compilations))
+        if not succeeded or not self.carry_out(link):
+            sys.exit(f"error: {ext.name} did not compile; the command and the compiler's messages are above")
         os.replace(self.temporary(output), output)  # programs that run now keep the library they have opened
         stamp.write_text(key)
 
+    @staticmethod
+    def carry_out(where_and_what):
+        """Whether a command succeeds in its folder; its output comes after it, whatever else runs."""
+        folder, command = where_and_what
+        os.makedirs(folder, exist_ok=True)
+        ended = subprocess.run(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        print(f"{shlex.join(command)}\n{ended.stdout}", end="", flush=True)
+        return ended.returncode == 0
+
     def commands(self, ext, petsc, output):
-        """Where to run what: the sources of each folder, those for single precision once more, and then the library.
+        """Where to run what: a few sources of a folder, those for single precision once more, and at last the library.
 
         Objects lie in folders like those of the sources, of which several have files of one name.
         """
@@ -143,7 +157,9 @@ class BuildLibrary(build_ext):
             for folder in sorted({path.parent for path in chosen}):
                 sources = [path for path in chosen if path.parent == folder]
                 place = Path(self.build_temp, kind, folder.relative_to(root)).resolve()
-                commands.append((place, [*compiler, *flags, "-c", *map(str, sources)]))
+                for first in range(0, len(sources), SOURCES_AT_ONCE):
+                    few = map(str, sources[first : first + SOURCES_AT_ONCE])
+                    commands.append((place, [*compiler, *flags, "-c", *few]))
                 objects += [str(place / f"{path.stem}.o") for path in sources]
         library = [
             *(*compiler, "-shared", *objects, "-o", BuildLibrary.temporary(output)),
