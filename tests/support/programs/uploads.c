@@ -376,6 +376,7 @@ static void Beside(void)
   Check(GpufmtUploadsEnd() == PETSC_ERR_GPU);
   Check(!GpufmtUploadsEnd() && !GpufmtUploadsBegin(0, jobs, current_stream) && !beside.runs && GpufmtStagingServesUpload(smallest));
   Check(!PetscPopErrorHandler() && nstreams == 1);
+  Check(!GpufmtDeviceSynchronize(current_stream)); /* events, too, are over when the ring goes */
   End();
   Check(!nstreams && !nevents);
 }
