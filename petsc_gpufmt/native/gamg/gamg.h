@@ -204,8 +204,11 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFactorsGet(const GpufmtGamg *, Vec diagon
                                                   GpufmtGamgFactors *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFactorsRestore(GpufmtGamgFactors *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgLogFlops(const GpufmtGamg *, int64_t nnz, int64_t written);
-GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSendValues(PC, const GpufmtGamg *, Mat);
 GPUFMT_HIDDEN PetscErrorCode PCGAMGOptimizeProlongator_Gpufmt(PC, Mat, Mat *);
+
+/* values.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgBlocks(Mat, Mat blocks[2]);
+GPUFMT_HIDDEN PetscErrorCode GpufmtGamgSendValues(PC, const GpufmtGamg *, Mat, PetscBool now);
 
 /* elsewhere.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgElsewhereFind(PC, const GpufmtGamg *, Mat, GpufmtGamgElsewhere *);

@@ -136,7 +136,7 @@ PetscErrorCode PCGAMGCreateGraph_Gpufmt(PC pc, Mat A, Mat *G)
     PetscCall(PetscLogEventEnd(petsc_gamg_setup_events[GAMG_GRAPH], 0, 0, 0, 0));
     PetscCall(ierr);
   }
-  PetscCall(GpufmtGamgSendValues(pc, gamg, A));
+  PetscCall(GpufmtGamgSendValues(pc, gamg, A, PETSC_FALSE));
   if (level->own_graph) {
     PetscCall(PetscObjectReference((PetscObject)A));
     *G = gamg->graph = A;

@@ -17,13 +17,11 @@ static PetscErrorCode CsrBytes(Mat A, double *bytes)
 /* bytes of the formats in which it is stored so far */
 static PetscErrorCode StoredBytes(Mat A, double *bytes)
 {
-  Mat       blocks[2] = {A, NULL};
-  PetscBool parallel;
+  Mat blocks[2];
 
   PetscFunctionBegin;
   *bytes = 0;
-  PetscCall(PetscStrbeginswith(((PetscObject)A)->type_name, MATMPIAIJ, &parallel));
-  if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &blocks[0], &blocks[1], NULL));
+  PetscCall(GpufmtGamgBlocks(A, blocks));
   for (int k = 0; k < 2; k++) {
     const Mat_Gpufmt *gpufmt = blocks[k] ? GpufmtSeqData(blocks[k]) : NULL;
 

@@ -198,71 +198,6 @@ static PetscErrorCode SmoothBy(PC pc, GpufmtGamg *gamg, Mat A, Vec diagonal, Pet
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* whether values of a level's matrix will be wanted on the device */
-static PetscBool WantsValues(PC pc, const GpufmtGamg *gamg)
-{
-  return (PetscBool)(GpufmtGamgAggOf(pc)->nsmooths > 0 && gamg->levels[GpufmtGamgOf(pc)->current_level].ours && gamg->backend == GPUFMT_BACKEND_CUDA);
-}
-
-/* A, or its blocks, that are ours, and how many entries they have */
-static PetscErrorCode Blocks(Mat A, Mat blocks[2], PetscCount counts[2], int *nblocks)
-{
-  Mat       both[2] = {A, NULL};
-  PetscBool parallel;
-
-  PetscFunctionBegin;
-  PetscCall(PetscStrbeginswith(((PetscObject)A)->type_name, MATMPIAIJ, &parallel));
-  if (parallel) PetscCall(MatMPIAIJGetSeqAIJ(A, &both[0], &both[1], NULL));
-  *nblocks = 0;
-  for (int k = 0; k < 2; k++) {
-    const PetscInt *rowptr;
-
-    if (!both[k] || !GpufmtArraysOf(both[k])) continue;
-    PetscCall(MatSeqAIJGetCSRAndMemType(both[k], &rowptr, NULL, NULL, NULL));
-    blocks[*nblocks]     = both[k];
-    counts[(*nblocks)++] = rowptr[both[k]->rmap->n];
-  }
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-static PetscErrorCode BeginToSend(Mat A)
-{
-  Mat        blocks[2];
-  PetscCount counts[2];
-  void      *stream;
-  int        n;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(Blocks(A, blocks, counts, &n));
-  PetscCall(GpufmtDeviceValuesBegin(n, blocks, counts, stream));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* Values that the host has assembled begin to go to the device: aggregates are made of their pattern, which on one rank is there. */
-PetscErrorCode GpufmtGamgSendValues(PC pc, const GpufmtGamg *gamg, Mat A)
-{
-  PetscFunctionBegin;
-  if (WantsValues(pc, gamg)) PetscCall(GpufmtGamgAgree(pc, BeginToSend(A)));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
-/* The values are on the device before stores are made, which would else send them and keep none: smoothing and the next level's matrix want them. One rank
-   may fail alone. */
-static PetscErrorCode AwaitValues(Mat A)
-{
-  Mat        blocks[2];
-  PetscCount counts[2];
-  void      *stream;
-  int        n;
-
-  PetscFunctionBegin;
-  PetscCall(GpufmtDeviceGet(NULL, &stream));
-  PetscCall(Blocks(A, blocks, counts, &n));
-  for (int k = 0; k < n; k++) PetscCall(GpufmtDeviceValuesUpdate(&GpufmtArraysOf(blocks[k])->values, blocks[k], counts[k], stream));
-  PetscFunctionReturn(PETSC_SUCCESS);
-}
-
 static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
 {
   const PetscInt level = GpufmtGamgOf(pc)->current_level;
@@ -274,7 +209,7 @@ static PetscErrorCode EstimateAndSmooth(PC pc, GpufmtGamg *gamg, Mat A, Mat *P)
   PetscFunctionBegin;
   mg->min_eigen_DinvA[level] = mg->max_eigen_DinvA[level] = 0;
   if (GpufmtGamgAggOf(pc)->nsmooths <= 0) PetscFunctionReturn(PETSC_SUCCESS);
-  if (WantsValues(pc, gamg)) PetscCall(GpufmtGamgAgree(pc, AwaitValues(A)));
+  PetscCall(GpufmtGamgSendValues(pc, gamg, A, PETSC_TRUE));
   PetscCall(GpufmtGamgEstimate(pc, gamg, A, &emin, &emax));
   PetscCall(MatCreateVecs(A, &diagonal, NULL));
   ierr = SmoothBy(pc, gamg, A, diagonal, emax, P);
