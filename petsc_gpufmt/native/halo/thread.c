@@ -4,7 +4,6 @@
 #include "halo/halo.h"
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 enum { ROUNDS = 200 }; /* some 50 us on a core of its own */
@@ -56,16 +55,12 @@ static void *Run(void *unused)
 /* Someone more wants the thread, and gives *held back. */
 PetscErrorCode GpufmtHaloThreadHold(int *held)
 {
-  sigset_t all, before;
-  int      failed;
+  int failed;
 
   PetscFunctionBegin;
   if (!holders) {
     work.ends = false;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
-    failed = pthread_create(&thread, NULL, Run, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    failed    = GpufmtThreadCreate(&thread, NULL, Run);
     PetscCheck(!failed, PETSC_COMM_SELF, PETSC_ERR_SYS, "The system gives no thread for the halo exchange (error %d): take -mat_halo_mode overlap",
                failed);
   }

@@ -147,6 +147,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtBufferFree(GpufmtBuffer *);
 /* upload.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pageable);
+GPUFMT_HIDDEN int            GpufmtUploadPageable(void *dev, const void *host, size_t bytes, bool staged, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtUploadFinalize(void);
 
 /* copy.c */

@@ -17,10 +17,10 @@ PetscErrorCode GpufmtUploadPrepare(const void *host, size_t bytes, PetscBool *pa
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* sends such an array, which may change when this returns */
-static CudaResult UploadPageable(void *dev, const void *host, size_t bytes, void *stream)
+/* Sends such an array, which may change when this returns, with or without ring and threads; without PETSc, any thread of the context may call it. */
+int GpufmtUploadPageable(void *dev, const void *host, size_t bytes, bool staged, void *stream)
 {
-  if (GpufmtStagingServesUpload(bytes)) return GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream);
+  if (staged) return GpufmtStagingUpload((DevicePointer)dev, host, bytes, stream);
   return gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream);
 }
 
@@ -42,7 +42,7 @@ PetscErrorCode GpufmtDeviceUpload(void *dev, const void *host, size_t bytes, voi
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(GpufmtUploadPrepare(host, bytes, &pageable));
-  if (pageable) CallDriver("an upload", UploadPageable(dev, host, bytes, stream));
+  if (pageable) CallDriver("an upload", GpufmtUploadPageable(dev, host, bytes, GpufmtStagingServesUpload(bytes), stream));
   else {
     CallDriver("cuMemcpyHtoD", gpufmt_driver.MemcpyHtoDAsync((DevicePointer)dev, host, bytes, stream));
     PetscCall(GpufmtDeviceSynchronize(stream)); /* synchronize! the driver sends pinned memory later */

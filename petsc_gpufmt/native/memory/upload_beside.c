@@ -4,7 +4,6 @@
 
 #if PetscDefined(HAVE_CUDA)
   #include <pthread.h>
-  #include <signal.h>
 
 static struct {
   pthread_t       thread;
@@ -26,8 +25,7 @@ static void *Run(void *unused)
   for (int k = 0; k < beside.njobs && !beside.result; k++) {
     const GpufmtUploadJob *job = &beside.jobs[k];
 
-    if (beside.staged[k]) beside.result = GpufmtStagingUpload((DevicePointer)job->dev, job->host, job->bytes, stream);
-    else beside.result = gpufmt_driver.MemcpyHtoDAsync((DevicePointer)job->dev, job->host, job->bytes, stream);
+    beside.result = GpufmtUploadPageable(job->dev, job->host, job->bytes, beside.staged[k], stream);
   }
   return NULL;
 }
@@ -35,17 +33,12 @@ static void *Run(void *unused)
 /* the thread has what it needs: what was queued on PETSc's stream comes before what it sends */
 static PetscErrorCode Start(void *stream)
 {
-  sigset_t all, before;
-
   PetscFunctionBegin;
   if (!beside.device.stream) PetscCall(GpufmtBesideCreate(&beside.device));
   PetscCall(GpufmtBesideFollow(&beside.device, stream));
   for (int k = 0; k < beside.njobs; k++) beside.staged[k] = GpufmtStagingServesUpload(beside.jobs[k].bytes);
   CallDriver("an upload", GpufmtStagingLend());
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
-  beside.runs = (PetscBool)!pthread_create(&beside.thread, NULL, Run, NULL);
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  beside.runs = (PetscBool)!GpufmtThreadCreate(&beside.thread, NULL, Run);
   if (!beside.runs) GpufmtStagingTakeBack();
   PetscFunctionReturn(PETSC_SUCCESS);
 }

@@ -7,7 +7,6 @@
 #if PetscDefined(HAVE_CUDA)
   #include <fenv.h>
   #include <pthread.h>
-  #include <signal.h>
   #include <stdatomic.h>
   #include <stdlib.h>
   #include <time.h>
@@ -148,8 +147,6 @@ static void *Run(void *unused)
 /* Begins to load what was named, or goes on after PETSc's end. Context NULL: that of the device is made if nobody has done so. */
 void GpufmtKernelsStart(int device_wanted, void *its_context)
 {
-  sigset_t all, before;
-
   if (runs || next >= nfiles) return;
   nbefore = nfiles;
   device  = device_wanted;
@@ -157,10 +154,7 @@ void GpufmtKernelsStart(int device_wanted, void *its_context)
   process = getpid();
   atomic_store(&ending, false);
   (void)atexit(AtExit); /* the thread may be making the context */
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
-  atomic_store(&runs, !pthread_create(&thread, NULL, Run, NULL));
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  atomic_store(&runs, !GpufmtThreadCreate(&thread, NULL, Run));
 }
 
 /* A module that was loaded from a file, in the current context, and its symbols; NULL: the caller is to load it, and the thread will not. Waits if it

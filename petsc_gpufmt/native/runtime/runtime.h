@@ -1,6 +1,7 @@
 /* The planner, and the device that its plans run on. */
 #pragma once
 #include <petscmat.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include "gpufmt_plan.h"
 
@@ -141,6 +142,9 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackDestroy(GpufmtReadback *);
 GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackQueue(GpufmtReadback *, const void *block, void *stream);
 GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackIsThere(const GpufmtReadback *, PetscBool *there);
 GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackTake(GpufmtReadback *, const void **host);
+
+/* thread.c */
+GPUFMT_HIDDEN int GpufmtThreadCreate(pthread_t *, const pthread_attr_t *, void *(*run)(void *));
 
 /* pages.c */
 GPUFMT_HIDDEN void GpufmtPagesMayBeLarge(void *array, size_t bytes);

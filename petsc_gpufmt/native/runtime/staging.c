@@ -12,7 +12,6 @@
   #include <pthread.h>
   #include <sched.h>
   #include <semaphore.h>
-  #include <signal.h>
   #include <stdatomic.h>
   #include <unistd.h>
 
@@ -261,14 +260,9 @@ void GpufmtStagingTakeBack(void)
 
 static void StartThreads(int most)
 {
-  sigset_t all, before;
-
   atomic_store(&ending, false);
   (void)sem_init(&wake, 0, 0);
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
-  for (nthreads = 0; nthreads < most && !pthread_create(&threads[nthreads], NULL, Work, NULL);) nthreads++;
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  for (nthreads = 0; nthreads < most && !GpufmtThreadCreate(&threads[nthreads], NULL, Work);) nthreads++;
 }
 
 static void EndThreads(void)

@@ -5,7 +5,6 @@
 #include "runtime/driver.h"
 #include <fenv.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -148,7 +147,6 @@ static void AfterForkInChild(void)
 
 static PetscErrorCode Begin(int first)
 {
-  sigset_t       all, before;
   pthread_attr_t attributes;
 
   PetscFunctionBegin;
@@ -159,14 +157,11 @@ static PetscErrorCode Begin(int first)
   begun      = PETSC_TRUE;
   first_step = first;
   atomic_store(&nsteps, ALL_STEPS);
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the application */
   (void)pthread_attr_init(&attributes);
   (void)pthread_attr_setstacksize(&attributes, stack_bytes);
   atomic_store(&runs, true);
-  if (pthread_create(&thread, &attributes, Run, NULL)) atomic_store(&runs, false); /* no more threads: the first plan does it all */
+  if (GpufmtThreadCreate(&thread, &attributes, Run)) atomic_store(&runs, false); /* no more threads: the first plan does it all */
   (void)pthread_attr_destroy(&attributes);
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 

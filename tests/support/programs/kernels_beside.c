@@ -7,6 +7,7 @@
 #include "runtime/blake2b.c"
 #include "runtime/kernels.c"
 #include "runtime/module_file.c"
+#include "runtime/thread.c"
 
 #define Check(what) PetscCheckAbort(what, PETSC_COMM_SELF, PETSC_ERR_PLIB, "not so: %s", #what)
 

@@ -132,6 +132,24 @@ static CudaResult GetErrorString(CudaResult code, const char **text)
   return 0;
 }
 
+static CudaResult MemAlloc(DevicePointer *p, size_t bytes)
+{
+  *p = (DevicePointer)malloc(bytes);
+  return 0;
+}
+
+static CudaResult MemFree(DevicePointer p)
+{
+  free((void *)p);
+  return 0;
+}
+
+static CudaResult MemGetInfo(size_t *available, size_t *total)
+{
+  *available = *total = (size_t)1 << 30;
+  return 0;
+}
+
 static CudaResult MemAllocHost(void **p, size_t bytes)
 {
   nallocations++;
@@ -265,11 +283,7 @@ static void StartDriver(void)
 {
   pthread_t thread;
 
-  gpufmt_driver = (GpufmtDriver){.CtxGetStreamPriorityRange = CtxGetStreamPriorityRange,
-                                 .StreamCreateWithPriority  = StreamCreateWithPriority,
-                                 .StreamDestroy             = StreamDestroy,
-                                 .StreamWaitEvent           = StreamWaitEvent,
-                                 .tried                     = PETSC_TRUE,
+  gpufmt_driver = (GpufmtDriver){.tried                     = PETSC_TRUE,
                                  .loaded                    = PETSC_TRUE,
                                  .Init                      = Init,
                                  .DeviceGetCount            = DeviceGetCount,
@@ -283,6 +297,13 @@ static void StartDriver(void)
                                  .MemcpyDtoHAsync           = MemcpyDtoHAsync,
                                  .MemcpyDtoDAsync           = MemcpyDtoDAsync,
                                  .StreamSynchronize         = StreamSynchronize,
+                                 .StreamWaitEvent           = StreamWaitEvent,
+                                 .StreamDestroy             = StreamDestroy,
+                                 .CtxGetStreamPriorityRange = CtxGetStreamPriorityRange,
+                                 .StreamCreateWithPriority  = StreamCreateWithPriority,
+                                 .MemAlloc                  = MemAlloc,
+                                 .MemFree                   = MemFree,
+                                 .MemGetInfo                = MemGetInfo,
                                  .EventCreate               = EventCreate,
                                  .EventRecord               = EventRecord,
                                  .EventQuery                = EventQuery,

@@ -8,6 +8,7 @@
 #include "runtime/kept.c"
 #include "runtime/readback.c"
 #include "runtime/staging.c"
+#include "runtime/thread.c"
 
 #include "late_driver.h"
 

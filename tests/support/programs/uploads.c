@@ -22,6 +22,7 @@ static int Processors(cpu_set_t *set)
 #include "runtime/events.c"
 #include "runtime/kept.c"
 #include "runtime/staging.c"
+#include "runtime/thread.c"
 #include "memory/device_values.c"
 #include "memory/upload.c"
 #include "memory/upload_beside.c"
@@ -381,24 +382,6 @@ static void Beside(void)
   Check(!nstreams && !nevents);
 }
 
-static CudaResult MemAlloc(DevicePointer *p, size_t bytes)
-{
-  *p = (DevicePointer)malloc(bytes);
-  return 0;
-}
-
-static CudaResult MemFree(DevicePointer p)
-{
-  free((void *)p);
-  return 0;
-}
-
-static CudaResult MemGetInfo(size_t *available, size_t *total)
-{
-  *available = *total = (size_t)1 << 30;
-  return 0;
-}
-
 enum { ROWS = 1 << 17 };
 
 /* a diagonal matrix as of ours, with values that are on the host alone */
@@ -437,9 +420,6 @@ static void Values(void)
   GpufmtArrays     arrays[2];
   Mat              matrices[2];
 
-  gpufmt_driver.MemAlloc   = MemAlloc;
-  gpufmt_driver.MemFree    = MemFree;
-  gpufmt_driver.MemGetInfo = MemGetInfo;
   Check(!PetscInitializeNoArguments());
   BeginAnew();
   for (delay = 0; delay <= 40; delay += 20) {
