@@ -88,26 +88,32 @@ class Bratu:
                 inside += weight * (2.0 * centre - before - after)
 
     def jacobian(self, snes, x, operator, matrix):
-        """The pattern, and entries beside the diagonal, are made once for a matrix: each step has a new diagonal."""
+        """The pattern is made once for a matrix; values go after each step, so that the solver has their memory."""
         da = snes.getDM()
         patch = Patch(da)
         weights, source = self.coefficients(patch)
-        values = matrix.getAttr("values")
         with ghosted_values(da, x, patch) as u:
             xp = array_module(u)
-            if values is None:
+            if not matrix.getAttr("coordinates"):
                 set_coordinates(matrix, *coordinates(da, patch, xp))
-                if xp is not np:
-                    xp.get_default_memory_pool().free_all_blocks()  # of the coordinates: the solver can use it
-                values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
-                values[0] = 1.0
-                for value, (axis, _) in zip(values[1:], NEIGHBOURS, strict=True):
-                    value[patch.inner] = -weights[axis]
-                matrix.setAttr("values", values)
+                release(xp)
+                matrix.setAttr("coordinates", True)
+            values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
+            values[0] = 1.0
+            for value, (axis, _) in zip(values[1:], NEIGHBOURS, strict=True):
+                value[patch.inner] = -weights[axis]
             values[0][patch.inner] = 2.0 * sum(weights) - source * xp.exp(u[patch.interior])
         set_values(matrix, values.ravel())
+        del value, values
+        release(xp)
         if operator != matrix:
             operator.assemble()
+
+
+def release(xp):
+    """Give back the memory of a device that CuPy keeps for later arrays."""
+    if xp is not np:
+        xp.get_default_memory_pool().free_all_blocks()
 
 
 @contextlib.contextmanager

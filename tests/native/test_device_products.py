@@ -32,6 +32,12 @@ def check(product, operands, C):
     Exact.of(product, operands).check(*C.getValuesCSR())
 
 
+def check_square(C, square):
+    dense = C[:, :]
+    bound = (dense.shape[0] + 2) * np.finfo(dense.dtype).eps * (abs(dense) @ abs(dense))
+    assert np.all(abs(square[:, :] - dense @ dense) <= bound)
+
+
 @EVERY_PRODUCT
 @pytest.mark.parametrize("mat_type", FORMATS)
 def test_the_device_is_the_default(petsc, product, mat_type):  # noqa: F811
@@ -79,7 +85,7 @@ def test_values_that_are_there_are_not_sent_again(petsc):  # noqa: F811
     assert copied_bytes("ctog") == before
     a.scale(2.0)
     multiply(Product.PTAP, matrices, result=C)
-    assert copied_bytes("ctog") - before == 8 * A.colidx.size
+    assert copied_bytes("ctog") - before == A.colidx.size * np.dtype(petsc.ScalarType).itemsize
 
 
 def test_large_values_are_sent_once_while_the_result_is_made(petsc):  # noqa: F811
@@ -88,7 +94,8 @@ def test_large_values_are_sent_once_while_the_result_is_made(petsc):  # noqa: F8
     numbers = np.arange(n + 1, dtype=petsc.IntType)
     rowptr, colidx = 3 * numbers, (numbers[:n, None] + np.arange(3)) % n
     colidx.sort(axis=1)
-    csr = (rowptr.astype(petsc.IntType), colidx.ravel().astype(petsc.IntType), np.linspace(1.0, 2.0, 3 * n))
+    values = np.linspace(1.0, 2.0, 3 * n).astype(petsc.ScalarType)
+    csr = (rowptr.astype(petsc.IntType), colidx.ravel().astype(petsc.IntType), values)
     for again in range(3):
         A = petsc.Mat().createAIJ((n, n), csr=csr, comm=petsc.COMM_SELF)
         A.convert("aijpjds")
@@ -102,7 +109,7 @@ def test_large_values_are_sent_once_while_the_result_is_made(petsc):  # noqa: F8
         A.mult(y, z)
         square.mult(x, y)
         y.axpy(-1.0, z)
-        assert y.norm(petsc.NormType.INFINITY) <= 1e-12 * z.norm(petsc.NormType.INFINITY)
+        assert y.norm(petsc.NormType.INFINITY) <= rounding(1e-12) * z.norm(petsc.NormType.INFINITY)
         for o in (A, square, x, y, z):
             o.destroy()
 
@@ -114,7 +121,7 @@ def test_a_result_is_an_operand_without_a_copy_of_its_values(petsc):  # noqa: F8
     before = copied_bytes("ctog")
     multiply(Product.AB, [C, C], result=square)
     assert copied_bytes("ctog") == before
-    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=rounding(1e-9), atol=1e-6)
+    check_square(C, square)
 
 
 def test_a_result_that_was_changed_on_the_host_is_sent(petsc):  # noqa: F811
@@ -122,7 +129,7 @@ def test_a_result_that_was_changed_on_the_host_is_sent(petsc):  # noqa: F811
     C = multiply(Product.PTAP, [petsc_matrix(A), petsc_matrix(P)])
     scale_on_the_host(C, 3.0)
     square = multiply(Product.AB, [C, C])
-    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=rounding(1e-9), atol=1e-6)
+    check_square(C, square)
 
 
 def test_a_refresh_takes_the_values_that_a_product_left_on_the_device(petsc):  # noqa: F811
@@ -167,7 +174,7 @@ def test_eager_values_go_to_the_host_in_each_numeric_phase(petsc, options, produ
     before = copied_bytes("gtoc")
     operands = other_values(matrices, operands, 4)
     multiply(product, matrices, result=C)
-    assert copied_bytes("gtoc") - before == 8 * C.getValuesCSR()[2].size
+    assert copied_bytes("gtoc") - before == C.getValuesCSR()[2].nbytes
     check(product, operands, C)
 
 
@@ -178,8 +185,8 @@ def test_the_pattern_of_a_result_is_not_sent_either(petsc):  # noqa: F811
     x, z = square.createVecs()
     square.mult(x, z)
     row_pointers = 2 * (C.size[0] + 1) * np.dtype(petsc.IntType).itemsize
-    assert copied_bytes("ctog") - before <= row_pointers + 8 * x.size
-    np.testing.assert_allclose(square[:, :], C[:, :] @ C[:, :], rtol=rounding(1e-9), atol=1e-6)
+    assert copied_bytes("ctog") - before <= row_pointers + x.size * np.dtype(petsc.ScalarType).itemsize
+    check_square(C, square)
 
 
 def test_a_pattern_is_sent_once_for_all_its_plans(petsc):  # noqa: F811
@@ -192,7 +199,7 @@ def test_a_pattern_is_sent_once_for_all_its_plans(petsc):  # noqa: F811
     p.mult(x, y)
     p.multTranspose(y, x)
     a.mult(y, y.duplicate())
-    assert copied_bytes("ctog") - before <= 8 * (x.size + 2 * y.size)
+    assert copied_bytes("ctog") - before <= (x.size + 2 * y.size) * np.dtype(petsc.ScalarType).itemsize
     check(Product.PTAP, [A, P], C)
     check(Product.AB, [A, A], square)
 
@@ -278,7 +285,8 @@ def test_flops_are_counted_on_the_device(petsc):  # noqa: F811
     C = multiply(Product.AB, matrices)
     before = petsc.Log.getFlops()
     multiply(Product.AB, matrices, result=C)
-    assert petsc.Log.getFlops() - before == 2 * np.diff(B.rowptr)[A.colidx].sum()
+    operations = 4 if np.dtype(petsc.ScalarType).kind == "c" else 1  # of a complex one, as PETSc counts
+    assert petsc.Log.getFlops() - before == operations * 2 * np.diff(B.rowptr)[A.colidx].sum()
 
 
 def test_memory_goes_back_with_the_result(petsc):  # noqa: F811

@@ -16,6 +16,7 @@ from petsc_gpufmt.planning.abi import Ask
 pytestmark = pytest.mark.gpu
 
 SCALARS = 1 << 15  # bytes of norms and the like
+BY_OUR_JACOBI = pytest.mark.real  # PETSc's, which complex scalars are left to, brings diagonals to the host
 
 
 def downloaded(function):
@@ -42,6 +43,7 @@ def rows(ksp):
     return np.array([pc.getMGSmoother(k).getOperators()[0].getSize()[0] for k in range(pc.getMGLevels())])
 
 
+@BY_OUR_JACOBI
 def test_a_set_up_downloads_row_pointers_and_near_null_spaces_alone(ksp):
     found, index = downloaded(ksp.setUp), np.dtype(PETSc.IntType).itemsize
     sizes = rows(ksp)
@@ -51,6 +53,7 @@ def test_a_set_up_downloads_row_pointers_and_near_null_spaces_alone(ksp):
     assert found <= wanted + SCALARS
 
 
+@BY_OUR_JACOBI
 def test_a_newton_step_downloads_numbers_alone(ksp):
     A = ksp.getOperators()[0]
     x, b = A.createVecs()
@@ -63,6 +66,7 @@ def test_a_newton_step_downloads_numbers_alone(ksp):
         assert ksp.getConvergedReason() > 0
 
 
+@BY_OUR_JACOBI
 def test_vectors_of_smoothers_stay_on_the_device_in_the_first_solve(ksp):
     """Jacobi makes its diagonal when it is first applied. The coarsest level is solved on the host."""
     ksp.setUp()
@@ -94,10 +98,11 @@ def test_values_of_the_host_are_sent_once_while_aggregates_are_found():
     petsc_gpufmt.set_preallocation_coo(B, csr.rows.astype(PETSc.IntType), csr.colidx.astype(PETSc.IntType))
     petsc_gpufmt.set_values_coo(B, cupy.asarray(csr.values.astype(PETSc.ScalarType)))
     values = csr.values.size * np.dtype(PETSc.ScalarType).itemsize
+    near_null_space = csr.block * csr.nrows * np.dtype(PETSc.ScalarType).itemsize
     pattern = (csr.values.size + csr.nrows + 1) * np.dtype(PETSc.IntType).itemsize
     found = []
     sent = copied("ctog", lambda: found.extend(solution(A)))
-    assert values <= sent <= 1.1 * (values + pattern)
+    assert values <= sent <= 1.1 * (values + pattern + near_null_space)
     expected, of_b = solution(B)  # whose values were on the device before
     assert np.array_equal(found[0], expected)
     assert found[1].getIterationNumber() == of_b.getIterationNumber()

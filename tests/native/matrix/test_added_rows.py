@@ -141,7 +141,7 @@ def test_a_result_that_is_preallocated_anew_has_lengths_of_its_own(after):
         C.setPreallocationCOO(np.arange(20, dtype=PETSc.IntType), np.arange(20, dtype=PETSc.IntType))
         C.setValuesCOO(np.ones(20, PETSc.ScalarType))
     elif after != "it is destroyed":
-        C.setValues(range(20), [7], np.ones((20, 1)))
+        C.setValues(range(20), [7], np.ones((20, 1), PETSc.ScalarType))
         C.assemble()
     if after == "a product":
         C = C.transposeMatMult(C)

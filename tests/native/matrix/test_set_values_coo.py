@@ -485,12 +485,12 @@ def test_values_on_the_device_are_not_copied(place):
     x, z = A.createVecs()
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
-        values = cupy.zeros(COUNT)
+        values = cupy.zeros(COUNT, PETSc.ScalarType)
         for _ in range(1000):
             values += 1.0
         set_values_coo(A, values)
         values[:] = -1.0
     A.mult(x, z)
     assert [copied_bytes(direction) for direction in ("ctog", "gtoc")] == before
-    B.setValuesCOO(np.full(COUNT, 1000.0))
+    B.setValuesCOO(np.full(COUNT, 1000.0, PETSc.ScalarType))
     assert_same(A, B)
