@@ -16,7 +16,7 @@ from petsc_gpufmt.bench.programs import PROGRAMS
 from petsc_gpufmt.bench.report.markdown import number, section, table
 from petsc_gpufmt.bench.report.page import KINDS, kind_of, sections_of
 from petsc_gpufmt.bench.report.programs_tables import programs_sections
-from petsc_gpufmt.bench.results import read_runs
+from petsc_gpufmt.bench.results import read_runs, undated
 from petsc_gpufmt.cli.outcome import program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,7 +115,7 @@ def environment_section(runs: Runs) -> str:
     groups: list[tuple[list[str], dict[str, Any]]] = []
     for name, run in runs.items():
         environment = {key: run["environment"][key] for key in ENVIRONMENT_LABELS if key in run["environment"]}
-        known = next((names for names, other in groups if _undated(other) == _undated(environment)), None)
+        known = next((names for names, other in groups if undated(other) == undated(environment)), None)
         if known is None:
             groups.append(([name], environment))
         else:
@@ -125,10 +125,6 @@ def environment_section(runs: Runs) -> str:
         for names, environment in groups
     ]
     return section("Environment", *parts)
-
-
-def _undated(environment: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in environment.items() if key != "date"}
 
 
 def run_sections(run: dict[str, Any]) -> list[str]:

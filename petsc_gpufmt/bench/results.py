@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,14 @@ def _new_file(path: Path) -> Path:
 class Recorder:
     """Keeps the cases of one benchmark, and writes them after each: an interrupted one leaves what it measured.
 
-    It is made before anything is measured: a file that cannot be written is found out then.
+    It is made before anything is measured: a file that cannot be written is found out then. With `subject`, which says
+    of a case what it measures, cases of other subjects stay in the file that an earlier run of the name has measured,
+    with the same versions and hardware.
     """
 
-    def __init__(self, name: str, path: Path | None, commit: str | None):
+    def __init__(
+        self, name: str, path: Path | None, commit: str | None, subject: Callable[[dict[str, Any]], Any] | None = None
+    ):
         from petsc_gpufmt.bench.environment import describe
 
         if path:
@@ -102,6 +107,8 @@ class Recorder:
         self.path = path
         self.run: dict[str, Any] = {"name": name, "environment": describe(commit)}
         self.cases: list[dict[str, Any]] = []
+        self.subject = subject
+        self.earlier = _cases_like(self.run, path) if path and path.exists() and subject else []
 
     def add(self, case: dict[str, Any], **facts: Any) -> None:
         """One more case, and what the run says of all cases so far."""
@@ -116,5 +123,23 @@ class Recorder:
 
     def save(self) -> None:
         """Write it."""
-        if self.path:
+        if not self.path:
+            return
+        if not self.subject:
             save_run(self.path, self.measured)
+            return
+        subjects = [self.subject(case) for case in self.cases]
+        others = [case for case in self.earlier if self.subject(case) not in subjects]
+        save_run(self.path, {**self.run, "cases": [*others, *self.cases]})
+
+
+def _cases_like(run: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    """Of the run of this name in a file, if its environment is the same but for the date."""
+    earlier = next((r for r in read_runs(path) if r["name"] == run["name"]), None)
+    same = earlier and undated(earlier.get("environment", {})) == undated(run["environment"])
+    return earlier["cases"] if earlier and same else []
+
+
+def undated(environment: dict[str, Any]) -> dict[str, Any]:
+    """What a run was measured with, whatever the day."""
+    return {key: value for key, value in environment.items() if key != "date"}

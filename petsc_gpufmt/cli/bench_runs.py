@@ -242,9 +242,12 @@ def run_programs(arguments: argparse.Namespace) -> int:
             if arguments.program:
                 raise
             show(f"Left out: {e}")
-    # a run for each: programs that are measured later, with another number of pairs, leave those of before in the file
+    # a run for each: programs and sizes that are measured later leave those of before in the file
     several = f", {arguments.ranks} ranks" if arguments.ranks > 1 else ""
-    recorders = {name: Recorder(f"programs, {name}{several}", arguments.json, arguments.commit) for name in sources}
+    recorders = {
+        name: Recorder(f"programs, {name}{several}", arguments.json, arguments.commit, size_and_place)
+        for name in sources
+    }
     wrong: list[str] = []
     with timed("programs"), tempfile.TemporaryDirectory() as folder:
         if reason:
@@ -274,6 +277,10 @@ def run_programs(arguments: argparse.Namespace) -> int:
             wrong += measure_program(setting, case, show, recorders[program.name].save)
     plot(arguments.plot, [recorder.measured for recorder in recorders.values()])
     return finish(wrong)
+
+
+def size_and_place(case: dict[str, Any]) -> tuple[Any, Any]:
+    return case.get("size"), case.get("place")
 
 
 def check_least(option: str, value: float, least: int) -> None:

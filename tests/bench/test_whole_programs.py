@@ -280,13 +280,17 @@ def test_programs_are_kept_apart(tmp_path, monkeypatch):
     monkeypatch.setattr("petsc_gpufmt.bench.compiled.compile_program", lambda source, folder: Path("absent"))
     monkeypatch.setattr(pairs, "measure_program", lambda *rest: [])
     path = tmp_path / "results.json"
-    for chosen in (["first:3", "first:4"], ["first-after-1s"]):
-        words = [word for spec in chosen for word in ("--program", spec)]
+
+    def measured(*words):
         assert main(["bench", "programs", "--host", "--json", str(path), *words]) == 0
-    assert main(["bench", "programs", "--host", "--json", str(path), "--program", "first:5", "--ranks", "2"]) == 0
-    found = {run["name"]: [case["size"] for case in run["cases"]] for run in results.read_runs(path)}
-    runs = {"programs, first": [3, 4], "programs, first-after-1s": [1000], "programs, first, 2 ranks": [5]}
-    assert found == runs
+        return {run["name"]: [case["size"] for case in run["cases"]] for run in results.read_runs(path)}
+
+    measured("--program", "first:3", "--program", "first:4")
+    measured("--program", "first-after-1s")
+    found = measured("--program", "first:5", "--ranks", "2")
+    assert found == {"programs, first": [3, 4], "programs, first-after-1s": [1000], "programs, first, 2 ranks": [5]}
+    assert measured("--program", "first:3", "--program", "first:6")["programs, first"] == [4, 3, 6]
+    assert measured("--program", "first:4", "--commit", "another")["programs, first"] == [4]
 
 
 @pytest.mark.slow
