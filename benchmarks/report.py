@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from petsc_gpufmt.cli.outcome import program
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTES = ROOT / "docs/performance_notes.md"
-SET_UP = ROOT / "benchmarks/results/set_up/h200-x2.json"
+SET_UP = ROOT / "benchmarks/results/set_up"
 ENVIRONMENT_LABELS = {
     "gpu": "GPU",
     "driver": "driver",
@@ -60,8 +60,8 @@ products; *both phases* are the symbolic and the numeric one. Programs are measu
 """
 
 SET_UP_TEXT = """\
-The figures of GAMG's set-up once more, all from one machine with two GPUs within half an hour, by the programs of
-`run_on_gpu.sh setup` (`results/set_up/h200-x2.json`): what that run has of the table above.
+The figures of GAMG's set-up once more, each table from one machine within half an hour, by the programs of
+`run_on_gpu.sh setup`: what that run has of the table above. Hosts differ more than GPUs: the peer tells by how much.
 """
 
 REPRODUCE = """\
@@ -85,9 +85,15 @@ def targets_section(runs: Runs) -> str:
     return section("Figures to reach", TARGETS_TEXT, targets_table(TARGETS, runs))
 
 
-def set_up_section(runs: Runs) -> str:
-    measured = [target for target in TARGETS if target.find(runs)]
-    return section("Set-up of GAMG in one run", SET_UP_TEXT, targets_table(measured, runs))
+def set_up_section(by_file: Mapping[str, Sequence[dict[str, Any]]]) -> str:
+    """A table for each file, of the figures that its runs have."""
+    parts = [SET_UP_TEXT]
+    for name, all_runs in by_file.items():
+        runs, environment = collect(all_runs), all_runs[0]["environment"]
+        measured = [target for target in TARGETS if target.find(runs)]
+        where = f"`results/set_up/{name}`, {environment['gpu_count']} x {environment['gpu']}"
+        parts.append(f"{where}, commit {environment['commit']}:\n\n" + targets_table(measured, runs))
+    return section("Set-up of GAMG in one run", *parts)
 
 
 def targets_table(targets: Sequence[Target], runs: Runs) -> str:
@@ -139,11 +145,13 @@ def run_sections(run: dict[str, Any]) -> list[str]:
     return [bratu_section(run)]
 
 
-def make_report(all_runs: Sequence[dict[str, Any]], notes: str, set_up: Sequence[dict[str, Any]] = ()) -> str:
-    """The whole page; `set_up`: runs of the set-up of GAMG by themselves."""
+def make_report(
+    all_runs: Sequence[dict[str, Any]], notes: str, set_up: Mapping[str, Sequence[dict[str, Any]]] | None = None
+) -> str:
+    """The whole page; `set_up`: runs of the set-up of GAMG by themselves, by the names of their files."""
     runs = collect(all_runs)
     parts = [INTRODUCTION, targets_section(runs)]
-    parts += [set_up_section(collect(set_up))] if set_up else []
+    parts += [set_up_section(set_up)] if set_up else []
     parts += [notes.strip() + "\n"] if notes.strip() else []
     parts += all_sections(runs)
     parts += [environment_section(runs), section("How to measure again", REPRODUCE)]
@@ -189,7 +197,8 @@ def main(words: list[str] | None = None) -> int:
         return 0
     if not arguments.notes.is_file():
         raise BenchError(f"--notes {arguments.notes}: there is no such file")
-    set_up = [] if arguments.results else read_runs(SET_UP)
+    files = () if arguments.results else sorted(SET_UP.glob("*.json"), key=lambda path: path.stem)
+    set_up = {path.name: read_runs(path) for path in files}
     print(make_report(runs, arguments.notes.read_text(), set_up), end="")
     return 0
 
