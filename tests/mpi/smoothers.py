@@ -172,7 +172,7 @@ def check_estimators_of_as_many_rows_on_one_rank():
     options["mat_halo_timeout"] = 20
     if LIBRARY.GpufmtManagedSimulate(1):  # without a device: estimates are ours where vectors are on one
         options["mat_halo_mode"] = "peer"  # as on devices: sums over ranks are in what is kept
-    rows = [10 if COMM.rank == 0 else other for other in (12, 8)]
+    rows = [20 if COMM.rank == 0 else other for other in (24, 16)]  # more than an estimate has steps
     user, _ = estimated(TYPE, 5)  # what is kept goes with the last
     made = [estimated(TYPE, n) for n in rows]
     for ksp, _ in made:
