@@ -60,7 +60,7 @@ PetscErrorCode GpufmtHaloThreadHold(int *held)
   PetscFunctionBegin;
   if (!holders) {
     work.ends = false;
-    failed    = GpufmtThreadCreate(&thread, NULL, Run);
+    failed    = GpufmtThreadCreate(&thread, NULL, Run, NULL);
     PetscCheck(!failed, PETSC_COMM_SELF, PETSC_ERR_SYS, "The system gives no thread for the halo exchange (error %d): take -mat_halo_mode overlap",
                failed);
   }

@@ -53,3 +53,23 @@ PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat A, Mat B, MatReuse reuse, Mat *C)
   if (reuse == MAT_INITIAL_MATRIX) PetscCall(MatConvert_SeqAIJ_SeqAIJGpufmt(*C, ((PetscObject)A)->type_name, MAT_INPLACE_MATRIX, C));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
+
+/* Conversions between aij and a type of ours, by which PETSc finds them, and products with other types. */
+PetscErrorCode GpufmtConversionsCompose(Mat A, const char parent[], const char type[], const char alias[], PetscBool on)
+{
+  const PetscBool   is_seq                              = (PetscBool)!strcmp(parent, MATSEQAIJ);
+  const char *const names[]                             = {type, alias}; /* MatConvert() knows no aliases */
+  PetscErrorCode (*to)(Mat, MatType, MatReuse, Mat *)   = is_seq ? MatConvert_SeqAIJ_SeqAIJGpufmt : MatConvert_MPIAIJ_MPIAIJGpufmt;
+  PetscErrorCode (*from)(Mat, MatType, MatReuse, Mat *) = is_seq ? MatConvert_SeqAIJGpufmt_SeqAIJ : MatConvert_MPIAIJGpufmt_MPIAIJ;
+  char name[128];
+
+  PetscFunctionBegin;
+  for (size_t k = 0; k < PETSC_STATIC_ARRAY_LENGTH(names); k++) {
+    PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_%s_C", parent, names[k]));
+    PetscCall(PetscObjectComposeFunction((PetscObject)A, name, on ? to : NULL));
+  }
+  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_%s_C", type, parent));
+  PetscCall(PetscObjectComposeFunction((PetscObject)A, name, on ? from : NULL));
+  PetscCall(PetscObjectComposeFunction((PetscObject)A, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}

@@ -437,3 +437,4 @@ GPUFMT_HIDDEN PetscErrorCode          MatSetFromOptions_Gpufmt(Mat, PetscOptionI
 /* convert.c */
 GPUFMT_HIDDEN PetscErrorCode MatConvert_Gpufmt(Mat, MatType, MatReuse, Mat *);
 GPUFMT_HIDDEN PetscErrorCode MatSeqAIJKron_SeqAIJGpufmt(Mat, Mat, MatReuse, Mat *);
+GPUFMT_HIDDEN PetscErrorCode GpufmtConversionsCompose(Mat, const char parent[], const char type[], const char alias[], PetscBool on);

@@ -196,16 +196,8 @@ static PetscErrorCode MatView_MPIAIJGpufmt(Mat A, PetscViewer viewer)
 
 static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 {
-  char name[128];
-
   PetscFunctionBegin;
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_mpiaij_%s_C", format->mpi_type));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_mpiaij_%s_C", format->name)); /* MatConvert() knows no aliases */
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJ_MPIAIJGpufmt : NULL));
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_mpiaij_C", format->mpi_type));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_MPIAIJGpufmt_MPIAIJ : NULL));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
+  PetscCall(GpufmtConversionsCompose(B, MATMPIAIJ, format->mpi_type, format->name, on));
   PetscCall(GpufmtParallelCooSet(B, on));
   PetscFunctionReturn(PETSC_SUCCESS);
 }

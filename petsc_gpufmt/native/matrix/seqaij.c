@@ -87,16 +87,8 @@ static PetscErrorCode MatRetrieveValues_SeqAIJGpufmt(Mat A)
 
 static PetscErrorCode Compose(Mat B, const GpufmtFormat *format, PetscBool on)
 {
-  char name[128];
-
   PetscFunctionBegin;
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_seqaij_%s_C", format->seq_type));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_seqaij_%s_C", format->name)); /* MatConvert() knows no aliases */
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJ_SeqAIJGpufmt : NULL));
-  PetscCall(PetscSNPrintf(name, sizeof(name), "MatConvert_%s_seqaij_C", format->seq_type));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, name, on ? MatConvert_SeqAIJGpufmt_SeqAIJ : NULL));
-  PetscCall(PetscObjectComposeFunction((PetscObject)B, "MatProductSetFromOptions_anytype_C", on ? gpufmt_product_ops.anytype : NULL));
+  PetscCall(GpufmtConversionsCompose(B, MATSEQAIJ, format->seq_type, format->name, on));
   PetscCall(GpufmtSeqCooSet(B, on));
   GpufmtComposeFunction(B, "MatStoreValues_C", on, MatStoreValues_SeqAIJGpufmt, parent_store);
 #if PETSC_VERSION_LT(3, 26, 0)

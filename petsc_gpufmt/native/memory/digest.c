@@ -78,7 +78,7 @@ static void *DigestRun(void *argument)
   size_t          nthreads = 1;
 
   for (size_t k = 0; k < d->nparts; k++) d->parts[k] = (DigestPart){.first = k, .of = d};
-  while (nthreads < d->nparts && !pthread_create(&threads[nthreads], NULL, DigestPartRun, &d->parts[nthreads])) nthreads++;
+  while (nthreads < d->nparts && !GpufmtThreadCreate(&threads[nthreads], NULL, DigestPartRun, &d->parts[nthreads])) nthreads++;
   (void)DigestPartRun(&d->parts[0]);
   for (size_t k = nthreads; k < d->nparts; k++) (void)DigestPartRun(&d->parts[k]);
   for (size_t k = 1; k < nthreads; k++) (void)pthread_join(threads[k], NULL);
@@ -114,7 +114,7 @@ PetscErrorCode GpufmtDigestBegin(const void *const arrays[2], const size_t bytes
   if (ierr) PetscCall(PetscFree(d));
   PetscCall(ierr);
   d->nparts   = bytes[0] + bytes[1] > digest_here ? DigestThreads(d->npieces[0] + d->npieces[1]) : 1;
-  d->joinable = (PetscBool)(bytes[0] + bytes[1] > digest_here && !pthread_create(&d->thread, NULL, DigestRun, d));
+  d->joinable = (PetscBool)(bytes[0] + bytes[1] > digest_here && !GpufmtThreadCreate(&d->thread, NULL, DigestRun, d));
   if (!d->joinable) (void)DigestRun(d);
   *out = d;
   PetscFunctionReturn(PETSC_SUCCESS);

@@ -38,7 +38,7 @@ static PetscErrorCode Start(void *stream)
   PetscCall(GpufmtBesideFollow(&beside.device, stream));
   for (int k = 0; k < beside.njobs; k++) beside.staged[k] = GpufmtStagingServesUpload(beside.jobs[k].bytes);
   CallDriver("an upload", GpufmtStagingLend());
-  beside.runs = (PetscBool)!GpufmtThreadCreate(&beside.thread, NULL, Run);
+  beside.runs = (PetscBool)!GpufmtThreadCreate(&beside.thread, NULL, Run, NULL);
   if (!beside.runs) GpufmtStagingTakeBack();
   PetscFunctionReturn(PETSC_SUCCESS);
 }

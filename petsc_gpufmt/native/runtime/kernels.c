@@ -154,7 +154,7 @@ void GpufmtKernelsStart(int device_wanted, void *its_context)
   process = getpid();
   atomic_store(&ending, false);
   (void)atexit(AtExit); /* the thread may be making the context */
-  atomic_store(&runs, !GpufmtThreadCreate(&thread, NULL, Run));
+  atomic_store(&runs, !GpufmtThreadCreate(&thread, NULL, Run, NULL));
 }
 
 /* A module that was loaded from a file, in the current context, and its symbols; NULL: the caller is to load it, and the thread will not. Waits if it

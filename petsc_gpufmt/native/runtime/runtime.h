@@ -144,7 +144,7 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackIsThere(const GpufmtReadback *, Petsc
 GPUFMT_HIDDEN PetscErrorCode GpufmtReadbackTake(GpufmtReadback *, const void **host);
 
 /* thread.c */
-GPUFMT_HIDDEN int GpufmtThreadCreate(pthread_t *, const pthread_attr_t *, void *(*run)(void *));
+GPUFMT_HIDDEN int GpufmtThreadCreate(pthread_t *, const pthread_attr_t *, void *(*run)(void *), void *argument);
 
 /* pages.c */
 GPUFMT_HIDDEN void GpufmtPagesMayBeLarge(void *array, size_t bytes);

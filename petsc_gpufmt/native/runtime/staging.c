@@ -262,7 +262,7 @@ static void StartThreads(int most)
 {
   atomic_store(&ending, false);
   (void)sem_init(&wake, 0, 0);
-  for (nthreads = 0; nthreads < most && !GpufmtThreadCreate(&threads[nthreads], NULL, Work);) nthreads++;
+  for (nthreads = 0; nthreads < most && !GpufmtThreadCreate(&threads[nthreads], NULL, Work, NULL);) nthreads++;
 }
 
 static void EndThreads(void)

@@ -160,7 +160,7 @@ static PetscErrorCode Begin(int first)
   (void)pthread_attr_init(&attributes);
   (void)pthread_attr_setstacksize(&attributes, stack_bytes);
   atomic_store(&runs, true);
-  if (GpufmtThreadCreate(&thread, &attributes, Run)) atomic_store(&runs, false); /* no more threads: the first plan does it all */
+  if (GpufmtThreadCreate(&thread, &attributes, Run, NULL)) atomic_store(&runs, false); /* no more threads: the first plan does it all */
   (void)pthread_attr_destroy(&attributes);
   PetscFunctionReturn(PETSC_SUCCESS);
 }
