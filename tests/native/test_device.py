@@ -379,7 +379,7 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
         o.destroy()
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.mpi)])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_steady_krylov_loop_copies_no_vectors(format_name, ranks):
     finished = launch.run([sys.executable, FOLDER / "ksp_copies.py", "-format", format_name], ranks=ranks)
