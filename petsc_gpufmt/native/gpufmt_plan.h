@@ -4,7 +4,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 19
+#define GPUFMT_ABI_VERSION 20
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -413,13 +413,14 @@ typedef struct {
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {
   int32_t abi_version;
-  void (*plan)(int32_t ask, const GpufmtPlace *request, GpufmtOutcome *answer); /* heads of the structures of GPUFMT_ASK_... */
+  /* heads of the structures of GPUFMT_ASK_...; calls GpufmtPlanEntered() as soon as it can catch an interrupt */
+  void (*plan)(int32_t ask, const GpufmtPlace *request, GpufmtOutcome *answer);
   void (*release)(int64_t token);
   void (*release_all)(void);
   void (*free_pool)(void); /* returns cached device memory to the driver */
   /* imports and loads what the first plan of a format needs at that place; `format` NULL: a little of what later plans may need, until it answers
      that nothing is left. Calls nothing of PETSc. */
   int32_t (*prepare)(const GpufmtPlace *, const char *format);
-  /* calls GpufmtKernelsName() for files of kernels that plans may need at that place, with a format first; answers whether it was interrupted */
-  int32_t (*name_kernels)(const GpufmtPlace *, const char *format);
+  /* calls GpufmtKernelsName() for files of kernels that plans may need at that place, with a format first */
+  void (*name_kernels)(const GpufmtPlace *, const char *format);
 } GpufmtPlanner;

@@ -66,6 +66,7 @@ def _shutdown() -> None:
 def _plan(ask: int, request_address: int, answer_address: int) -> None:
     """Callback of the library: answer a request. Nothing is raised, and no interrupt is lost that comes at its ends."""
     try:
+        native_library.load().GpufmtPlanEntered()
         _answer(ask, request_address, answer_address)
     except KeyboardInterrupt:
         outcome = abi.OutcomeStruct.from_address(answer_address)
@@ -155,15 +156,10 @@ def _prepare(place_address: int, format_name: bytes | None) -> bool:
     return False
 
 
-def _name_kernels(place_address: int, format_name: bytes) -> bool:
-    """Callback of the library: whether it was interrupted. Kernels that are not named are loaded by the plans."""
-    try:
+def _name_kernels(place_address: int, format_name: bytes) -> None:
+    """Callback of the library, which no interrupt reaches. Kernels that are not named are loaded by the plans."""
+    with contextlib.suppress(Exception):
         start.name_kernels(abi.PlaceStruct.from_address(place_address), format_name.decode())
-    except KeyboardInterrupt:
-        return True
-    except Exception:
-        pass
-    return False
 
 
 def _release(token: int) -> None:

@@ -5,6 +5,7 @@ import ctypes
 import functools
 import operator
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -102,6 +103,26 @@ def test_an_interrupt_before_a_request_is_looked_at_reaches_the_caller(monkeypat
 
     assert "on host: KeyboardInterrupt" in str(error) and isinstance(interrupt, KeyboardInterrupt)
     assert mult(matrix).tolist() == CALLS[mult].tolist()
+
+
+@EVERY_CALL
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_before_the_planner_can_catch_it_reaches_the_caller(matrix, call):
+    """Where Python begins with a function it looks for interrupts, before the first line of it."""
+
+    def interrupt(frame, event, _):
+        if event == "call" and frame.f_code is planner._plan.__code__:
+            sys.setprofile(None)  # what Python calls when an error is raised would see the interrupt
+            signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(interrupt)
+    try:
+        error, seen = raised_in_turn(call, matrix)
+    finally:
+        sys.setprofile(None)
+
+    assert "on host: KeyboardInterrupt" in str(error) and isinstance(seen, KeyboardInterrupt)
+    assert call(matrix).tolist() == CALLS[call].tolist()
 
 
 class InterruptedAsItGoes:

@@ -31,7 +31,7 @@ def named(monkeypatch):
 
 def name_kernels(format_name, backend=CUDA):
     place = abi.PlaceStruct(backend, 2, 4, 8, 0, None)
-    return planner._planner.name_kernels(abi.c.addressof(place), format_name)
+    planner._planner.name_kernels(abi.c.addressof(place), format_name)
 
 
 def prepare(format_name):
@@ -49,27 +49,27 @@ def prepare(format_name):
     ],
 )
 def test_kernels_of_a_format_are_named_first_and_those_of_others_are_not(named, format_name, formats):
-    assert not name_kernels(format_name)
+    name_kernels(format_name)
     assert named == [*(f"formats.{name}" for name in formats), *OTHERS, ("float64", "int32", 2)]
 
 
 def test_where_a_format_is_chosen_kernels_of_the_first_come_first_and_of_others_without_blocks_last(named):
-    assert not name_kernels(b"gpufmt")
+    name_kernels(b"gpufmt")
     last = [f"formats.{name}" for name in ("ellpack", "ellpackr")]
     assert named == ["formats.columns", "formats.pjds", *OTHERS, *last, ("float64", "int32", 2)]
 
 
 def test_on_the_host_no_kernels_are_named(named):
-    assert not name_kernels(b"pjds", HOST) and named == []
+    name_kernels(b"pjds", HOST)
+    assert named == []
 
 
-@pytest.mark.parametrize(("error", "interrupted"), [(ZeroDivisionError, False), (KeyboardInterrupt, True)])
-def test_kernels_that_cannot_be_named_are_left_to_plans(monkeypatch, error, interrupted):
+def test_kernels_that_cannot_be_named_are_left_to_plans(monkeypatch):
     def fail(*arguments):
-        raise error
+        raise ZeroDivisionError
 
     monkeypatch.setattr(compile, "name_kernels", fail)
-    assert name_kernels(b"pjds") == interrupted
+    name_kernels(b"pjds")
 
 
 def test_all_that_plans_are_made_by_is_imported_in_short_steps(monkeypatch):

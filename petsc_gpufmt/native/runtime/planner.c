@@ -58,10 +58,17 @@ void GpufmtPlannerEnd(void)
 /* The planner names the files of kernels that plans may need at a place, those of the format first. */
 void GpufmtPlannerNameKernels(const GpufmtPlace *place, const char format[])
 {
-  int32_t interrupted = 0;
+  if (planner_set && planner.name_kernels) CallPlannerToItsEnd(planner.name_kernels(place, format));
+}
 
-  if (planner_set && planner.name_kernels) CallPlanner(interrupted = planner.name_kernels(place, format));
-  if (interrupted) GpufmtPythonInterrupt();
+static _Thread_local PetscBool entering = PETSC_FALSE; /* a plan is asked for, and an interrupt would not be caught yet */
+
+/* For petsc_gpufmt/planning/planner.py: from here on one is, also one that has come meanwhile. */
+PETSC_EXTERN void GpufmtPlanEntered(void)
+{
+  if (!entering) return;
+  entering = PETSC_FALSE;
+  GpufmtPythonHearInterrupts();
 }
 
 static pid_t compiling = 0; /* the process whose threads compile; a child has none of them */
@@ -126,7 +133,10 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
       "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
   if (event >= 0)
     PetscCall(PetscLogEventBegin(event, A, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
+  GpufmtPythonHoldInterrupts();
+  entering = PETSC_TRUE;
   CallPlanner(planner.plan(ask, request, answer));
+  GpufmtPlanEntered(); /* if Python failed before it said so */
   if (event >= 0) PetscCall(PetscLogEventEnd(event, A, 0, 0, 0));
   if (answer->interrupted) GpufmtPythonInterrupt();
   if (!answer->token && !answer->error) answer->error = PETSC_ERR_LIB;
