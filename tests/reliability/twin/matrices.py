@@ -30,8 +30,11 @@ class Pattern:
 
     rows: np.ndarray
     columns: np.ndarray
-    state: tuple[int, int] = (0, 0)
-    """By which PETSc knows whether it is still the same; a pattern made anew with the same entries is not."""
+    state: tuple[int, ...] = ()
+    """By which PETSc knows whether it is still the same; a pattern made anew with the same entries is not.
+
+    Of the twin, too: that of a parallel aij is a sum over blocks, and may come out as before.
+    """
     ghosts: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """The columns of off-diagonal blocks on each of several ranks, some of them perhaps without entries.
 
@@ -47,7 +50,7 @@ class Pattern:
             own = tuple(map(own_ghosts, (A, *twins)))
             *parts, ghosts = zip(*WORLD.allgather((rows, columns, own)), strict=True)
             rows, columns = map(np.concatenate, parts)
-        return cls(rows, np.array(columns), (A.id, nonzero_state(A)), ghosts)
+        return cls(rows, np.array(columns), (A.id, *map(nonzero_state, (A, *twins))), ghosts)
 
     def same(self, other: Pattern) -> bool:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
