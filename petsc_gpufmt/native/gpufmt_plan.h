@@ -158,6 +158,7 @@ typedef struct {
   int64_t token;       /* owner of all that the answer points to; 0: none */
   int32_t error;       /* a PETSc error code, 0: success */
   int32_t interrupted; /* by Ctrl-C, which the caller is to see */
+  int32_t entering;    /* the callback could not catch Ctrl-C yet */
   char    message[1024];
 } GpufmtOutcome;
 
@@ -413,7 +414,7 @@ typedef struct {
 /* The planner: callbacks into Python. What one of them raises goes no further; a plan that fails reports by its outcome. */
 typedef struct {
   int32_t abi_version;
-  /* heads of the structures of GPUFMT_ASK_...; calls GpufmtPlanEntered() as soon as it can catch an interrupt */
+  /* heads of the structures of GPUFMT_ASK_...; calls GpufmtPlanEntered() as soon as it can catch Ctrl-C */
   void (*plan)(int32_t ask, const GpufmtPlace *request, GpufmtOutcome *answer);
   void (*release)(int64_t token);
   void (*release_all)(void);

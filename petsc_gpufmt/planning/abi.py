@@ -78,6 +78,7 @@ class OutcomeStruct(c.Structure):
         ("token", c.c_int64),
         ("error", c.c_int32),
         ("interrupted", c.c_int32),
+        ("entering", c.c_int32),
         ("message", c.c_char * 1024),
     ]
 

@@ -66,7 +66,7 @@ def _shutdown() -> None:
 def _plan(ask: int, request_address: int, answer_address: int) -> None:
     """Callback of the library: answer a request. Nothing is raised, and no interrupt is lost that comes at its ends."""
     try:
-        native_library.load().GpufmtPlanEntered()
+        native_library.load().GpufmtPlanEntered(ctypes.c_void_p(answer_address))
         _answer(ask, request_address, answer_address)
     except KeyboardInterrupt:
         outcome = abi.OutcomeStruct.from_address(answer_address)

@@ -61,13 +61,11 @@ void GpufmtPlannerNameKernels(const GpufmtPlace *place, const char format[])
   if (planner_set && planner.name_kernels) CallPlannerToItsEnd(planner.name_kernels(place, format));
 }
 
-static _Thread_local PetscBool entering = PETSC_FALSE; /* a plan is asked for, and an interrupt would not be caught yet */
-
-/* For petsc_gpufmt/planning/planner.py: from here on one is, also one that has come meanwhile. */
-PETSC_EXTERN void GpufmtPlanEntered(void)
+/* For petsc_gpufmt/planning/planner.py: from here on an interrupt is caught, also one that has come since the plan was asked for. */
+PETSC_EXTERN void GpufmtPlanEntered(GpufmtOutcome *answer)
 {
-  if (!entering) return;
-  entering = PETSC_FALSE;
+  if (!answer->entering) return;
+  answer->entering = 0;
   GpufmtPythonHearInterrupts();
 }
 
@@ -128,15 +126,15 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
   if (backend == GPUFMT_BACKEND_CUDA) PetscCall(GpufmtDeviceGet(&device, &request->stream));
   request->device = device;
   *answer         = (GpufmtOutcome){
-    .error = PETSC_ERR_LIB,
+    .error    = PETSC_ERR_LIB,
+    .entering = 1,
     .message =
       "A plan was not made, because Python failed before it could answer, and has printed the exception: if it is a MemoryError, use more ranks"};
   if (event >= 0)
     PetscCall(PetscLogEventBegin(event, A, 0, 0, 0)); /* after all that may fail: an event that does not end is in the way of the next plan */
   GpufmtPythonHoldInterrupts();
-  entering = PETSC_TRUE;
   CallPlanner(planner.plan(ask, request, answer));
-  GpufmtPlanEntered(); /* if Python failed before it said so */
+  GpufmtPlanEntered(answer); /* if Python failed before it said so */
   if (event >= 0) PetscCall(PetscLogEventEnd(event, A, 0, 0, 0));
   if (answer->interrupted) GpufmtPythonInterrupt();
   if (!answer->token && !answer->error) answer->error = PETSC_ERR_LIB;

@@ -177,14 +177,21 @@ static CudaResult MemcpyHtoDAsync(DevicePointer to, const void *from, size_t byt
     (void)Queue((Operation){.to = (void *)to, .from = from, .bytes = bytes});
     return 0;
   }
+  (void)pthread_mutex_lock(&bus); /* what is over was before this */
   ndirect++;
+  (void)pthread_mutex_unlock(&bus);
   memcpy((void *)to, from, bytes);
   return 0;
 }
 
 static CudaResult StreamSynchronize(void *stream)
 {
-  AwaitOperation(begun);
+  int number;
+
+  (void)pthread_mutex_lock(&bus);
+  number = begun;
+  (void)pthread_mutex_unlock(&bus);
+  AwaitOperation(number);
   return 0;
 }
 
