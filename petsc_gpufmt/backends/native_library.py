@@ -47,6 +47,13 @@ def load() -> ctypes.CDLL:
         ) from e
 
 
+@functools.cache
+def load_with_lock() -> ctypes.PyDLL:
+    """The library, for calls in which Python does not go on with another thread."""
+    load()
+    return ctypes.PyDLL(str(library_path()))
+
+
 def call(name: str, *arguments: Any) -> None:
     """Call a function of the library that takes ctypes' `arguments`, and then a place for the message of an error.
 
@@ -75,8 +82,7 @@ def host_function(kernel: str, scalar: np.dtype, index: np.dtype) -> int:
 @functools.cache
 def launch_all() -> Callable[..., int]:
     """What queues launches by a function of the driver, as `driver.Launches` says; called with Python's lock held."""
-    load()
-    function = ctypes.PyDLL(str(library_path())).GpufmtLaunchAll
+    function = load_with_lock().GpufmtLaunchAll
     function.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
     return function
 
@@ -179,8 +185,11 @@ def option_table() -> dict[str, dict[str, tuple[int | str, ...]]]:
 
 
 def cite(name: str) -> None:
-    """Let ``-citations`` print the paper that a format follows, or sparse products: "rmerge"."""
-    code = load().GpufmtCite(name.encode())
+    """Let ``-citations`` print the paper that a format follows, or sparse products: "rmerge".
+
+    PETSc has one list for all threads.
+    """
+    code = load_with_lock().GpufmtCite(name.encode())
     if code:
         raise GpufmtError(f"PETSc error {code} on the citation of {name}: its message is above")
 

@@ -1,6 +1,7 @@
 """What is said of a library that is missing, does not load, is of another version, or returns an error."""
 
 import ctypes
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,12 +46,34 @@ def test_a_library_of_another_version_is_refused(monkeypatch):
 
 
 def test_codes_that_the_library_returns_become_exceptions(monkeypatch):
-    failing = SimpleNamespace(GpufmtUpload=lambda *_: 55, GpufmtCite=lambda name: 77)
+    failing, failing_with_lock = SimpleNamespace(GpufmtUpload=lambda *_: 55), SimpleNamespace(GpufmtCite=lambda _: 77)
     monkeypatch.setattr(native_library, "load", lambda: failing)
+    monkeypatch.setattr(native_library, "load_with_lock", lambda: failing_with_lock)
     with pytest.raises(GpufmtError, match="PETSc error 55 in an upload of 24 bytes"):
         native_library.upload(8, np.zeros(3), 0)
     with pytest.raises(GpufmtError, match="PETSc error 77 on the citation of pjds"):
         native_library.cite("pjds")
+
+
+def test_python_goes_on_with_another_thread_only_in_calls_without_its_lock():
+    counts, over = [0], threading.Event()
+
+    def count():
+        while not over.is_set():
+            counts[0] += 1
+
+    def counted(library):
+        before = counts[0]
+        library.usleep(200_000)
+        return counts[0] - before
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        assert counted(native_library.load_with_lock()) < counted(native_library.load()) / 2
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_fortran_finds_the_types_by_its_own_name():

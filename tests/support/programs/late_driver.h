@@ -167,6 +167,17 @@ static CudaResult MemFreeHost(void *p)
   return 0;
 }
 
+static CudaResult StreamSynchronize(void *stream)
+{
+  int number;
+
+  (void)pthread_mutex_lock(&bus);
+  number = begun;
+  (void)pthread_mutex_unlock(&bus);
+  AwaitOperation(number);
+  return 0;
+}
+
 static CudaResult MemcpyHtoDAsync(DevicePointer to, const void *from, size_t bytes, void *stream)
 {
   if (Fails(&copies_till_failure)) {
@@ -177,21 +188,9 @@ static CudaResult MemcpyHtoDAsync(DevicePointer to, const void *from, size_t byt
     (void)Queue((Operation){.to = (void *)to, .from = from, .bytes = bytes});
     return 0;
   }
-  (void)pthread_mutex_lock(&bus); /* what is over was before this */
+  (void)StreamSynchronize(stream); /* in its order */
   ndirect++;
-  (void)pthread_mutex_unlock(&bus);
   memcpy((void *)to, from, bytes);
-  return 0;
-}
-
-static CudaResult StreamSynchronize(void *stream)
-{
-  int number;
-
-  (void)pthread_mutex_lock(&bus);
-  number = begun;
-  (void)pthread_mutex_unlock(&bus);
-  AwaitOperation(number);
   return 0;
 }
 
