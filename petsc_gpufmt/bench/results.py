@@ -107,7 +107,7 @@ class Recorder:
         self.path = path
         self.run: dict[str, Any] = {"name": name, "environment": describe(commit)}
         self.cases: list[dict[str, Any]] = []
-        self.subject = subject
+        self.subject = subject or (lambda _: None)
         self.earlier = _cases_like(self.run, path) if path and path.exists() and subject else []
 
     def add(self, case: dict[str, Any], **facts: Any) -> None:
@@ -123,14 +123,10 @@ class Recorder:
 
     def save(self) -> None:
         """Write it."""
-        if not self.path:
-            return
-        if not self.subject:
-            save_run(self.path, self.measured)
-            return
-        subjects = [self.subject(case) for case in self.cases]
-        others = [case for case in self.earlier if self.subject(case) not in subjects]
-        save_run(self.path, {**self.run, "cases": [*others, *self.cases]})
+        if self.path:
+            subjects = [self.subject(case) for case in self.cases]
+            others = [case for case in self.earlier if self.subject(case) not in subjects]
+            save_run(self.path, {**self.run, "cases": [*others, *self.cases]})
 
 
 def _cases_like(run: dict[str, Any], path: Path) -> list[dict[str, Any]]:
