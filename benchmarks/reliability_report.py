@@ -95,10 +95,6 @@ KNOWN = """\
 - The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
   too.
 - Threads of C that are in PETSc at the same time have not been tried.
-- Functions of this package that call PETSc by ctypes, `set_preallocation_coo()`, `set_values_coo()` and
-  `vector_array()`, and uploads within plans, let go of Python's lock meanwhile, which petsc4py holds. A thread of
-  Python that calls PETSc at that time is in PETSc at the same time: keep such calls apart. Citations did so as well,
-  which the sanitizer of threads found once in 16000 products; these are made with the lock by now.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
 - In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`:

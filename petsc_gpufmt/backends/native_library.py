@@ -28,8 +28,11 @@ def library_path() -> Path:
 
 
 @functools.cache
-def load() -> ctypes.CDLL:
-    """The library, loaded once a process; LibraryError if it is not there or does not load."""
+def load() -> ctypes.PyDLL:
+    """The library, loaded once a process; LibraryError if it is not there or does not load.
+
+    PETSc is for one thread at a time: Python does not go on with another one in a call, as in those of petsc4py.
+    """
     path = library_path()
     if not path.exists():
         tree = Path(__file__).resolve().parents[2]
@@ -40,7 +43,7 @@ def load() -> ctypes.CDLL:
             )
         raise LibraryError(f"{path} is missing: install again with `pip install --no-build-isolation .`")
     try:
-        return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        return ctypes.PyDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
         raise LibraryError(
             f"{path} does not load ({e}): rebuild it against the PETSc that petsc4py uses, by {REINSTALL}"
@@ -48,10 +51,10 @@ def load() -> ctypes.CDLL:
 
 
 @functools.cache
-def load_with_lock() -> ctypes.PyDLL:
-    """The library, for calls in which Python does not go on with another thread."""
+def without_lock() -> ctypes.CDLL:
+    """The library, for calls that wait and do not touch PETSc: Python goes on with another thread meanwhile."""
     load()
-    return ctypes.PyDLL(str(library_path()))
+    return ctypes.CDLL(str(library_path()))
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -81,8 +84,8 @@ def host_function(kernel: str, scalar: np.dtype, index: np.dtype) -> int:
 
 @functools.cache
 def launch_all() -> Callable[..., int]:
-    """What queues launches by a function of the driver, as `driver.Launches` says; called with Python's lock held."""
-    function = load_with_lock().GpufmtLaunchAll
+    """What queues launches by a function of the driver, as `driver.Launches` says."""
+    function = load().GpufmtLaunchAll
     function.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
     return function
 
@@ -132,8 +135,8 @@ def real_types() -> tuple[np.dtype, np.dtype]:
 
 @functools.cache
 def _function(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of the library with its types."""
-    function = getattr(load(), name)
+    """A function of the library with its types, called without Python's lock."""
+    function = getattr(without_lock(), name)
     function.restype, function.argtypes = result, arguments
     return function
 
@@ -185,11 +188,8 @@ def option_table() -> dict[str, dict[str, tuple[int | str, ...]]]:
 
 
 def cite(name: str) -> None:
-    """Let ``-citations`` print the paper that a format follows, or sparse products: "rmerge".
-
-    PETSc has one list for all threads.
-    """
-    code = load_with_lock().GpufmtCite(name.encode())
+    """Let ``-citations`` print the paper that a format follows, or sparse products: "rmerge"."""
+    code = load().GpufmtCite(name.encode())
     if code:
         raise GpufmtError(f"PETSc error {code} on the citation of {name}: its message is above")
 
