@@ -77,11 +77,11 @@ def check_blocks():
                 settings = {**BLOCKS, "ksp_max_it": iterations, "ksp_initial_guess_nonzero": guess}
                 ours, theirs = (solved(A, kind, said, **settings) for kind in ("gpuchebyshev", "chebyshev"))
                 assert np.allclose(ours.x, theirs.x, rtol=0, atol=TIGHT * np.abs(RIGHT).max()), layout
-        assert {text.rpartition(" on the ")[0] for text in said} == {WAYS[1]}, layout
+        assert {text.rpartition(" on the ")[0] for text in said} == {WAYS[1]}, (layout, said)
         settings = {**GAMG, "mg_levels_pc_type": "pbjacobi"}
         ours = solved(A, "cg", said, **settings)
         check_same(ours, solved(A, "cg", **settings, pc_gamg_gpufmt_smoother="petsc"))
-        assert {text.rpartition(" on the ")[0] for text in said} == {WAYS[1]}, layout
+        assert {text.rpartition(" on the ")[0] for text in said} == {WAYS[1]}, (layout, said)
 
 
 def check_multigrid():
@@ -90,7 +90,7 @@ def check_multigrid():
         A = distribute(DENSE, TYPE, local, local)
         ours = solved(A, "cg", said, **GAMG, **options)
         check_same(ours, solved(A, "cg", **GAMG, **options, pc_gamg_gpufmt_smoother="petsc"))
-    assert said and {text.rpartition(" on the ")[0] for text in said} <= set(WAYS)
+    assert said and {text.rpartition(" on the ")[0] for text in said} <= set(WAYS), said
 
 
 def smoother(A, ksp_type="gpuchebyshev"):

@@ -158,7 +158,7 @@ def test_products_return_the_same_bits_every_time(petsc, pair):
     A.multTranspose(w, x)
     first_transposed = x.getArray().tobytes()
     for _ in range(200):
-        x.setArray(np.random.default_rng(36).standard_normal(COLUMNS))
+        x.setArray(np.random.default_rng(36).standard_normal(COLUMNS).astype(petsc.ScalarType))
         A.multTranspose(w, x)
         assert x.getArray().tobytes() == first_transposed
     assert first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ ENDS = (
     {"ksp_error_if_not_converged": True},
 )
 """Options by which solves end in several ways."""
+_numbers = itertools.count()
 
 
 class Solve(NamedTuple):
@@ -54,16 +56,15 @@ def diagonal_matrix(values: np.ndarray) -> Any:
 
 
 def make_solver(A: Any, ksp_type: str, comm: Any = PETSc.COMM_SELF, **settings: Any) -> Any:
-    """A KSP of a type with the options `settings`, which have a prefix of its own for as long as they are read."""
+    """A KSP of a type with the options `settings`. Their prefix is its own: set-ups read some of them later."""
     ksp = PETSc.KSP().create(comm)
-    ksp.setOptionsPrefix("of_a_test_")
+    prefix = f"solver_{next(_numbers)}_"
+    ksp.setOptionsPrefix(prefix)
     ksp.setOperators(*A) if isinstance(A, tuple) else ksp.setOperators(A)
-    database = PETSc.Options("of_a_test_")
+    database = PETSc.Options(prefix)
     for name, value in {"ksp_type": ksp_type, **settings}.items():
         database[name] = value
     ksp.setFromOptions()
-    for name in ("ksp_type", *settings):
-        database.delValue(name)
     ksp.setConvergenceHistory()
     return ksp
 
