@@ -88,7 +88,7 @@ class Bratu:
                 inside += weight * (2.0 * centre - before - after)
 
     def jacobian(self, snes, x, operator, matrix):
-        """The pattern is made once for a matrix; values go after each step, so that the solver has their memory."""
+        """The pattern is made once for a matrix."""
         da = snes.getDM()
         patch = Patch(da)
         weights, source = self.coefficients(patch)
@@ -96,7 +96,6 @@ class Bratu:
             xp = array_module(u)
             if not matrix.getAttr("coordinates"):
                 set_coordinates(matrix, *coordinates(da, patch, xp))
-                release(xp)
                 matrix.setAttr("coordinates", True)
             values = xp.zeros((1 + len(NEIGHBOURS), *patch.owned_shape), PETSc.ScalarType)
             values[0] = 1.0
@@ -104,16 +103,8 @@ class Bratu:
                 value[patch.inner] = -weights[axis]
             values[0][patch.inner] = 2.0 * sum(weights) - source * xp.exp(u[patch.interior])
         set_values(matrix, values.ravel())
-        del value, values
-        release(xp)
         if operator != matrix:
             operator.assemble()
-
-
-def release(xp):
-    """Give back the memory of a device that CuPy keeps for later arrays."""
-    if xp is not np:
-        xp.get_default_memory_pool().free_all_blocks()
 
 
 @contextlib.contextmanager

@@ -6,24 +6,27 @@ On the host they are arrays of NumPy, so a program that takes its functions from
         result[...] = array_module(u).exp(u)
 
 Each function is a context manager. Inside of it PETSc's stream is CuPy's current one: what is computed there comes
-after what PETSc has queued, and before what PETSc queues next, and nobody waits. Afterwards the object counts as
-changed, unless it was read, and the array must not be used any more.
+after what PETSc has queued, and before what PETSc queues next, and nobody waits. Large arrays that CuPy makes there
+take memory that plans do not use now, and leave it to them, unless CuPy has another allocator than its own. Afterwards
+the object counts as changed, unless it was read, and the array must not be used any more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.cupy_state import borrowed_stream
+from petsc_gpufmt.backends.device_memory import Allocation, free_pools, memory_of, on_devices
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
 
 MODES = {"r": 0, "w": 1, "rw": 2}  # of native/matrix/arrays.c
+LARGE = 1 << 20  # bytes of an array for which memory is not to be kept twice; CuPy takes small pieces faster
 
 
 class Access(ctypes.Structure):
@@ -184,19 +187,51 @@ class _Memory:
 
 
 def _arrays(access: Access, readonly: bool, owner: Any, scope: contextlib.ExitStack) -> list[Any]:
-    """Both arrays; on a device, that and the stream are CuPy's current ones until the end of `scope`."""
+    """Both arrays; on a device, that, the stream and the allocator are CuPy's current ones until the end of `scope`."""
     scalar, _ = native_library.petsc_types()
     on_device = bool(access.on_device)
     module = _cupy() if on_device else np
     if on_device:
         scope.enter_context(module.cuda.Device(access.device))
         scope.enter_context(borrowed_stream(module.cuda, access.stream or 0, access.device))
+        allocate = _allocator(module, access.device, access.stream or 0)
+        scope.enter_context(module.cuda.using_allocator(allocate))
     return [
         module.asarray(_Memory(owner, pointer, count, scalar, on_device, readonly))
         if count
         else module.empty(0, scalar)
         for pointer, count in zip(access.arrays, access.counts, strict=True)
     ]
+
+
+def _allocator(cupy: Any, device: int, stream: int) -> Callable[[int], Any]:
+    """Memory for arrays of CuPy, large ones from where plans take theirs. Who has set another allocator keeps it."""
+    default, current = cupy.get_default_memory_pool().malloc, cupy.cuda.get_allocator()
+    if current != default:
+        return current
+
+    def allocate(nbytes: int) -> Any:
+        if nbytes < LARGE:
+            return default(nbytes)
+        taken = _taken(nbytes, device, stream)
+        return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(taken.address, nbytes, taken, device), 0)
+
+    return allocate
+
+
+def _taken(nbytes: int, device: int, stream: int) -> Allocation:
+    with on_devices:
+        memory = memory_of(device)
+        with contextlib.suppress(MemoryError):
+            return memory.allocate(nbytes, stream)
+        free_pools()
+        try:
+            return memory.allocate(nbytes, stream)
+        except MemoryError as e:
+            raise MemoryError(
+                f"an array of {nbytes} bytes was asked for, and device {device} has no room for it ({e}): "
+                "use more ranks and GPUs"
+            ) from e
 
 
 def _cupy() -> Any:

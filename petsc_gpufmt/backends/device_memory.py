@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from petsc_gpufmt.backends import driver
+from petsc_gpufmt.backends import driver, native_library
 from petsc_gpufmt.backends.device_array import DeviceArray
 
 ALIGNMENT = 256  # bytes, of arrays that share an allocation
@@ -79,9 +81,13 @@ class DeviceMemory:
         total = _total(arrays)
         if not total:
             return [DeviceArray(self, 0, 0, dtype) for _, dtype in arrays]
-        nbytes = _rounded(total)
-        memory = Allocation(self, self._take(nbytes, stream), nbytes)
+        memory = self.allocate(total, stream)
         return _in_turn(arrays, memory, memory.address)
+
+    def allocate(self, nbytes: int, stream: int) -> Allocation:
+        """At least so many bytes, which must not be none, to be used on a stream. DriverError if memory runs out."""
+        nbytes = _rounded(nbytes)
+        return Allocation(self, self._take(nbytes, stream), nbytes)
 
     def zeros(self, arrays: Sequence[tuple[int, np.dtype]], stream: int) -> list[DeviceArray]:
         """As `empty`, full of zeros: short arrays are parts of a piece that was filled at once."""
@@ -236,6 +242,9 @@ def _rounded(nbytes: int) -> int:
 
 
 _memories: dict[int, DeviceMemory] = {}
+on_devices = threading.RLock()
+"""Held while something is planned on a device, or its memory is taken or given back: Python may go on with another
+thread that has matrices of its own, and all have one memory. A thread that holds it may plan within a plan."""
 
 
 def memory_of(device: int) -> DeviceMemory:
@@ -250,3 +259,15 @@ def trim_all() -> None:
     for memory in list(_memories.values()):
         with contextlib.suppress(driver.DriverError):
             memory.trim()
+
+
+def free_pools() -> None:
+    """Give memory that is kept for later back to the device: ours, and CuPy's where that was used."""
+    native_library.trim()
+    with on_devices:
+        trim_all()
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return
+    with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):  # imported where there is no driver: nothing to free
+        cupy.get_default_memory_pool().free_all_blocks()

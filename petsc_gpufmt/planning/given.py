@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend, CudaBackend, HostBackend
+from petsc_gpufmt.backends.device_memory import on_devices
 from petsc_gpufmt.patterns.csr import CsrPattern, validated_patterns
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.held_patterns import held_arrays, held_pattern, know
@@ -22,11 +22,6 @@ SCALARS: dict[bool, dict[int, np.dtype]] = {
     True: {8: np.dtype(np.complex64), 16: np.dtype(np.complex128)},
 }
 INDICES: dict[int, np.dtype] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
-
-
-on_devices = threading.RLock()
-"""Held while something is planned on a device, or its memory given back: Python may go on with another thread that has
-matrices of its own, and all have one memory. A thread that holds it may plan within a plan."""
 
 
 def types_at(place: Any) -> tuple[np.dtype, np.dtype]:

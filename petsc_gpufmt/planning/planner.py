@@ -6,17 +6,16 @@ import atexit
 import contextlib
 import ctypes
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from petsc_gpufmt.backends import native_library
 from petsc_gpufmt.backends.compile import stop_compiling
-from petsc_gpufmt.backends.device_memory import trim_all
+from petsc_gpufmt.backends.device_memory import free_pools
 from petsc_gpufmt.errors import GpufmtError, OutOfMemoryError, UnsupportedError
 from petsc_gpufmt.planning import abi, start
 from petsc_gpufmt.planning.abi import Ask
-from petsc_gpufmt.planning.given import backend_at, cuda_backend, on_devices
+from petsc_gpufmt.planning.given import backend_at, cuda_backend
 from petsc_gpufmt.planning.kinds import Kind, Leases
 from petsc_gpufmt.planning.requests import KINDS
 
@@ -36,7 +35,7 @@ def install() -> None:
         abi.PLAN_FUNCTION(_plan),
         abi.RELEASE_FUNCTION(_release),
         abi.RELEASE_ALL_FUNCTION(_release_all),
-        abi.FREE_POOL_FUNCTION(_free_pool),
+        abi.FREE_POOL_FUNCTION(free_pools),
         abi.PREPARE_FUNCTION(_prepare),
         abi.NAME_KERNELS_FUNCTION(_name_kernels),
     )
@@ -60,7 +59,7 @@ def _shutdown() -> None:
     native_library.load().GpufmtForgetPlanner()
     _owned.clear()
     cuda_backend.cache_clear()
-    _free_pool()
+    free_pools()
 
 
 def _plan(ask: int, request_address: int, answer_address: int) -> None:
@@ -89,7 +88,7 @@ def _answer(ask: int, request_address: int, answer_address: int) -> None:
     try:
         leases = _fitting(kind, request, answer)
         if leases is None:
-            _free_pool()  # what is kept for later may be what is missing now
+            free_pools()  # what is kept for later may be what is missing now
             kind.simplify(request)
             leases = _fill(kind, request, answer)
         for struct, kept in leases:
@@ -170,15 +169,3 @@ def _release_all() -> None:
     """PETSc ends, and the process may end with it at any time."""
     stop_compiling()
     _owned.clear()
-
-
-def _free_pool() -> None:
-    """Give memory that is kept for later back to the device: ours, and CuPy's where that was used."""
-    native_library.trim()
-    with on_devices:
-        trim_all()
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        return
-    with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):  # imported where there is no driver: nothing to free
-        cupy.get_default_memory_pool().free_all_blocks()

@@ -350,7 +350,7 @@ def full_device(leave):
 
 @pytest.mark.whole_device
 def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
-    from petsc_gpufmt.planning import planner
+    from petsc_gpufmt.backends.device_memory import free_pools
 
     n = 2_000_000
     rowptr, colidx = np.arange(n + 1), np.arange(n)
@@ -362,7 +362,7 @@ def test_out_of_device_memory_in_a_refresh_loses_nothing(petsc):
     x.set(1.0)
     A.mult(x, z)
     A.scale(3.0)
-    planner._free_pool()
+    free_pools()
     with full_device(leave=values.nbytes // 2), pytest.raises(petsc.Error) as failure:
         A.mult(x, z)  # the refresh needs all of them
     assert failure.value.ierr == 55  # PETSC_ERR_MEM

@@ -18,6 +18,7 @@ class FakeCupy:
     def __init__(self) -> None:
         self.entered: list[Any] = []
         self.accelerators: list[int] = [1, 2]
+        self.pool = SimpleNamespace(free_all_blocks=lambda: None, malloc=lambda nbytes: f"{nbytes} bytes of CuPy's")
         self._core = SimpleNamespace(
             get_reduction_accelerators=lambda: self.accelerators,
             set_reduction_accelerators=lambda given: setattr(self, "accelerators", given),
@@ -25,10 +26,18 @@ class FakeCupy:
         self.cuda = SimpleNamespace(
             Device=lambda number: self._while(("device", number)),
             Stream=SimpleNamespace(from_external=lambda owner: self._while(("stream", owner.__cuda_stream__()[1]))),
+            get_allocator=lambda: dict(self.entered).get("allocator", self.pool.malloc),
+            using_allocator=lambda allocate: self._while(("allocator", allocate)),
+            UnownedMemory=lambda ptr, size, owner, device_id: SimpleNamespace(**vars()),
+            MemoryPointer=lambda mem, offset: SimpleNamespace(**vars()),
+            runtime=SimpleNamespace(CUDARuntimeError=RuntimeError),
         )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
+
+    def get_default_memory_pool(self) -> Any:
+        return self.pool
 
     @contextlib.contextmanager
     def _while(self, what: Any) -> Any:

@@ -13,10 +13,12 @@ import pytest
 from bounds import rounding
 from copies import copied_bytes
 from fake_cupy import FakeCupy
+from fake_driver import fake_driver
 from petsc4py import PETSc
 
 from petsc_gpufmt.backends import native_library
-from petsc_gpufmt.device_arrays import Access, array_module, diagonal, matrix_values, vector_array
+from petsc_gpufmt.backends.device_memory import memory_of
+from petsc_gpufmt.device_arrays import LARGE, Access, array_module, diagonal, matrix_values, vector_array
 from petsc_gpufmt.errors import GpufmtError, UnsupportedError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -190,34 +192,76 @@ def test_what_is_destroyed_meanwhile_stays_until_the_end():
         assert entries.tolist() == [2.0] * 4
 
 
-@pytest.mark.parametrize("mode", ["r", "rw"])
-def test_arrays_of_a_device_are_cupys_on_its_stream(monkeypatch, mode, place):
+@pytest.fixture
+def fake(monkeypatch, place):
     """What the library says of a device, over memory of the host; CuPy is NumPy."""
     if place != "host":
         pytest.skip("of a fake device")
-    cupy, calls = FakeCupy(), []
+    cupy = FakeCupy()
+    cupy.calls = []
     real = native_library.call
 
     def call(name, *arguments):
         real(name, *arguments)
-        calls.append(name)
+        cupy.calls.append(name)
         if name.endswith("Begin"):
             access = arguments[-1]._obj
             access.on_device, access.device, access.stream = 1, 3, 77
 
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(native_library, "call", call)
+    return cupy
+
+
+@pytest.mark.parametrize("mode", ["r", "rw"])
+def test_arrays_of_a_device_are_cupys_on_its_stream(monkeypatch, mode, fake):
     v = vector(np.arange(4.0))
     with vector_array(v, mode) as entries:
-        assert cupy.entered == [("device", 3), ("stream", 77)]
+        assert fake.entered[:2] == [("device", 3), ("stream", 77)]
         assert entries.owner.owner is v and "stream" in entries.owner.__cuda_array_interface__
         if mode == "rw":
             entries += 1.0
-    assert cupy.entered == [] and calls == ["GpufmtVecAccessBegin", "GpufmtVecAccessEnd"]
+    assert fake.entered == [] and fake.calls == ["GpufmtVecAccessBegin", "GpufmtVecAccessEnd"]
     assert v.getArray().tolist() == [k + (mode == "rw") for k in range(4)]
     monkeypatch.setitem(sys.modules, "cupy", None)
     refused(UnsupportedError, "an array on the GPU needs CuPy", vector_array(v, mode))
-    assert calls[-1] == "GpufmtVecAccessEnd"
+    assert fake.calls[-1] == "GpufmtVecAccessEnd"
+
+
+def test_large_arrays_that_cupy_makes_beside_them_take_the_memory_of_plans(fake):
+    with fake_driver() as driver, vector_array(vector(np.arange(4.0)), "r"):
+        allocate = fake.cuda.get_allocator()
+        array = allocate(LARGE)
+        assert list(driver.memory) == [array.mem.ptr] and driver.named("cuMemAllocFromPoolAsync")[0][-1] == 77
+        assert (array.mem.size, array.mem.device_id, array.offset) == (LARGE, 3, 0)
+        assert allocate(LARGE - 1) == f"{LARGE - 1} bytes of CuPy's"
+        with vector_array(vector(np.ones(2)), "w"):
+            assert fake.cuda.get_allocator() is allocate
+        address = array.mem.ptr
+        del array
+        (of_a_plan,) = memory_of(3).empty([(LARGE, np.dtype(np.int8))], 77)
+        assert of_a_plan.ptr == address and len(driver.memory) == 1
+    assert fake.cuda.get_allocator() is fake.pool.malloc
+
+
+def test_another_allocator_of_cupy_stays(fake):
+    def other(nbytes):
+        return None
+
+    with fake.cuda.using_allocator(other), vector_array(vector(np.arange(4.0)), "r"):
+        assert fake.cuda.get_allocator() is other
+
+
+def test_memory_that_is_kept_is_given_back_where_an_array_has_no_room(fake):
+    with fake_driver() as driver, vector_array(vector(np.arange(4.0)), "r"):
+        allocate, driver.limit = fake.cuda.get_allocator(), 4 * LARGE
+        kept = [allocate(LARGE), allocate(2 * LARGE)]
+        del kept
+        assert driver.used == 3 * LARGE
+        array = allocate(driver.limit)
+        assert list(driver.memory) == [array.mem.ptr]
+        with pytest.raises(MemoryError, match="1048576 bytes was asked for, and device 3 has no room for it"):
+            allocate(LARGE)
 
 
 def test_the_library_and_python_agree_on_an_access():
@@ -262,3 +306,25 @@ def test_nothing_is_copied_on_a_device(place):
     B = tridiagonal("aij")
     csr = B.getValuesCSR()
     np.testing.assert_allclose(A.getValuesCSR()[2], 8.0 * (csr[2] + 1.0))
+
+
+@pytest.mark.gpu
+def test_cupy_keeps_nothing_of_large_arrays_that_it_makes_beside_them(place):
+    if place != "device":
+        pytest.skip("for values on the device")
+    import cupy
+
+    x, _ = tridiagonal().createVecs()
+    x.set(1.0)
+    pool, n = cupy.get_default_memory_pool(), LARGE
+    before = pool.total_bytes()
+    with vector_array(x, "rw") as entries:
+        made = cupy.exp(cupy.zeros(n, PETSc.ScalarType) + entries[0]) * 2.0
+        memory = memory_of(entries.device.id)
+        entries[...] = made[:N]
+    assert pool.total_bytes() - before < LARGE
+    kept = memory.bytes_given_back()
+    np.testing.assert_allclose(made.get(), 2.0 * np.exp(1.0), rtol=rounding(1e-14))  # it stays beyond the access
+    del made
+    assert memory.bytes_given_back() >= kept + n * PETSc.ScalarType().itemsize
+    np.testing.assert_allclose(x.getArray(), 2.0 * np.exp(1.0), rtol=rounding(1e-14))

@@ -13,8 +13,8 @@ from petsc_products import multiply, petsc_matrix, stencil_csr
 from test_managed import managed_matrices, place  # noqa: F401
 
 from petsc_gpufmt.backends import native_library
+from petsc_gpufmt.backends.device_memory import free_pools
 from petsc_gpufmt.backends.plan import Product
-from petsc_gpufmt.planning import planner
 
 MOST_KEPT = 32
 PROGRAM = """
@@ -109,7 +109,7 @@ def test_the_oldest_goes_where_there_are_too_many():
 def test_what_is_kept_goes_where_memory_runs_out():
     square(4).destroy()
     assert kept() > 0
-    planner._free_pool()
+    free_pools()
     assert kept() == 0
 
 
