@@ -102,15 +102,14 @@ def of_gzip(data: bytes, rng: random.Random) -> bytes:
     """Of a packed file, or of what is packed in it."""
     if rng.random() < 0.4:
         return of_bytes(data, rng)
-    return gzip.compress(of_bytes(gzip.decompress(data), rng), compresslevel=1)
+    return gzip.compress(of_bytes(gzip.decompress(data), rng), compresslevel=1, mtime=0)
 
 
 def of_zip(data: bytes, rng: random.Random) -> bytes:
     """Of an archive, of a member, or of the set of members."""
     if rng.random() < 0.3:
         return of_bytes(data, rng)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = members_of(data)
     name, kind = rng.choice(list(members)), rng.random()
     if kind < 0.1:
         del members[name]
@@ -118,8 +117,18 @@ def of_zip(data: bytes, rng: random.Random) -> bytes:
         members[name] = members[rng.choice(list(members))]
     else:
         members[name] = of_bytes(members[name], rng)
+    return archive_of(members, rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
+
+
+def members_of(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def archive_of(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """It does not tell when it was made: the same bytes each time."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+    with zipfile.ZipFile(packed, "w") as archive:
         for member, contents in members.items():
-            archive.writestr(member, contents)
+            archive.writestr(zipfile.ZipInfo(member), contents, compression)
     return packed.getvalue()

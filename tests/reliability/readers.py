@@ -8,6 +8,7 @@ import json
 import os
 import random
 import warnings
+import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,8 +95,9 @@ def npz() -> list[bytes]:
     written = []
     for form in ("csr", "csc", "coo", "dia", "bsr"):
         file = io.BytesIO()
-        scipy.sparse.save_npz(file, _matrices()[0].asformat(form), compressed=form != "coo")
-        written.append(file.getvalue())
+        scipy.sparse.save_npz(file, _matrices()[0].asformat(form))
+        compression = zipfile.ZIP_STORED if form == "coo" else zipfile.ZIP_DEFLATED
+        written.append(mutations.archive_of(mutations.members_of(file.getvalue()), compression))
     return written
 
 
