@@ -62,9 +62,7 @@ class Folder:
 
     def file(self, module: Module) -> str:
         """Where a module is, if it is there."""
-        names = " ".join(module.names).encode()
-        name = f"{module.stem.replace('/', '.')}.{zlib.crc32(names):08x}{zlib.adler32(names):08x}"
-        return os.path.join(self.path, name + ENDING)
+        return os.path.join(self.path, file_name(module))
 
     def read(self, module: Module) -> Compiled | None:
         """A module; None if there is none, if the file is not what was written for it, or if others could write it."""
@@ -136,6 +134,12 @@ class Folder:
     def nbytes(self, modules: Iterable[Module]) -> int:
         """Of the files of the modules that are there."""
         return sum(os.path.getsize(self.file(m)) for m in modules if os.path.exists(self.file(m)))
+
+
+def file_name(module: Module) -> str:
+    """Of a module, in each folder."""
+    names = " ".join(module.names).encode()
+    return f"{module.stem.replace('/', '.')}.{zlib.crc32(names):08x}{zlib.adler32(names):08x}{ENDING}"
 
 
 def symbols_in(table: bytes) -> dict[str, str]:

@@ -4,7 +4,7 @@
 #pragma once
 #include <stdint.h>
 
-#define GPUFMT_ABI_VERSION 20
+#define GPUFMT_ABI_VERSION 21
 
 enum { GPUFMT_BACKEND_HOST, GPUFMT_BACKEND_CUDA, GPUFMT_NUM_BACKENDS };
 
@@ -422,6 +422,6 @@ typedef struct {
   /* imports and loads what the first plan of a format needs at that place; `format` NULL: a little of what later plans may need, until it answers
      that nothing is left. Calls nothing of PETSc. */
   int32_t (*prepare)(const GpufmtPlace *, const char *format);
-  /* calls GpufmtKernelsName() for files of kernels that plans may need at that place, with a format first */
-  void (*name_kernels)(const GpufmtPlace *, const char *format);
+  /* calls GpufmtKernelsName() for files of kernels that plans may need at that place, with a format first; block_size of the matrix, 1: none is known */
+  void (*name_kernels)(const GpufmtPlace *, const char *format, int64_t block_size);
 } GpufmtPlanner;

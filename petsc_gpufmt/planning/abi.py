@@ -12,7 +12,7 @@ from typing import Any
 
 from petsc_gpufmt.backends.plan import WORD_OF, Launch, Operation, PeerStep, Slot
 
-ABI_VERSION = 20
+ABI_VERSION = 21
 BACKENDS = ("host", "cuda")
 
 
@@ -390,7 +390,7 @@ RELEASE_FUNCTION = c.CFUNCTYPE(None, c.c_int64)
 RELEASE_ALL_FUNCTION = c.CFUNCTYPE(None)
 FREE_POOL_FUNCTION = c.CFUNCTYPE(None)
 PREPARE_FUNCTION = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_char_p)
-NAME_KERNELS_FUNCTION = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
+NAME_KERNELS_FUNCTION = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_int64)
 
 
 class PlannerStruct(c.Structure):

@@ -155,10 +155,10 @@ def _prepare(place_address: int, format_name: bytes | None) -> bool:
     return False
 
 
-def _name_kernels(place_address: int, format_name: bytes) -> None:
+def _name_kernels(place_address: int, format_name: bytes, block_size: int) -> None:
     """Callback of the library, which no interrupt reaches. Kernels that are not named are loaded by the plans."""
     with contextlib.suppress(Exception):
-        start.name_kernels(abi.PlaceStruct.from_address(place_address), format_name.decode())
+        start.name_kernels(abi.PlaceStruct.from_address(place_address), format_name.decode(), block_size)
 
 
 def _release(token: int) -> None:

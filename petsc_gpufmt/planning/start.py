@@ -6,11 +6,12 @@ Threads make it ready beside the application. So nothing of PETSc is called here
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from petsc_gpufmt.backends import compile
-from petsc_gpufmt.backends.kernel_modules import declared_by
+from petsc_gpufmt.backends.kernel_modules import Module, declared_by
+from petsc_gpufmt.backends.kernel_store import file_name
 from petsc_gpufmt.choice.registry import FORMATS, STORAGE_FORMATS, find_format
 from petsc_gpufmt.planning import abi
 from petsc_gpufmt.planning.given import backend_at, types_at
@@ -34,20 +35,31 @@ FOR_BLOCK_SIZES = "formats.bsr"
 """Most of these are for block sizes that a program does not have: where it does not ask for them, they can wait."""
 
 
-def name_kernels(place: Any, format_name: str) -> None:
-    """Name to the library what it is to load for plans at a place that begin with a format: it loads beside Python."""
+def name_kernels(place: Any, format_name: str, block_size: int) -> None:
+    """Name to the library what it is to load for plans at a place that begin with a format: it loads beside Python.
+
+    Where a format is chosen, a block size above 1 lets plans begin with blocks of that size.
+    """
     if abi.BACKENDS[place.backend] == "host":
         return
     chooses = format_name not in STORAGE_FORMATS
     first = next(iter(STORAGE_FORMATS)) if chooses else format_name
     others = tuple(f"formats.{name}" for name in STORAGE_FORMATS if name != first)
+    of_blocks = _files_for_blocks(block_size) if chooses and block_size > 1 else set()
 
     def turn(file: str) -> int | None:
+        if file in of_blocks:
+            return 0
         if file.startswith(others) and not file.startswith(f"formats.{first}"):
             return len(IN_TURN) if chooses and not file.startswith(FOR_BLOCK_SIZES) else None
         return next((k for k, beginning in enumerate(IN_TURN) if file.startswith(beginning)), None)
 
     compile.name_kernels(turn, *types_at(place), place.device)
+
+
+def _files_for_blocks(block_size: int) -> set[str]:
+    modules: Callable[[int], Iterator[Module]] = importlib.import_module("petsc_gpufmt.formats.bsr.bsr").modules_for
+    return {file_name(module) for module in modules(block_size)}
 
 
 def prepare(place: Any, format_name: str) -> None:

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from petsc_gpufmt.backends import compile
+from petsc_gpufmt.backends.kernel_modules import default_modules
+from petsc_gpufmt.backends.kernel_store import file_name
 from petsc_gpufmt.planning import abi, planner, start
 
 OTHERS = ["patterns.csr", "halo.peer", "spgemm.hash"]
@@ -29,9 +31,9 @@ def named(monkeypatch):
     return names
 
 
-def name_kernels(format_name, backend=CUDA):
+def name_kernels(format_name, backend=CUDA, block_size=1):
     place = abi.PlaceStruct(backend, 2, 4, 8, 0, None)
-    planner._planner.name_kernels(abi.c.addressof(place), format_name)
+    planner._planner.name_kernels(abi.c.addressof(place), format_name, block_size)
 
 
 def prepare(format_name):
@@ -57,6 +59,21 @@ def test_where_a_format_is_chosen_kernels_of_the_first_come_first_and_of_others_
     name_kernels(b"gpufmt")
     last = [f"formats.{name}" for name in ("ellpack", "ellpackr")]
     assert named == ["formats.columns", "formats.pjds", *OTHERS, *last, ("float64", "int32", 2)]
+
+
+@pytest.mark.parametrize("block_size", [2, 3, 5, 9])
+def test_where_a_format_is_chosen_kernels_of_the_block_size_come_first(monkeypatch, block_size):
+    """Of all that are compiled ahead; of elasticity those of coarse levels and of prolongators too."""
+    modules, wanted = default_modules(), []
+    monkeypatch.setattr(compile, "name_kernels", lambda turn, *where: wanted.append(turn))
+    name_kernels(b"gpufmt", block_size=block_size)
+    (turn,) = wanted
+    first = [m for m in modules if m.stem.startswith("formats/bsr") and turn(file_name(m)) == 0]
+    assert all(turn(file_name(m)) is None for m in modules if m.stem.startswith("formats/bsr") and m not in first)
+    shapes = {tuple(name.partition("<")[2].split(",")[:2]) for m in first for name in m.names} - {("",)}
+    sizes = {2: "23", 3: "36", 5: "5", 9: ""}[block_size]
+    assert shapes == {(row, column) for row in sizes for column in sizes}
+    assert {m.stem for m in first if "<" not in m.names[0]} == {"formats/bsr_layout", "formats/bsr_values"}
 
 
 def test_on_the_host_no_kernels_are_named(named):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from petsc_gpufmt.backends.backend import Backend
-from petsc_gpufmt.backends.kernel_modules import Instance, compiled_ahead, in_parts
+from petsc_gpufmt.backends.kernel_modules import Instance, Module, compiled_ahead, in_parts, instance_name, module_of
 from petsc_gpufmt.backends.plan import WARP, Fused, Launch, Slot, ceil_div, launch_1d
 from petsc_gpufmt.errors import OptionError
 from petsc_gpufmt.formats.bsr.layout import (
@@ -57,6 +57,8 @@ GRID_LIMIT = 65535
 MOST_IN_A_MODULE = 8  # products, which take 0.1 s each to compile
 USUAL_BLOCKS = tuple((size, size) for size in range(1, 9)) + ((2, 3), (3, 2), (3, 6), (6, 3))
 """Rows and columns of blocks whose kernels are compiled ahead: squares, and prolongators of elasticity."""
+RIGID_MOTIONS = {2: 3, 3: 6}
+"""By block size: the near-null space of elasticity, which coarse levels have as their block size."""
 
 
 class Bsr(Format):
@@ -364,3 +366,17 @@ def interleaved_kernels() -> Iterator[list[Instance]]:
         yield from in_parts([("bsr_spmv_interleaved", template) for template in templates], MOST_IN_A_MODULE)
         if templates and shape[0] == shape[1]:
             yield [("bsr_fused_interleaved", template[:-1]) for template in templates[::2]]
+
+
+def modules_for(block_size: int) -> Iterator[Module]:
+    """Of what is compiled ahead, what matrices of a block size may use, and the levels of elasticity below them."""
+    sizes = {block_size, RIGID_MOTIONS.get(block_size, block_size)}
+    for stem, kernels in (
+        ("formats/bsr_layout", layout_kernels),
+        ("formats/bsr_values", values_kernels),
+        ("formats/bsr", product_kernels),
+        ("formats/bsr_interleaved", interleaved_kernels),
+    ):
+        for (name, template_arguments), *_ in kernels():
+            if sizes.issuperset(template_arguments[:2]):
+                yield module_of(stem, instance_name(name, template_arguments))

@@ -56,9 +56,9 @@ void GpufmtPlannerEnd(void)
   } while (0)
 
 /* The planner names the files of kernels that plans may need at a place, those of the format first. */
-void GpufmtPlannerNameKernels(const GpufmtPlace *place, const char format[])
+void GpufmtPlannerNameKernels(const GpufmtPlace *place, const char format[], int64_t block_size)
 {
-  if (planner_set && planner.name_kernels) CallPlannerToItsEnd(planner.name_kernels(place, format));
+  if (planner_set && planner.name_kernels) CallPlannerToItsEnd(planner.name_kernels(place, format, block_size));
 }
 
 /* For petsc_gpufmt/planning/planner.py: from here on an interrupt is caught, also one that has come since the plan was asked for. */

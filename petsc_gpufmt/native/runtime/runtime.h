@@ -27,7 +27,7 @@ GPUFMT_HIDDEN void           GpufmtPlannerFreePool(void);
 GPUFMT_HIDDEN void           GpufmtPlannerEnd(void);
 GPUFMT_HIDDEN PetscBool      GpufmtPlannerPresent(void);
 GPUFMT_HIDDEN bool           GpufmtPlannerPrepare(const GpufmtPlace *, const char format[]);
-GPUFMT_HIDDEN void           GpufmtPlannerNameKernels(const GpufmtPlace *, const char format[]);
+GPUFMT_HIDDEN void           GpufmtPlannerNameKernels(const GpufmtPlace *, const char format[], int64_t block_size);
 
 /* blake2b.c */
 enum { GPUFMT_DIGEST_BYTES = 32 };

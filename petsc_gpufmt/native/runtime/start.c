@@ -16,6 +16,7 @@ static const time_t seconds_at_end = 1;
 static struct {
   GpufmtPlace place;
   const char *format;
+  PetscInt    block_size;
   void       *context; /* of the device; NULL: not made so far */
 } wanted;
 
@@ -51,7 +52,7 @@ static bool ImportPackage(void)
 
 static void LoadKernels(void)
 {
-  GpufmtPlannerNameKernels(&wanted.place, wanted.format);
+  GpufmtPlannerNameKernels(&wanted.place, wanted.format, wanted.block_size);
   GpufmtKernelsStart(wanted.place.device, wanted.context);
 }
 
@@ -279,6 +280,7 @@ PetscErrorCode GpufmtStartEarly(Mat A, const char format[])
                                 .scalar_bytes = sizeof(PetscScalar),
                                 .is_complex   = PetscDefined(USE_COMPLEX)};
   wanted.format = format;
+  PetscCall(MatGetBlockSize(A, &wanted.block_size));
   if (python) PetscCall(ImportBeside());
   else PetscCall(StartBeside());
   PetscFunctionReturn(PETSC_SUCCESS);

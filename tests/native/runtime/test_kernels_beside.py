@@ -13,12 +13,14 @@ import petsc_gpufmt
 from petsc_gpufmt.backends import driver
 by_plans, load = [], driver.load_module
 driver.load_module = lambda image: by_plans.append(image) or load(image)
-A = PETSc.Mat().createAIJ((1000, 1000), nnz=1); A.setFromOptions(); A.setUp()
-for i in range(1000):
-    A.setValue(i, i, 1.0)
+size = PETSc.Options().getInt("blocks")
+A = PETSc.Mat().createAIJ((1200, 1200), bsize=size, nnz=size); A.setFromOptions(); A.setUp()
+for i in range(1200):
+    for j in range(i - i % size, i - i % size + size):
+        A.setValue(i, j, 1.0)
 A.assemble()
 time.sleep(5.0)  # a machine may be busy
-x, y = A.createVecs(); x.set(1.0); A.mult(x, y); assert y.sum() == 1000
+x, y = A.createVecs(); x.set(1.0); A.mult(x, y); assert y.sum() == 1200 * size
 print("by plans", len(by_plans))
 """
 
@@ -37,9 +39,9 @@ def test_kernels(kernels, name, tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("early", [1, 0])
-def test_plans_of_a_python_program_find_their_kernels_loaded(early):
-    words = ["-mat_type", "pjds", "-gpufmt_start_early", early]
+@pytest.mark.parametrize(("mat_type", "blocks", "early"), [("pjds", 1, 1), ("pjds", 1, 0), ("gpufmt", 3, 1)])
+def test_plans_of_a_python_program_find_their_kernels_loaded(mat_type, blocks, early):
+    words = ["-mat_type", mat_type, "-blocks", blocks, "-gpufmt_start_early", early]
     runs = [launch.run([sys.executable, "-c", PYTHON_PROGRAM, *words]) for _ in range(2)]  # the first may compile
     assert [run.status for run in runs] == [0, 0], runs
     assert ("by plans 0\n" in runs[1].output) == bool(early), runs[1]
