@@ -25,7 +25,7 @@ from petsc_gpufmt.krylov import bcgs, cg, chebyshev, gmres, mixedcg
 from petsc_gpufmt.krylov.steps import MOST_ARRAYS, MOST_STEPS, RECORDS, Method
 from petsc_gpufmt.planning import abi, krylov_abi, multigrid_abi
 
-HEADERS = sorted((Path(abi.__file__).parents[1] / "native").glob("gpufmt_plan*.h"))
+HEADERS = sorted((Path(__file__).parents[2] / "petsc_gpufmt" / "native").glob("gpufmt_plan*.h"))
 STRUCTURES = {
     "GpufmtLaunch": abi.LaunchStruct,
     "GpufmtPlan": abi.PlanStruct,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import time
 
 import pytest
@@ -46,7 +47,7 @@ if __name__ == "__main__":
 @pytest.mark.mpi
 def test_a_rank_that_fails_alone_ends_all_and_is_heard(tmp_path, monkeypatch):
     (tmp_path / "fails_alone.py").write_text(FAILS_ALONE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.syspath_prepend(str(tmp_path))
     task, kept, start = importlib.import_module("fails_alone").Task(1), [], time.perf_counter()
     with pytest.raises(BenchError) as error:

@@ -119,3 +119,32 @@ def test_importing_the_package_imports_no_format_and_nothing_of_products():
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert finished.stdout.splitlines() == ["choice.registry formats.common", "False False False False"]
+
+
+FIRST_PLAN = """
+import petsc4py; petsc4py.init(["first plan"])
+from petsc4py import PETSc
+import petsc_gpufmt
+from petsc_gpufmt.planning import planner
+A, B = (PETSc.Mat().createConstantDiagonal(3, 2.0).convert("aij").convert("aijpjds") for _ in range(2))
+answer = planner._answer
+def after_another(*arguments):
+    planner._answer = answer
+    B.mult(*B.createVecs())
+    answer(*arguments)
+planner._answer = after_another
+PETSc.Log.begin()
+PETSc.Log.Stage("products").push()
+event, (x, y) = PETSc.Log.Event("MatMult"), A.createVecs()
+for count in (1, 2, 3):
+    A.mult(x, y)
+    print(event.getPerfInfo()["count"])
+"""
+
+
+def test_events_go_on_after_a_first_plan_in_which_another_is_made():
+    finished = subprocess.run(
+        [sys.executable, "-c", FIRST_PLAN], capture_output=True, text=True, timeout=60, check=True
+    )
+    counts = [int(line) for line in finished.stdout.split()]
+    assert counts[0] + 2 == counts[1] + 1 == counts[2]

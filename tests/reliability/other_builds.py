@@ -258,7 +258,8 @@ def test(build: Build, row: TimedRow, made: Clone, groups: Sequence[str], seed: 
             continue
         report(f"{build.name}: {what}")
         file = results / f"{what.replace(' ', '_')}.xml"
-        pytest = ("python", "-m", "pytest", "-q", "-n", len(os.sched_getaffinity(0)), f"--junitxml={file}")
+        workers = len(os.sched_getaffinity(0))
+        pytest = ("python", "-m", "pytest", "--rootdir=.", "-q", "-n", workers, f"--junitxml={file}")
         finished = made.run(*pytest, *words)
         file.with_suffix(".log").write_text(finished.output)
         add_tests(row, what, finished, file)

@@ -71,7 +71,7 @@ def test_an_exchange_by_hand(problem, device):
 
 
 def test_exchanges_stand_beside_local_parts_of_as_many_entries_as_in_the_library():
-    source = (Path(machines.__file__).parents[1] / "native/halo/peer_setup.c").read_text()
+    source = (Path(__file__).parents[2] / "petsc_gpufmt/native/halo/peer_setup.c").read_text()
     assert f"LONG_LOCAL_PART = {LONG_LOCAL_PART} }}" in source
 
 

@@ -148,13 +148,14 @@ static PetscErrorCode Ask(int ask, int backend, PetscLogEvent event, Mat A, Gpuf
 PetscErrorCode GpufmtPlannerAsk(int ask, int backend, PetscLogEvent event, Mat A, GpufmtPlace *request, GpufmtOutcome *answer, GpufmtLease *lease)
 {
   static PetscBool started[GPUFMT_NUM_BACKENDS] = {PETSC_FALSE, PETSC_FALSE};
+  const PetscBool  is_first                     = (PetscBool)!started[backend]; /* a plan within this one may be over before it */
   PetscErrorCode   ierr;
 
   PetscFunctionBegin;
   PetscCall(GpufmtLeaseDrop(lease));
-  if (!started[backend]) PetscCall(GpufmtEventsPause());
+  if (is_first) PetscCall(GpufmtEventsPause());
   ierr = Ask(ask, backend, event, A, request, answer);
-  if (!started[backend]) PetscCall(GpufmtEventsResume());
+  if (is_first) PetscCall(GpufmtEventsResume());
   PetscCall(ierr);
   started[backend] = PETSC_TRUE;
   GpufmtLeaseTake(lease, answer->token);
