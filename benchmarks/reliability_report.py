@@ -71,7 +71,8 @@ KNOWN = """\
   the files read again.
 - Of 560 interrupts one was not told of: SIGINT came in the microseconds between the library's call of the planner and
   the first line where Python catches it, so the error said that no plan was made and not why, and no KeyboardInterrupt
-  followed. It is held until then by now; a test sends it at that very place, and the attack was run again.
+  followed. It is held until then by now; a test sends it at that very place, and the attack was run again. Another one
+  was lost the same way where Python is traced or profiled, if it came while a plan was given back; that is mended too.
 - Memory of the host grows at first where GPUs are several or shared, and not after that: by 26 MB in the first 300
   matrices that come and go on four ranks with one GPU, by 2 MB in the second hundred thousand products on four GPUs.
   What is below says so of each block of these runs, since the first was too short, or too early.

@@ -96,6 +96,36 @@ def test_an_interrupt_that_came_before_the_plan_is_seen_after_it(matrix):
 
 
 @pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_a_plan_goes_is_seen_after_the_next_one_that_petsc_asks_for(monkeypatch, matrix):
+    """Where Python sees it as soon as it runs, as a tracer lets it: before the first line of the planner."""
+
+    class Owned(dict):
+        def pop(self, *arguments):
+            signal.raise_signal(signal.SIGINT)
+            return super().pop(*arguments)
+
+    mult(matrix)
+    matrix.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    matrix.setValue(0, 1, 4.0)
+    matrix.assemble()  # the next product gives a plan back and asks for one
+    x, z = matrix.createVecs()
+    x.set(1.0)
+    owned = Owned(planner._owned)
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "_owned", owned)
+        sys.setprofile(lambda *_: None)
+        try:
+            (seen,) = raised_in_turn(matrix.mult, x, z)
+        finally:
+            sys.setprofile(None)
+    planner._owned.clear()
+    planner._owned.update(owned)
+
+    assert isinstance(seen, KeyboardInterrupt)
+    assert z.getArray().tolist() == [5.0, *CALLS[mult][1:]]
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_before_a_request_is_looked_at_reaches_the_caller(monkeypatch, matrix):
     with monkeypatch.context() as patch:
         patch.setattr(planner, "_answer", lambda *_: signal.raise_signal(signal.SIGINT))

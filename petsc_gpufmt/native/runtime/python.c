@@ -213,6 +213,8 @@ void GpufmtPythonStay(void)
   (void)py.SaveThread();
 }
 
+static atomic_bool given_back = false; /* an interrupt that was taken, and that Python has not seen since */
+
 /* whether Ctrl-C waits to be seen by Python; it waits no longer, and comes back by GpufmtPythonInterrupt() */
 PetscBool GpufmtPythonTakeInterrupt(void)
 {
@@ -223,19 +225,21 @@ PetscBool GpufmtPythonTakeInterrupt(void)
   state = py.Ensure();
   waits = (PetscBool)py.InterruptOccurred();
   py.Release(state);
-  return waits;
+  return (PetscBool)(atomic_exchange(&given_back, false) || waits);
 }
 
 static int Interrupt(void *unused)
 {
-  py.SetInterrupt();
+  if (atomic_exchange(&given_back, false)) py.SetInterrupt();
   return 0;
 }
 
 /* As if Ctrl-C were pressed when Python runs next. It is not pressed now: the error handler of petsc4py would raise it and lose the error. */
 void GpufmtPythonInterrupt(void)
 {
-  if (loaded) (void)py.AddPendingCall(Interrupt, NULL);
+  if (!loaded) return;
+  atomic_store(&given_back, true);
+  (void)py.AddPendingCall(Interrupt, NULL);
 }
 
 static pthread_mutex_t       hold_lock = PTHREAD_MUTEX_INITIALIZER;
