@@ -7,7 +7,10 @@ import json
 from reliability import children
 from reliability.attack import Report, Row, part_of
 
-ABOUT = "SIGINT at moments spread over an operation: it ends within 10 s, and the same objects work afterwards."
+ABOUT = (
+    "SIGINT at moments spread over an operation: it ends within 10 s, and the same objects work afterwards. At every "
+    "second moment Python has a profile function, in which it sees interrupts sooner."
+)
 MINUTES = 3
 MOMENTS = 40
 SIZES = {"mult": 3000, "create": 1000, "GAMG set-up": 1000, "GAMG solve": 1000, "gpucg": 3000, "gpugmres": 3000}

@@ -87,11 +87,12 @@ PLANTED = {
 }
 
 
-def interrupted(operation, things, seconds):
-    """How the operation ends that gets a SIGINT after some seconds."""
+def interrupted(operation, things, seconds, traced):
+    """How the operation ends that gets a SIGINT after some seconds; `traced`: Python looks for it more often."""
     end, number = "", struct.unpack("q", SENT[:])[0] + 1
     try:
         try:
+            sys.setprofile((lambda *_: None) if traced else None)
             os.write(ASK, struct.pack("d", seconds))  # on a busy machine it may come right here
             operation.act(things)
             end = "ended before"
@@ -99,6 +100,7 @@ def interrupted(operation, things, seconds):
             end = "error" if any(words in str(e) for words in SAYS_SO) else f"error {e.ierr} without a word of it: {e}"
     except KeyboardInterrupt:
         end = end if end.startswith("error") else "KeyboardInterrupt"
+    sys.setprofile(None)
     while True:
         try:
             while struct.unpack("q", SENT[:])[0] < number:
@@ -109,11 +111,11 @@ def interrupted(operation, things, seconds):
     return end
 
 
-def one(operation, make, expected, seconds):
+def one(operation, make, expected, seconds, traced):
     """What is wrong after an interrupt, and how the operation ended."""
     things = operation.prepare(make)
     before, begun = numbers_of(things), set(things)
-    end = interrupted(operation, things, seconds)
+    end = interrupted(operation, things, seconds, traced)
     with suppress(KeyboardInterrupt):  # Python 3.12 raises one where the function begins
         take_interrupts()  # one that came with the end of the operation may be raised only now
     bad = [end] if "without a word" in end else []
@@ -148,8 +150,8 @@ def main():
         moments = given["moments"]
         names = [f"{name}, moment {k} of {moments}" for k in range(moments)]
         for title in child.tries(name, names):
-            moment = (names.index(title) + 0.5) / moments * seconds * 1.2
-            bad, end = one(operation, make, expected, moment)
+            number = names.index(title)
+            bad, end = one(operation, make, expected, (number + 0.5) / moments * seconds * 1.2, traced=number % 2)
             child.tell(end_of_try=end.split(":")[0], of=name)
             if bad:
                 child.bad(name, f"{title}: {'; '.join(bad)}")
