@@ -100,9 +100,9 @@ def interrupted(operation, things, seconds, traced):
             end = "error" if any(words in str(e) for words in SAYS_SO) else f"error {e.ierr} without a word of it: {e}"
     except KeyboardInterrupt:
         end = end if end.startswith("error") else "KeyboardInterrupt"
-    sys.setprofile(None)
     while True:
         try:
+            sys.setprofile(None)
             while struct.unpack("q", SENT[:])[0] < number:
                 time.sleep(0.0002)
             break

@@ -227,6 +227,10 @@ GPUFMT_HIDDEN PetscErrorCode GpufmtGamgFromBlocks(PC, const GpufmtGamg *, Mat A,
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgBlockWrite(Mat block, int backend, int64_t nnz, void **values);
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgBlockWritten(Mat block, int backend, int64_t nnz, void **values);
 
+/* apply.c */
+GPUFMT_HIDDEN PetscErrorCode GpufmtMgSetUp(void);
+GPUFMT_HIDDEN void           GpufmtMgRichardsonTake(PC);
+
 /* memory.c */
 GPUFMT_HIDDEN PetscErrorCode GpufmtGamgTellMemory(PC, PetscInt number, Mat A, Mat P, Mat coarse);
 

@@ -110,5 +110,6 @@ PetscErrorCode PCSetUp_GAMGGpufmt(PC pc)
   if (!gamg->chosen) PetscCall(GpufmtGamgTake(pc, gamg, (PetscBool)(GpufmtFormatFind(((PetscObject)pc->pmat)->type_name) != NULL)));
   if (GpufmtGamgIsOurs(pc)) PetscCall(SetUp(pc, gamg));
   else PetscCall((*gpufmt_gamg_parent_setup)(pc));
+  GpufmtMgRichardsonTake(pc);
   PetscFunctionReturn(PETSC_SUCCESS);
 }

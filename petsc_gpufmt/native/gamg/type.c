@@ -188,6 +188,7 @@ PetscErrorCode GpufmtGamgSetUp(void)
   PetscFunctionBegin;
   PetscCall(PCGAMGRegister(PCGAMGGPUFMT, PCCreateGAMG_Gpufmt));
   PetscCall(PCInitializePackage());
+  PetscCall(GpufmtMgSetUp());
   PetscCall(PetscFunctionListFind(PCList, PCGAMG, &parent_create));
   PetscCall(PCRegister(PCGAMG, PCCreate_GAMGGpufmt));
   PetscFunctionReturn(PETSC_SUCCESS);
