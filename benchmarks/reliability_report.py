@@ -74,8 +74,8 @@ KNOWN = """\
   followed. It is held until then by now; a test sends it at that very place, and the attack was run again. Another one
   was lost the same way where Python is traced or profiled, if it came while a plan was given back; that is mended too.
 - After an application of PCMG or PCGAMG that fails, PETSc keeps the right-hand side, which is not its own, and destroys
-  it later: a program that ended by Ctrl-C within a solve crashed at its end, in 11 of 12 tries. These types hold it then
-  by now where this package is loaded. In a program without it the same failure of another part still crashes.
+  it later: a program that ended by Ctrl-C within a solve crashed at its end, in 11 of 12 tries. These types hold it
+  then by now where this package is loaded. In a program without it the same failure of another part still crashes.
 - Memory of the host grows at first where GPUs are several or shared, and not after that: by 26 MB in the first 300
   matrices that come and go on four ranks with one GPU, by 2 MB in the second hundred thousand products on four GPUs.
   What is below says so of each block of these runs, since the first was too short, or too early.
