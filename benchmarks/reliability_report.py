@@ -99,8 +99,8 @@ KNOWN = """\
 - The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
   too.
 - Threads of C that are in PETSc at the same time have not been tried.
-- `covered_lines` below is of an earlier commit. Run again at e22df93, all 12680 tests pass, but one of the two processes
-  of pytest ends without writing which lines of Python it has executed, so that what it alone reaches seems left out.
+- `covered_lines` below is of an earlier commit. Run again at e22df93, all 12680 tests pass, but one of pytest's two
+  processes ends without writing which lines of Python it has executed: what it alone reaches seems left out.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
 - In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`:
