@@ -5,73 +5,53 @@
 static struct _PCOps parent; /* the same for all, from the first on */
 static PetscErrorCode (*parent_create)(PC) = NULL;
 
-static PetscErrorCode Hold(PC pc, Vec b, Mat B)
+/* An application to b, a vector or a dense matrix, is over. Returns what it has returned. */
+static PetscErrorCode Over(PC pc, PetscObject b, PetscErrorCode ierr)
 {
   PC_MG_Levels **levels = ((PC_MG *)pc->data)->levels, *finest = levels ? levels[levels[0]->levels - 1] : NULL;
 
   PetscFunctionBegin;
-  if (finest && b && finest->b == b) PetscCall(PetscObjectReference((PetscObject)b));
-  if (finest && B && finest->B == B) PetscCall(PetscObjectReference((PetscObject)B));
-  PetscFunctionReturn(PETSC_SUCCESS);
+  if (ierr && finest && (b == (PetscObject)finest->b || b == (PetscObject)finest->B)) PetscCall(PetscObjectReference(b));
+  PetscFunctionReturn(ierr);
 }
 
 static PetscErrorCode PCApply_MGGpufmt(PC pc, Vec b, Vec x)
 {
-  PetscErrorCode ierr;
-
   PetscFunctionBegin;
-  ierr = (*parent.apply)(pc, b, x);
-  if (ierr) PetscCall(Hold(pc, b, NULL));
-  PetscCall(ierr);
+  PetscCall(Over(pc, (PetscObject)b, (*parent.apply)(pc, b, x)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode PCApplyTranspose_MGGpufmt(PC pc, Vec b, Vec x)
 {
-  PetscErrorCode ierr;
-
   PetscFunctionBegin;
-  ierr = (*parent.applytranspose)(pc, b, x);
-  if (ierr) PetscCall(Hold(pc, b, NULL));
-  PetscCall(ierr);
+  PetscCall(Over(pc, (PetscObject)b, (*parent.applytranspose)(pc, b, x)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode PCApplyRichardson_MGGpufmt(PC pc, Vec b, Vec x, Vec w, PetscReal rtol, PetscReal atol, PetscReal divtol, PetscInt its,
                                                  PetscBool zero_guess, PetscInt *its_made, PCRichardsonConvergedReason *reason)
 {
-  PetscErrorCode ierr;
-
   PetscFunctionBegin;
-  ierr = (*parent.applyrichardson)(pc, b, x, w, rtol, atol, divtol, its, zero_guess, its_made, reason);
-  if (ierr) PetscCall(Hold(pc, b, NULL));
-  PetscCall(ierr);
+  PetscCall(Over(pc, (PetscObject)b, (*parent.applyrichardson)(pc, b, x, w, rtol, atol, divtol, its, zero_guess, its_made, reason)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode PCMatApply_MGGpufmt(PC pc, Mat B, Mat X)
 {
-  PetscErrorCode ierr;
-
   PetscFunctionBegin;
-  ierr = (*parent.matapply)(pc, B, X);
-  if (ierr) PetscCall(Hold(pc, NULL, B));
-  PetscCall(ierr);
+  PetscCall(Over(pc, (PetscObject)B, (*parent.matapply)(pc, B, X)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode PCMatApplyTranspose_MGGpufmt(PC pc, Mat B, Mat X)
 {
-  PetscErrorCode ierr;
-
   PetscFunctionBegin;
-  ierr = (*parent.matapplytranspose)(pc, B, X);
-  if (ierr) PetscCall(Hold(pc, NULL, B));
-  PetscCall(ierr);
+  PetscCall(Over(pc, (PetscObject)B, (*parent.matapplytranspose)(pc, B, X)));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* PCMGSetType() sets what PCMG has, or nothing, until the set-up is over. */
+/* PCMGSetLevels() and PCMGSetType() set what PCMG has, or nothing, until the set-up is over. */
 void GpufmtMgRichardsonTake(PC pc)
 {
   if (!parent.applyrichardson) parent.applyrichardson = pc->ops->applyrichardson;
