@@ -6,11 +6,11 @@ Threads make it ready beside the application. So nothing of PETSc is called here
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from petsc_gpufmt.backends import compile
-from petsc_gpufmt.backends.kernel_modules import Module, declared_by
+from petsc_gpufmt.backends.kernel_modules import declared_by
 from petsc_gpufmt.backends.kernel_store import file_name
 from petsc_gpufmt.choice.registry import FORMATS, STORAGE_FORMATS, find_format
 from petsc_gpufmt.planning import abi
@@ -58,8 +58,9 @@ def name_kernels(place: Any, format_name: str, block_size: int) -> None:
 
 
 def _files_for_blocks(block_size: int) -> set[str]:
-    modules: Callable[[int], Iterator[Module]] = importlib.import_module("petsc_gpufmt.formats.bsr.bsr").modules_for
-    return {file_name(module) for module in modules(block_size)}
+    from petsc_gpufmt.formats.bsr.bsr import modules_for  # where blocks are likely, and not before
+
+    return {file_name(module) for module in modules_for(block_size)}
 
 
 def prepare(place: Any, format_name: str) -> None:
