@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import time
 from pathlib import Path
 
 from mpi4py import MPI  # before PETSc, which would ask for a lower level of threads
@@ -227,6 +228,9 @@ def check_thread_ends_with_the_last_matrix():
     for A in matrices:
         assert threads() == 1
         A.destroy()
+    deadline = time.monotonic() + 10.0
+    while threads() and time.monotonic() < deadline:  # one that was joined is listed until the kernel has ended it
+        time.sleep(0.001)
     assert threads() == 0
     check_products(in_mode("task", dense), dense, "once more")
 
