@@ -85,9 +85,12 @@ KNOWN = """\
   and solvers of `aijcusparse` and of ours do, and nothing orders the two. On an H200, in a program without this
   package, 189 of 400 checks of VecCopy(), VecNorm() and VecAXPY() failed, and all of 40 solves by `cg` with
   `aijcusparse`.
-- compute-sanitizer's memcheck, initcheck, racecheck and synccheck find nothing in solves of Krylov methods; in loops
-  of CUDA graphs racecheck crashes, and synccheck stops products in single precision, at a barrier that all threads of
-  a block come to; outside of loops the same kernel passes.
+- compute-sanitizer's memcheck, initcheck, racecheck and synccheck find nothing in solves of Krylov methods, but in
+  loops of CUDA graphs synccheck stops products in single precision, at a barrier that all threads of a block come to;
+  outside of loops the same kernel passes. Where other processes use the GPU too, memcheck reports an illegal address in
+  the first loop, of no kernel, and racecheck crashes there, each time; alone both find nothing, and 27 runs without the
+  tool, twelve at a time on that GPU, were right. Others saw it in loops that read what was allocated shortly before
+  (NVIDIA/warp, issue 1406). So `run_on_gpu.sh sanitize` has one program after the other.
 - PETSc ends by a wait for other ranks, in PetscFinalize(), if on one rank alone a monitor of petsc4py still has a
   vector of all ranks when it is collected, with `aij` too: call `monitorCancel()` or `destroy()`.
 - PETSc's MatMult() leaves its operand locked when the product fails: take another vector ([messages](errors.md)).
