@@ -25,7 +25,7 @@ ABOUT = (
     "95 % are wanted, and every place where an error is made: those that are left ended badly. What no test here can "
     "reach is counted by its reason."
 )
-MINUTES = 60
+MINUTES = 20
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "coverage"
 DATA = FOLDER / "python"
