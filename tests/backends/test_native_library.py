@@ -48,7 +48,9 @@ def test_a_library_of_another_version_is_refused(monkeypatch):
 def test_what_is_of_real_numbers_is_refused_where_scalars_are_complex(monkeypatch):
     types = np.dtype(np.complex128), np.dtype(np.int32)
     monkeypatch.setattr(native_library, "petsc_types", lambda: types)
-    with pytest.raises(UnsupportedError, match=r"this PETSc has complex scalars: take them with .* without --with-scalar"):
+    with pytest.raises(
+        UnsupportedError, match=r"this PETSc has complex scalars: take them with .* without --with-scalar"
+    ):
         native_library.real_types()
 
 
