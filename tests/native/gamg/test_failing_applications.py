@@ -84,7 +84,8 @@ def test_an_application_is_that_of_aij(options, make, name):
         gc.collect()
         assert b.getRefCount() == count
         found.append(x.getDenseArray().copy() if name.startswith("mat") else x.array)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-9 * np.abs(found[1]).max())
+    tolerance = np.finfo(PETSc.ScalarType).eps ** 0.5
+    np.testing.assert_allclose(found[0], found[1], rtol=tolerance, atol=tolerance * np.abs(found[1]).max())
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)

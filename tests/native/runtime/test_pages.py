@@ -43,7 +43,10 @@ def test_pages_of_a_long_near_null_space_may_be_large(monkeypatch):
     rowptr = np.arange(0, columns.size + 1, 2, dtype=PETSc.IntType)
     A = PETSc.Mat().createAIJ([MANY_ROWS] * 2, csr=(rowptr, columns, values), comm=PETSc.COMM_SELF)
     A.convert("pjds")
-    A.setNearNullSpace(PETSc.NullSpace().create(vectors=[A.createVecRight()], comm=PETSc.COMM_SELF))
+    direction = A.createVecRight()
+    direction.set(1.0)
+    direction.normalize()  # PETSc looks at that where it has checks
+    A.setNearNullSpace(PETSc.NullSpace().create(vectors=[direction], comm=PETSc.COMM_SELF))
     pc = PETSc.PC().create(PETSc.COMM_SELF)
     pc.setOperators(A)
     pc.setType("gamg")
