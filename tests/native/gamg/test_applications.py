@@ -1,4 +1,4 @@
-"""What multigrid is applied to belongs to its owner, also after an application that fails; others are as with aij."""
+"""Applications of multigrid are those of aij; what it is applied to belongs to its owner, also after one that fails."""
 
 import gc
 
