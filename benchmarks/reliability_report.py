@@ -90,7 +90,7 @@ KNOWN = """\
   outside of loops the same kernel passes. Where other processes use the GPU too, memcheck reports an illegal address in
   the first loop, of no kernel, and racecheck crashes there, each time; alone both find nothing, and 27 runs without the
   tool, twelve at a time on that GPU, were right. Others saw it in loops that read what was allocated shortly before
-  (NVIDIA/warp, issue 1406). So `run_on_gpu.sh sanitize` has one program after the other.
+  (NVIDIA/warp, issue 1406). `run_on_gpu.sh sanitize` runs one program after the other.
 - PETSc ends by a wait for other ranks, in PetscFinalize(), if on one rank alone a monitor of petsc4py still has a
   vector of all ranks when it is collected, with `aij` too: call `monitorCancel()` or `destroy()`.
 - PETSc's MatMult() leaves its operand locked when the product fails: take another vector ([messages](errors.md)).
@@ -102,7 +102,6 @@ KNOWN = """\
 - The set-up of PETSc's KSPCHEBYSHEV crashes in a second solve if the matrix got a NaN within the first, with `aij`
   too.
 - Threads of C that are in PETSc at the same time have not been tried.
-- Of the lines of C 94.6 % are executed here, not 95: what is left is for a GPU, all but 0.5 %.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
 - Of the twelve builds of `other_builds` six are of earlier commits than the other six, as each row says. In those run
