@@ -96,6 +96,13 @@ def _module_of_name(stem: str) -> dict[str, Module]:
     return {name: module for module in declared(stem) for name in module.names}
 
 
+def list_declared() -> Iterator[None]:
+    """List what is declared so far, a file at a time, so that `module_of` need not: for one format that is 2 ms."""
+    for stem in sorted(_declarations):
+        _module_of_name(stem)
+        yield
+
+
 def module_of(stem: str, name: str) -> Module:
     """The module of a kernel instance: one that is declared, or one of its own."""
     return _module_of_name(stem).get(name) or Module(stem, (name,))

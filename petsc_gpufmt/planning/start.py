@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from petsc_gpufmt.backends import compile
-from petsc_gpufmt.backends.kernel_modules import declared_by
+from petsc_gpufmt.backends.kernel_modules import declared_by, list_declared
 from petsc_gpufmt.backends.kernel_store import file_name
 from petsc_gpufmt.choice.registry import FORMATS, STORAGE_FORMATS, find_format
 from petsc_gpufmt.planning import abi
@@ -71,13 +71,14 @@ def prepare(place: Any, format_name: str) -> None:
 
 
 def prepare_later() -> Iterator[None]:
-    """Import what later plans may need, a little at a time."""
+    """Import what later plans may need, and list its kernels, a little at a time."""
     for name in OTHERS:
         importlib.import_module(name)
         yield
     for name in FORMATS:
         find_format(name)
         yield
+    yield from list_declared()
 
 
 def import_all() -> None:

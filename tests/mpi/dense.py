@@ -3,6 +3,7 @@
 Every rank holds the whole dense matrix, so that each product has an oracle that is independent of PETSc.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -159,8 +160,9 @@ def on_host():
 
 
 def ranks_share_gpus():
-    """PETSc deals ranks to the devices of a host in turn."""
-    return not on_host() and COMM.size > driver.device_count()
+    """PETSc deals ranks to the devices of a host in turn; ranks may see different ones."""
+    seen = COMM.tompi4py().allgather(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return not on_host() and COMM.size > len(set(seen)) * driver.device_count()
 
 
 def mode_instead_of(mode):

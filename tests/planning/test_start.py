@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from petsc_gpufmt.backends import compile
+from petsc_gpufmt.backends import compile, kernel_modules
 from petsc_gpufmt.backends.kernel_modules import default_modules
 from petsc_gpufmt.backends.kernel_store import file_name
 from petsc_gpufmt.planning import abi, planner, start
@@ -99,6 +99,17 @@ def test_all_that_plans_are_made_by_is_imported_in_short_steps(monkeypatch):
         assert len(imported) <= steps
     assert tuple(imported[: len(start.OTHERS)]) == start.OTHERS
     assert not prepare(None)
+
+
+def test_kernels_are_listed_before_plans_ask_for_them(monkeypatch):
+    modules = default_modules()
+    monkeypatch.setattr(planner, "_later", None)
+    for found in (kernel_modules.declared, kernel_modules._module_of_name):
+        found.cache_clear()
+    while prepare(None):
+        pass
+    monkeypatch.setattr(kernel_modules, "_declarations", {})  # a plan need not look there
+    assert all(kernel_modules.module_of(module.stem, name) == module for module in modules for name in module.names)
 
 
 def test_what_fails_is_left_to_the_plan(monkeypatch):
