@@ -1,8 +1,9 @@
 #!/bin/bash
-# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take less than an hour; each can be called alone.
+# Builds, tests and measures on a machine with an NVIDIA GPU. All steps take some one and a half hours; each can be called alone.
 #
 #   benchmarks/run_on_gpu.sh [step ...]      default: all of them, in this order:
-#     build test sanitize   the package, its GPU tests, compute-sanitizer
+#     build test ranks      the package, its GPU tests, those of several ranks: 15 minutes alone
+#     sanitize              compute-sanitizer
 #     mult bsr real c       MatMult: stencils, block sizes, real matrices, from C
 #     spgemm                sparse products: squares and Galerkin pyramids
 #     bratu mpi             the Bratu problem, on one GPU and on two
@@ -20,14 +21,14 @@
 #   EX14                  source of PETSc's SNES tutorial ex14 (default: looked for under PETSC_DIR)
 #   PETSC_GPUFMT_COMMIT   commit to name in the results (default: what git says)
 #   SANITIZERS            tools of compute-sanitizer (default: "memcheck racecheck"; there are initcheck and synccheck, too)
-#   TEST_ARGS             more arguments for pytest, such as `-n 8` with pytest-xdist
+#   TEST_ARGS             more arguments for pytest in the step `test`, such as `-n 8` with pytest-xdist
 #   BENCH_MULT_ARGS       more arguments for `python -m petsc_gpufmt bench mult`
 #   BENCH_PROGRAMS_ARGS   more arguments for `python -m petsc_gpufmt bench programs`, such as `--program first --pairs 15`
 #   PETSC_SRC             PETSc's source tree, for the tutorials of `programs` (default: looked for under PETSC_DIR)
 set -uo pipefail
 
-STEPS=(build test sanitize mult bsr real c spgemm bratu mpi gamg scaling ksp programs setup formats types)
-declare -A LIMIT=([build]=180 [test]=400 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
+STEPS=(build test ranks sanitize mult bsr real c spgemm bratu mpi gamg scaling ksp programs setup formats types)
+declare -A LIMIT=([build]=180 [test]=700 [ranks]=1500 [sanitize]=900 [mult]=180 [bsr]=180 [real]=300 [c]=150) # seconds
 LIMIT+=([spgemm]=240 [bratu]=200 [mpi]=240 [gamg]=400 [scaling]=300 [ksp]=900 [programs]=800 [setup]=1000)
 LIMIT+=([formats]=150 [types]=200)
 FROM_C=(cage10 cosp2_h1024 bcsstk16 memplus pf_case13659pegase wiki-Vote) # small ones of MATRICES
@@ -83,8 +84,12 @@ step_build() {
 }
 
 step_test() {
-  python3 -m pytest -q -m 'gpu and not whole_device' -p no:cacheprovider ${TEST_ARGS:-} tests || return 1
+  python3 -m pytest -q -m 'gpu and not mpi and not whole_device' -p no:cacheprovider ${TEST_ARGS:-} tests || return 1
   python3 -m pytest -q -m whole_device -p no:cacheprovider tests # after the others: TEST_ARGS may set workers
+}
+
+step_ranks() { # one after the other: where several share GPUs, each waits for all others, 8 s become 110 with six of them
+  python3 -m pytest -q -m 'gpu and mpi and not whole_device' -p no:cacheprovider tests
 }
 
 step_sanitize() { # of CuPy's own kernels, one is known to racecheck, and initcheck has to see what they write

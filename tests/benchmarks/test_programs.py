@@ -138,7 +138,7 @@ def test_programs_take_what_the_gpu_script_gives_them(tmp_path):
             assert (ROOT / first).is_file()
         kinds[first.removeprefix(f"{ROOT}/")] += 1
     assert kinds == {
-        **{"-m": 19, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
+        **{"-m": 20, "benchmarks/bratu.py": 6, "benchmarks/mult_from_c.py": 1},
         **{f"tests/sanitizer/small_{name}.py": 3 for name in ("coarsening", "products", "spgemm", "sums")},
         "tests/sanitizer/small_krylov.py": 3 * 4,  # in parts
         "tests/sanitizer/small_halo.py": 3 * 2,  # ranks
