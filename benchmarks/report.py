@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,8 @@ products; *both phases* are the symbolic and the numeric one. Programs are measu
 """
 
 SET_UP_TEXT = """\
-The figures of GAMG's set-up once more, each table from one machine within half an hour, by the programs of
-`run_on_gpu.sh setup`: what that run has of the table above. Hosts differ more than GPUs: the peer tells by how much.
+The figures of GAMG's set-up, from one machine within half an hour, by the programs of `run_on_gpu.sh setup`. Hosts
+differ more than GPUs: the peer tells by how much.
 """
 
 REPRODUCE = """\
@@ -81,19 +81,26 @@ def collect(all_runs: Sequence[dict[str, Any]]) -> Runs:
     )
 
 
-def targets_section(runs: Runs) -> str:
-    return section("Figures to reach", TARGETS_TEXT, targets_table(TARGETS, runs))
+def targets_section(runs: Runs, shown_later: Collection[Target] = ()) -> str:
+    targets = [target for target in TARGETS if target not in shown_later]
+    return section("Figures to reach", TARGETS_TEXT, targets_table(targets, runs))
 
 
 def set_up_section(by_file: Mapping[str, Sequence[dict[str, Any]]]) -> str:
     """A table for each file, of the figures that its runs have."""
     parts = [SET_UP_TEXT]
     for name, all_runs in by_file.items():
-        runs, environment = collect(all_runs), all_runs[0]["environment"]
-        measured = [target for target in TARGETS if target.find(runs)]
+        environment = all_runs[0]["environment"]
         where = f"`results/set_up/{name}`, {environment['gpu_count']} x {environment['gpu']}"
-        parts.append(f"{where}, commit {environment['commit']}:\n\n" + targets_table(measured, runs))
+        table_of_file = targets_table(measured_by(all_runs), collect(all_runs))
+        parts.append(f"{where}, commit {environment['commit']}:\n\n" + table_of_file)
     return section("Set-up of GAMG in one run", *parts)
+
+
+def measured_by(all_runs: Sequence[dict[str, Any]]) -> list[Target]:
+    """The figures that these runs have."""
+    runs = collect(all_runs)
+    return [target for target in TARGETS if target.find(runs)]
 
 
 def targets_table(targets: Sequence[Target], runs: Runs) -> str:
@@ -148,9 +155,10 @@ def run_sections(run: dict[str, Any]) -> list[str]:
 def make_report(
     all_runs: Sequence[dict[str, Any]], notes: str, set_up: Mapping[str, Sequence[dict[str, Any]]] | None = None
 ) -> str:
-    """The whole page; `set_up`: runs of the set-up of GAMG by themselves, by the names of their files."""
+    """The whole page; `set_up`: the runs whose figures have a table of their own, by the names of their files."""
     runs = collect(all_runs)
-    parts = [INTRODUCTION, targets_section(runs)]
+    shown_later = [target for of_file in (set_up or {}).values() for target in measured_by(of_file)]
+    parts = [INTRODUCTION, targets_section(runs, shown_later)]
     parts += [set_up_section(set_up)] if set_up else []
     parts += [notes.strip() + "\n"] if notes.strip() else []
     parts += all_sections(runs)
@@ -169,8 +177,12 @@ def all_sections(runs: Runs, of_run: Callable[[dict[str, Any]], list[str]] = run
 
 
 def committed_results() -> list[Path]:
-    """The files in benchmarks/results/, in the same order everywhere."""
-    return sorted((ROOT / "benchmarks/results").glob("*.json"), key=lambda path: path.stem)
+    """The files in benchmarks/results/, in the same order everywhere, and those of the set-up of GAMG."""
+    return [*sorted(SET_UP.parent.glob("*.json"), key=lambda path: path.stem), *set_up_results()]
+
+
+def set_up_results() -> list[Path]:
+    return sorted(SET_UP.glob("*.json"), key=lambda path: path.stem)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -197,7 +209,7 @@ def main(words: list[str] | None = None) -> int:
         return 0
     if not arguments.notes.is_file():
         raise BenchError(f"--notes {arguments.notes}: there is no such file")
-    files = () if arguments.results else sorted(SET_UP.glob("*.json"), key=lambda path: path.stem)
+    files = () if arguments.results else set_up_results()
     set_up = {path.name: read_runs(path) for path in files}
     print(make_report(runs, arguments.notes.read_text(), set_up), end="")
     return 0
