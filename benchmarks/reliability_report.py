@@ -104,9 +104,9 @@ KNOWN = """\
 - Threads of C that are in PETSc at the same time have not been tried.
 - Sanitizers of the compiler watch the library on the host and C programs of the tests, not Python, PETSc and MPI.
   They do not look for leaks, which other attacks do.
-- Of the twelve builds of `other_builds` six are of earlier commits than the other six, as each row says. In those run
-  last two tests failed at first: one gave PETSc a direction that is not of length 1, which its checks refuse, one took
-  double precision for granted. Both are mended, and their builds run again.
+- The twelve builds of `other_builds` were run at cd010f6 and later commits, as each row says. In two of them a test
+  failed at first: one gave PETSc a direction that is not of length 1, which its checks refuse, one took double
+  precision for granted. Both are mended, and their builds run again.
 - In a PETSc with complex scalars, single precision or 64-bit indices no attack has been run but `other_builds`:
   tests, programs of two and three ranks and, with real scalars, twins. Products with a dense matrix crash in PETSc
   3.25 where a rank has none of its rows (`mpimatmatmult.c:501`); twins leave them out there. Tests of Krylov solvers
