@@ -72,7 +72,6 @@ LOGS = ROOT / "build" / "nvrtc"
 # What decides which instances are asked for
 SOURCES = ("petsc_gpufmt/**/*.py", "kernels/*/*.cu*", "tests/emulation/*.*", "tests/support/*.py", "tests/kernels/*.py")
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
-USUAL_TYPES = np.float64, np.int32
 OTHER_TYPES = [(np.float32, np.int64)]  # other values and other indices at once
 # 2048 threads of a multiprocessor share 65536 registers: with 32 each all of them run at once, with 40 three quarters.
 REGISTERS = 40
@@ -288,22 +287,17 @@ def all_options(format_name: str, nrows: int) -> list[dict[str, int | str]]:
 def instances_for_every_choice(scalar: Any, index: Any, folder: Path) -> dict[str, list[str]]:
     """Those of products, and of formats of all matrices, large ones with default options only.
 
-    Other options than the default are tried with the usual types only: with all types they would take very long. What
-    is not of formats is chosen by counts alone, and is the same for all types.
+    Other options than the default are tried with the usual types only: with all types they would take very long.
     """
-    usual = (scalar, index) == USUAL_TYPES
+    usual = (scalar, index) == (np.float64, np.int32)
     tables = (
         instances(scalar, index, folder, all_matrices(), all_options if usual else default_options),
         instances(scalar, index, folder, large_matrices(), default_options),
         instances_of_evchyb_in_memory(scalar, index, folder),
-        product_instances(scalar, index, folder) if usual else without_formats(asked_for(*USUAL_TYPES, folder)),
+        product_instances(scalar, index, folder),
     )
     stems = sorted(set().union(*tables))
     return {stem: sorted({name for table in tables for name in table.get(stem, [])}) for stem in stems}
-
-
-def without_formats(names: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {stem: names[stem] for stem in names if not stem.startswith("formats/")}
 
 
 @cache
@@ -361,7 +355,7 @@ def checked(result: tuple) -> Any:
 
 def asked_for_or_compiled_ahead(folder: Path) -> dict[str, list[str]]:
     """All that default options use on one architecture: the others have the same instances, in as many registers."""
-    names = {stem: set(asked) for stem, asked in asked_for(*USUAL_TYPES, folder).items()}
+    names = {stem: set(asked) for stem, asked in asked_for(np.float64, np.int32, folder).items()}
     for module in default_modules():
         names.setdefault(module.stem, set()).update(module.names)
     return {stem: sorted(names[stem]) for stem in sorted(names)}
@@ -385,13 +379,13 @@ def check_instances(names: dict[str, list[str]], scalar: Any, index: Any, archit
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_compile_within_their_registers(emulation_folder, architecture):
-    names = asked_for_or_compiled_ahead if architecture == "sm_90" else partial(asked_for, *USUAL_TYPES)
-    check_instances(names(emulation_folder), *USUAL_TYPES, architecture)
+    names = asked_for_or_compiled_ahead if architecture == "sm_90" else partial(asked_for, np.float64, np.int32)
+    check_instances(names(emulation_folder), np.float64, np.int32, architecture)
 
 
 @pytest.mark.slow
 def test_every_kernel_of_every_file_is_asked_for_under_some_options(emulation_folder):
-    names = asked_for(*USUAL_TYPES, emulation_folder)
+    names = asked_for(np.float64, np.int32, emulation_folder)
     for file in kernel_directory().glob("*/*.cu"):
         stem = f"{file.parent.name}/{file.stem}"
         declaration = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\(.*?\)\s+)?(\w+)\(", re.DOTALL)
