@@ -19,14 +19,6 @@ BUILDS = {
     "debug": ((), ("USE_DEBUG",)),
     "cuda": ((), ("HAVE_CUDA", "HAVE_DEVICE")),
 }
-# Most of a file is PETSc's headers, which a build reads once.
-HEADERS = """\
-#define _GNU_SOURCE
-#include <petsc/private/dmimpl.h>
-#include <petsc/private/matimpl.h>
-#include <petsc/private/pcgamgimpl.h>
-#include <petsc/private/kspimpl.h>
-"""
 
 
 def configured_otherwise(petscconf: str, removed: tuple, added: tuple) -> str:
@@ -44,13 +36,7 @@ def test_sources_compile_for_every_petsc_build(build, tmp_path):
     (tmp_path / "petscconf.h").write_text(configured_otherwise(original, *BUILDS[build]))
     sources = sorted(str(source) for folder in SOURCE_FOLDERS for source in folder.rglob("*.c"))
     assert sources
-    command = [*petsc.compiler, "-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
+    command = [*petsc.compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
     command += [f"-I{tmp_path}", *(f"-I{folder}" for folder in SOURCE_FOLDERS), *petsc.include_flags]
-    headers = tmp_path / "headers.h"
-    headers.write_text(HEADERS)
-    for words in (
-        ["-c", "-x", "c-header", headers, "-o", f"{headers}.gch"],
-        ["-fsyntax-only", "-include", headers, *sources],
-    ):
-        done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr[-3000:]
+    done = subprocess.run([*command, *sources], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
